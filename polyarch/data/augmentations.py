@@ -1,0 +1,52 @@
+"""Augmentation of whole batches (B, C, H, W), one tensor operation each instead of one call per image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+
+@dataclass(frozen=True)
+class RandomShift:
+    """Pads with zeros and crops back at a random place: a shift of up to ``padding`` pixels per image."""
+
+    padding: int = 4
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        batch, _, height, width = inputs.shape
+        padded = F.pad(inputs, [self.padding] * 4)
+        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, 2p+1, 2p+1, H, W), a view
+        places = torch.randint(2 * self.padding + 1, (2, batch), generator=generator)
+        return windows[torch.arange(batch), :, places[0], places[1]]
+
+
+@dataclass(frozen=True)
+class RandomFlip:
+    """Mirrors each image left to right with probability 1/2."""
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        coins = torch.rand(len(inputs), generator=generator) < 0.5
+        return torch.where(coins.view(-1, 1, 1, 1), inputs.flip(-1), inputs)
+
+
+@dataclass(frozen=True)
+class Cutout:
+    """Sets a square of side ``length`` around a random pixel to zero; parts outside the image are lost."""
+
+    length: int = 16
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        batch, _, height, width = inputs.shape
+        row = torch.randint(height, (batch, 1), generator=generator) - self.length // 2
+        column = torch.randint(width, (batch, 1), generator=generator) - self.length // 2
+        rows, columns = torch.arange(height), torch.arange(width)
+        in_rows = (rows >= row) & (rows < row + self.length)  # (B, H)
+        in_columns = (columns >= column) & (columns < column + self.length)  # (B, W)
+        hole = in_rows[:, None, :, None] & in_columns[:, None, None, :]
+        return inputs.masked_fill(hole, 0)

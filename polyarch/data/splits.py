@@ -1,0 +1,36 @@
+"""Splits of a data set: stratified and seeded, or an official one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polyarch.data.tensors import TensorData
+from polyarch.errors import DataError, InvalidInput
+from polyarch.randomness import generator_at
+
+
+def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Splits (N,) labels into the rest and a part with ``fraction`` of every class; both sorted.
+
+    Every class that occurs has at least one example on each side.
+    """
+    if not 0 < fraction < 1:
+        raise InvalidInput(f"Expected a fraction between 0 and 1. Got {fraction}.")
+    generator = generator_at(seed, "split")
+    rest, part = [], []
+    for label in targets.unique().tolist():
+        rows = (targets == label).nonzero().flatten()
+        if len(rows) < 2:
+            raise DataError(f"Expected two or more examples of every class to split. Class {label} has {len(rows)}.")
+        rows = rows[torch.randperm(len(rows), generator=generator)]
+        size = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
+        part.append(rows[:size])
+        rest.append(rows[size:])
+    return torch.cat(rest).sort().values, torch.cat(part).sort().values
+
+
+def stratified_split(data: TensorData, fraction: float, *, seed: int) -> tuple[TensorData, TensorData]:
+    """The rest, and a part with ``fraction`` of every class."""
+    rest, part = stratified_indices(data.targets, fraction, seed=seed)
+    return data.subset(rest), data.subset(part)

@@ -1,0 +1,154 @@
+"""Distributions that put their mass on a finite list of whole architectures."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+
+from polyarch.distributions.distribution import ArchDistribution, draw_indices, relaxed_one_hot
+from polyarch.errors import InvalidInput
+from polyarch.spaces import Architecture, Gates, Space
+
+
+class FiniteDistribution(ArchDistribution):
+    """The maths shared by all distributions over a list of A architectures; subclasses give log q, (A,)."""
+
+    _one_hots: Tensor
+
+    def __init__(self, space: Space, architectures: Iterable[Architecture]) -> None:
+        super().__init__(space)
+        self.architectures = tuple(space.validate(architecture) for architecture in architectures)
+        self._rows = {architecture: row for row, architecture in enumerate(self.architectures)}
+        if not self.architectures:
+            raise InvalidInput(f"Expected at least one architecture of space {space.name!r}. Got none.")
+        if len(self._rows) != len(self.architectures):
+            raise InvalidInput("Expected distinct architectures. Got one of them twice.")
+        offsets = torch.tensor([0, *(len(choice) for choice in space.choices)]).cumsum(0)
+        columns = torch.tensor([a.indices for a in self.architectures]) + offsets[:-1]
+        one_hots = torch.zeros(len(self.architectures), int(offsets[-1]))  # (A, sum of O)
+        self.register_buffer("_one_hots", one_hots.scatter_(1, columns, 1.0), persistent=False)
+
+    @abstractmethod
+    def log_probabilities(self) -> Tensor:
+        """log q of every listed architecture, shape (A,)."""
+
+    def sample(self, n: int, *, generator: Generator) -> list[Architecture]:
+        """n independent draws."""
+        rows = draw_indices(self.log_probabilities(), n, generator=generator)
+        return [self.architectures[row] for row in rows]
+
+    def rsample(self, *, temperature: float, hard: bool = False, generator: Generator) -> Gates:
+        """A relaxed draw of a whole architecture, seen through its choices: gates = weights (A,) @ one-hots."""
+        weights = relaxed_one_hot(self.log_probabilities(), temperature=temperature, hard=hard, generator=generator)
+        return self._marginals(weights)
+
+    def mean(self) -> Gates:
+        """Marginal probabilities, choice -> (O,)."""
+        return self._marginals(self.log_probabilities().exp())
+
+    def log_prob(self, architectures: Sequence[Architecture]) -> Tensor:
+        """log q(a), shape (S,)."""
+        log_probs = self.log_probabilities()
+        outside = log_probs.new_full((1,), -torch.inf)
+        rows = [self._rows.get(architecture, len(self._rows)) for architecture in architectures]
+        return torch.cat([log_probs, outside])[rows]
+
+    def kl(self, prior: ArchDistribution) -> Tensor:
+        """KL by summation over the list; infinite where the prior excludes something q allows."""
+        log_q = self.log_probabilities()
+        log_p = prior.log_prob(self.architectures).to(log_q)
+        return _expectation(log_q, log_q - log_p)
+
+    def entropy(self) -> Tensor:
+        """Entropy by summation over the list."""
+        log_q = self.log_probabilities()
+        return -_expectation(log_q, log_q)
+
+    def mode(self) -> Architecture:
+        """The most probable listed architecture."""
+        return self.architectures[int(self.log_probabilities().argmax())]
+
+    def _marginals(self, weights: Tensor) -> Gates:
+        sizes = [len(choice) for choice in self.space.choices]
+        parts = (weights @ self._one_hots.to(weights)).split(sizes)
+        return dict(zip(self.space.choice_names, parts, strict=True))
+
+
+def _expectation(log_q: Tensor, values: Tensor) -> Tensor:
+    """sum q * values with 0 * infinity = 0."""
+    q = log_q.exp()
+    return (q * torch.where(q > 0, values, torch.zeros_like(values))).sum()
+
+
+class Categorical(FiniteDistribution):
+    """One categorical over all architectures of a small space: q = softmax(logits), learned.
+
+    On a space with one choice, such as a depth, this is the categorical over its options.
+
+    Args:
+        logits: (A,) start values in the order of ``space.enumerate()``; zeros (uniform) by default.
+        learnable: whether the logits are a parameter; a fixed one serves as a prior.
+    """
+
+    logits: Tensor
+
+    def __init__(self, space: Space, logits: Tensor | None = None, *, learnable: bool = True) -> None:
+        super().__init__(space, space.enumerate())
+        logits = torch.zeros(len(self.architectures)) if logits is None else logits.detach().clone()
+        if logits.shape != (len(self.architectures),) or not logits.isfinite().all():
+            raise InvalidInput(
+                f"Expected {len(self.architectures)} finite logits. Got shape {tuple(logits.shape)}, {logits}."
+            )
+        if learnable:
+            self.logits = nn.Parameter(logits)
+        else:
+            self.register_buffer("logits", logits)
+
+    def log_probabilities(self) -> Tensor:
+        """log softmax(logits), shape (A,)."""
+        return torch.log_softmax(self.logits, dim=0)
+
+
+def geometric_prior(space: Space, ratio: float) -> Categorical:
+    """The fixed prior with p(i) proportional to ratio^(1 + i) over the options of the space's only choice."""
+    if len(space.choices) != 1 or not ratio > 0:
+        raise InvalidInput(
+            f"Expected a space with one choice and a ratio above 0. Got {len(space.choices)} choices and {ratio}."
+        )
+    exponents = 1 + torch.arange(len(space.choices[0]), dtype=torch.float64)
+    logits = exponents * torch.log(torch.tensor(ratio, dtype=torch.float64))
+    return Categorical(space, logits.float(), learnable=False)
+
+
+class Empirical(FiniteDistribution):
+    """A weighted finite set of architectures: fixed, for example the wirings drawn before training.
+
+    Args:
+        weights: non-negative, normalised here; equal by default. A repeated architecture adds up.
+    """
+
+    probabilities: Tensor
+
+    def __init__(
+        self, space: Space, architectures: Sequence[Architecture], weights: Sequence[float] | None = None
+    ) -> None:
+        weights = [1.0] * len(architectures) if weights is None else list(weights)
+        if len(weights) != len(architectures):
+            raise InvalidInput(f"Expected {len(architectures)} weights. Got {len(weights)}.")
+        merged: dict[Architecture, float] = {}
+        for architecture, weight in zip(architectures, weights, strict=True):
+            if not 0 <= weight < float("inf"):
+                raise InvalidInput(f"Expected finite weights of 0 or more. Got {weight} for {architecture.key}.")
+            merged[architecture] = merged.get(architecture, 0.0) + weight
+        super().__init__(space, merged)
+        total = sum(merged.values())
+        if total <= 0:
+            raise InvalidInput("Expected at least one weight above 0. Got none.")
+        self.register_buffer("probabilities", torch.tensor([w / total for w in merged.values()]))
+
+    def log_probabilities(self) -> Tensor:
+        """log of the normalised weights, shape (A,)."""
+        return self.probabilities.log()

@@ -1,0 +1,27 @@
+"""Building blocks of supernets."""
+
+from polyarch.nn.batchnorm import (
+    AdaptedStatistics,
+    BatchStatistics,
+    NormPolicy,
+    ReestimatedStatistics,
+    RunningStatistics,
+)
+from polyarch.nn.mixed import ChoiceBlock, Selection, gate_for
+from polyarch.nn.recording import call, record
+from polyarch.nn.residual import ReductionBlock, bottleneck
+
+__all__ = [
+    "AdaptedStatistics",
+    "BatchStatistics",
+    "ChoiceBlock",
+    "NormPolicy",
+    "ReductionBlock",
+    "ReestimatedStatistics",
+    "RunningStatistics",
+    "Selection",
+    "bottleneck",
+    "call",
+    "gate_for",
+    "record",
+]

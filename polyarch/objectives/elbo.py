@@ -1,0 +1,33 @@
+"""The evidence lower bound over architectures, and its optimum in closed form."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polyarch.distributions import ArchDistribution
+
+
+def elbo(expected_log_likelihood: Tensor, q: ArchDistribution, prior: ArchDistribution, num_data: int) -> Tensor:
+    """N * E_q[mean log-likelihood] - KL(q || prior), in nats for the whole training set.
+
+    Args:
+        expected_log_likelihood: the mean over a batch of E_q[log p(y_n | x_n, a)], a scalar.
+        num_data: N, the number of training examples.
+    """
+    return num_data * expected_log_likelihood - q.kl(prior).to(expected_log_likelihood)
+
+
+def log_evidence(log_likelihoods: Tensor, log_prior: Tensor) -> Tensor:
+    """log sum_a prior(a) p(D | a): what the bound equals at its optimum for frozen weights.
+
+    Args:
+        log_likelihoods: log p(D | a) of every architecture, summed over the data, (A,).
+        log_prior: log prior(a), (A,).
+    """
+    return torch.logsumexp(log_likelihoods + log_prior, dim=0)
+
+
+def log_posterior(log_likelihoods: Tensor, log_prior: Tensor) -> Tensor:
+    """log q*(a) = log softmax(log-likelihood + log prior), (A,): the maximiser of the bound (the E step)."""
+    return torch.log_softmax(log_likelihoods + log_prior, dim=0)

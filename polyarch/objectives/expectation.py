@@ -1,0 +1,100 @@
+"""Estimates of an expectation under q: E_{a ~ q}[ log p(y | x, w, a) ], averaged over a batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from polyarch.data import Batch
+from polyarch.distributions import ArchDistribution, FiniteDistribution
+from polyarch.errors import InvalidInput
+from polyarch.spaces import Architecture
+from polyarch.supernets import Supernet
+
+LogLikelihood = Callable[[Tensor, Tensor], Tensor]
+"""Outputs (..., B, C) and targets (B,) -> log p, (..., B)."""
+
+
+def categorical_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
+    """log softmax(logits) at the target class: (..., B, C), (B,) -> (..., B)."""
+    log_probs = torch.log_softmax(logits, dim=-1)
+    index = targets.expand(logits.shape[:-1]).unsqueeze(-1)
+    return log_probs.gather(-1, index).squeeze(-1)
+
+
+class Expectation(ABC):
+    """A way to estimate the expected log-likelihood; differentiable in the weights and in q."""
+
+    @abstractmethod
+    def __call__(
+        self,
+        net: Supernet,
+        q: ArchDistribution,
+        batch: Batch,
+        *,
+        generator: Generator,
+        log_likelihood: LogLikelihood = categorical_log_likelihood,
+    ) -> Tensor:
+        """(1/B) sum_n E_q[log p(y_n | x_n, a)], a scalar."""
+
+
+@dataclass(frozen=True)
+class Exact(Expectation):
+    """sum_a q(a) log p(y | x, a) over all architectures of q: for small supports and shared-prefix supernets."""
+
+    def __call__(
+        self,
+        net: Supernet,
+        q: ArchDistribution,
+        batch: Batch,
+        *,
+        generator: Generator,
+        log_likelihood: LogLikelihood = categorical_log_likelihood,
+    ) -> Tensor:
+        """No randomness is used."""
+        architectures = support(q)
+        values = log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
+        return (q.log_prob(architectures).exp().to(values) * values.mean(-1)).sum()
+
+
+@dataclass(frozen=True)
+class Sampled(Expectation):
+    """The mean over S draws, with the score-function gradient for q.
+
+    The surrogate is mean_s [ f_s + (log q(a_s) - [log q(a_s)]) (f_s - b_s) ] where [.] stops the gradient and the
+    baseline b_s is the mean of the other draws (0 for a single draw): value and gradient are unbiased.
+    """
+
+    samples: int = 1
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise InvalidInput(f"Expected 1 or more samples. Got {self.samples}.")
+
+    def __call__(
+        self,
+        net: Supernet,
+        q: ArchDistribution,
+        batch: Batch,
+        *,
+        generator: Generator,
+        log_likelihood: LogLikelihood = categorical_log_likelihood,
+    ) -> Tensor:
+        """Draws from the generator."""
+        architectures = q.sample(self.samples, generator=generator)
+        values = log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets).mean(-1)  # (S,)
+        if not any(parameter.requires_grad for parameter in q.parameters()):
+            return values.mean()
+        log_q = q.log_prob(architectures).to(values)
+        fixed = values.detach()
+        others = (fixed.sum() - fixed) / (self.samples - 1) if self.samples > 1 else torch.zeros_like(fixed)
+        return (values + (log_q - log_q.detach()) * (fixed - others)).mean()
+
+
+def support(q: ArchDistribution) -> list[Architecture]:
+    """All architectures that q can give."""
+    return list(q.architectures) if isinstance(q, FiniteDistribution) else list(q.space.enumerate())

@@ -1,0 +1,75 @@
+"""Hard limits on what an architecture may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Generator
+
+from polyarch.errors import ImpossibleSpace
+from polyarch.estimators import Estimator
+from polyarch.spaces import Architecture
+from polyarch.supernets import Supernet
+
+ATTEMPTS = 2000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A cost and its largest allowed value."""
+
+    cost: Estimator
+    at_most: float
+
+
+class Limits:
+    """Measures costs once per architecture and says which architectures are allowed.
+
+    Args:
+        limits: checked in the given order, so cheap ones go first; no limits allow everything.
+    """
+
+    def __init__(self, net: Supernet, limits: Sequence[Limit] = ()) -> None:
+        self.net = net
+        self.limits = tuple(limits)
+        self._measured: dict[tuple[str, Architecture], float] = {}
+
+    def measure(self, limit: Limit, architecture: Architecture) -> float:
+        """The cost, measured at the first call."""
+        key = (limit.cost.name, architecture)
+        if key not in self._measured:
+            self._measured[key] = limit.cost.score(self.net, architecture)
+        return self._measured[key]
+
+    def violation(self, architecture: Architecture) -> str | None:
+        """The first limit that is broken, in words."""
+        for limit in self.limits:
+            value = self.measure(limit, architecture)
+            if value > limit.at_most:
+                return f"{limit.cost.name} {value:.6g} > {limit.at_most:.6g}"
+        return None
+
+    def allows(self, architecture: Architecture) -> bool:
+        """Whether every limit is kept."""
+        return self.violation(architecture) is None
+
+    def sample(self, generator: Generator) -> Architecture:
+        """A uniformly drawn allowed architecture, by rejection."""
+        for _ in range(ATTEMPTS):
+            architecture = self.net.space.sample(generator)
+            if self.allows(architecture):
+                return architecture
+        raise self.impossible()
+
+    def impossible(self) -> ImpossibleSpace:
+        """The error for limits that nothing was found to keep, with the smallest cost that was seen."""
+        seen = []
+        for limit in self.limits:
+            values = [value for (name, _), value in self._measured.items() if name == limit.cost.name]
+            if values:
+                seen.append(f"{limit.cost.name} at most {limit.at_most:.6g} (smallest seen: {min(values):.6g})")
+        return ImpossibleSpace(
+            f"Expected some architecture of space {self.net.space.name!r} to keep the limits. "
+            f"Found none in {ATTEMPTS} draws: {'; '.join(seen)}."
+        )

@@ -1,0 +1,142 @@
+"""Choices, architectures and gates: the words in which everything else speaks about a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from polyarch.errors import InvalidInput, UnknownName
+
+if TYPE_CHECKING:
+    from polyarch.spaces.space import Space
+
+Gates = Mapping[str, Tensor]
+"""Choice name -> weights of its options: (O,) for the whole batch, or (B, O) per example."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One named decision with at least one option.
+
+    >>> Choice("edge", ("none", "skip")).index("skip")
+    1
+    """
+
+    name: str
+    options: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InvalidInput("Expected a choice to have a name. Got an empty string.")
+        if not self.options or len(set(self.options)) != len(self.options):
+            raise InvalidInput(
+                f"Expected choice {self.name!r} to have one or more distinct options. Got {list(self.options)}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.options)
+
+    def index(self, option: str) -> int:
+        """The position of an option by its name."""
+        try:
+            return self.options.index(option)
+        except ValueError:
+            raise UnknownName(f"option of choice {self.name!r}", option, self.options) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Architecture:
+    """One network of a space: an option index for every choice. Immutable and hashable.
+
+    Made by ``space.architecture(...)``, by sampling, or from JSON. ``architecture["edge"]`` is the index chosen
+    there, ``architecture.option("edge")`` its name.
+    """
+
+    space: Space
+    indices: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        choices = self.space.choices
+        if len(self.indices) != len(choices):
+            raise InvalidInput(
+                f"Expected {len(choices)} option indices for space {self.space.name!r}. Got {len(self.indices)}."
+            )
+        for choice, index in zip(choices, self.indices, strict=True):
+            if not 0 <= index < len(choice.options):
+                raise InvalidInput(
+                    f"Expected choice {choice.name!r} to have an index in 0..{len(choice) - 1}. Got {index}."
+                )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Architecture):
+            return NotImplemented
+        return self.indices == other.indices and self.space == other.space
+
+    def __hash__(self) -> int:
+        return hash(self.indices)
+
+    def __getitem__(self, choice: str) -> int:
+        return self.indices[self.space.position(choice)]
+
+    def __str__(self) -> str:
+        return self.key
+
+    def option(self, choice: str) -> str:
+        """The name of the option chosen at ``choice``."""
+        return self.space.choices[self.space.position(choice)].options[self[choice]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The chosen option of every choice, in the order of the space."""
+        return tuple(c.options[i] for c, i in zip(self.space.choices, self.indices, strict=True))
+
+    @property
+    def key(self) -> str:
+        """A short text that tells this architecture from all others of its space."""
+        return "|".join(self.names)
+
+    def replace(self, **options: str) -> Architecture:
+        """A copy in which the named choices take other options."""
+        return self.space.architecture({**self.to_dict(), **options})
+
+    def canonical(self) -> str:
+        """A key that architectures share exactly when the space knows them to be the same network."""
+        return self.space.canonical_key(self)
+
+    def one_hot(
+        self, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> dict[str, Tensor]:
+        """The gates that put all weight on the chosen options: choice -> (O,)."""
+        gates = {}
+        for choice, index in zip(self.space.choices, self.indices, strict=True):
+            gate = torch.zeros(len(choice), dtype=dtype, device=device)
+            gate[index] = 1.0
+            gates[choice.name] = gate
+        return gates
+
+    def to_dict(self) -> dict[str, str]:
+        """Choice name -> option name."""
+        return dict(zip(self.space.choice_names, self.names, strict=True))
+
+    def to_json(self) -> str:
+        """JSON by names, never indices, so that it survives a reordering of the options."""
+        return json.dumps({"space": self.space.name, "choices": self.to_dict()})
+
+    @staticmethod
+    def from_json(text: str, space: Space) -> Architecture:
+        """Reads what ``to_json`` wrote; the space must be the one it was written for."""
+        try:
+            content: Any = json.loads(text)
+            name, choices = content["space"], content["choices"]
+            entries = dict(choices)
+        except (ValueError, KeyError, TypeError):
+            shown = text if len(text) <= 60 else text[:60] + "..."
+            raise InvalidInput(f"Expected JSON with the keys 'space' and 'choices'. Got {shown!r}.") from None
+        if name != space.name:
+            raise InvalidInput(f"Expected an architecture of space {space.name!r}. Got one of {name!r}.")
+        return space.architecture(entries)

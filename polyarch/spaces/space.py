@@ -1,0 +1,154 @@
+"""A space of architectures: a product of choices, with constraints and a canonical form."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator
+
+from polyarch.errors import ImpossibleSpace, InvalidInput, UnknownName
+from polyarch.spaces.architecture import Architecture, Choice
+
+ENUMERATION_LIMIT = 2_000_000
+"""Spaces larger than this are sampled, never walked."""
+
+REJECTION_LIMIT = 10_000
+"""Draws after which a constrained space counts as empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A condition that architectures must meet, with the words that explain it.
+
+    ``holds`` should be a module-level function or a picklable object: spaces travel to worker processes.
+    """
+
+    description: str
+    holds: Callable[[Architecture], bool]
+
+
+@dataclass(frozen=True)
+class Space:
+    """A product of named choices.
+
+    Args:
+        name: tells spaces apart in files.
+        choices: the decisions, in their order.
+        constraints: conditions every member meets.
+        canonical: maps an architecture to a key shared by all architectures that are the same network
+            (isomorphic cells); by default every architecture is its own.
+
+    Two spaces are equal when name and choices are.
+    """
+
+    name: str
+    choices: tuple[Choice, ...]
+    constraints: tuple[Constraint, ...] = field(default=(), compare=False)
+    canonical: Callable[[Architecture], str] | None = field(default=None, compare=False, repr=False)
+    _positions: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = [choice.name for choice in self.choices]
+        if not names:
+            raise InvalidInput(f"Expected space {self.name!r} to have at least one choice. Got none.")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidInput(
+                f"Expected the choices of space {self.name!r} to have distinct names. Got {twice} twice."
+            )
+        object.__setattr__(self, "_positions", {name: i for i, name in enumerate(names)})
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.choices))
+
+    def __contains__(self, architecture: object) -> bool:
+        return (
+            isinstance(architecture, Architecture)
+            and architecture.space == self
+            and all(constraint.holds(architecture) for constraint in self.constraints)
+        )
+
+    @property
+    def choice_names(self) -> tuple[str, ...]:
+        """The names of the choices, in order."""
+        return tuple(self._positions)
+
+    @property
+    def size(self) -> int:
+        """The number of combinations, constraints not considered."""
+        return math.prod(len(choice) for choice in self.choices)
+
+    def position(self, choice: str) -> int:
+        """Where a choice stands in the order."""
+        try:
+            return self._positions[choice]
+        except KeyError:
+            raise UnknownName(f"choice of space {self.name!r}", choice, self._positions) from None
+
+    def __getitem__(self, choice: str) -> Choice:
+        return self.choices[self.position(choice)]
+
+    def architecture(self, options: Mapping[str, str] | Sequence[str]) -> Architecture:
+        """An architecture from option names, by choice or in order; it must satisfy the constraints."""
+        if isinstance(options, Mapping):
+            for name in options:
+                self.position(name)
+            missing = [name for name in self._positions if name not in options]
+            if missing:
+                raise InvalidInput(f"Expected an option for every choice of {self.name!r}. Missing: {missing}.")
+            options = [options[name] for name in self._positions]
+        if isinstance(options, str) or len(options) != len(self.choices):
+            raise InvalidInput(f"Expected {len(self.choices)} option names for {self.name!r}. Got {options!r}.")
+        indices = tuple(choice.index(name) for choice, name in zip(self.choices, options, strict=True))
+        return self.validate(Architecture(self, indices))
+
+    def validate(self, architecture: Architecture) -> Architecture:
+        """Returns the architecture if it belongs here, or says what does not hold."""
+        if architecture.space != self:
+            raise InvalidInput(
+                f"Expected an architecture of space {self.name!r}. Got one of {architecture.space.name!r}."
+            )
+        for constraint in self.constraints:
+            if not constraint.holds(architecture):
+                raise InvalidInput(f"Expected {constraint.description}. Got {architecture.key}.")
+        return architecture
+
+    def enumerate(self) -> Iterator[Architecture]:
+        """Every member once, in lexicographic order of the indices."""
+        if self.size > ENUMERATION_LIMIT:
+            raise InvalidInput(
+                f"Expected a space of at most {ENUMERATION_LIMIT:,} combinations to enumerate. "
+                f"Got {self.name!r} with {self.size:,}."
+            )
+        for indices in itertools.product(*(range(len(choice)) for choice in self.choices)):
+            architecture = Architecture(self, indices)
+            if architecture in self:
+                yield architecture
+
+    def count(self) -> int:
+        """The number of members; walks the space when there are constraints."""
+        return sum(1 for _ in self.enumerate()) if self.constraints else self.size
+
+    def sample(self, generator: Generator) -> Architecture:
+        """A uniformly distributed member, by rejection where there are constraints."""
+        for _ in range(REJECTION_LIMIT):
+            indices = tuple(int(torch.randint(len(choice), (), generator=generator)) for choice in self.choices)
+            architecture = Architecture(self, indices)
+            if not self.constraints or architecture in self:
+                return architecture
+        raise ImpossibleSpace(
+            f"Expected space {self.name!r} to have a member with "
+            f"{'; '.join(c.description for c in self.constraints)}. Found none in {REJECTION_LIMIT:,} draws."
+        )
+
+    def constrained(self, *constraints: Constraint) -> Space:
+        """The same space with further constraints."""
+        return Space(self.name, self.choices, (*self.constraints, *constraints), self.canonical)
+
+    def canonical_key(self, architecture: Architecture) -> str:
+        """The canonical key of a member; see ``canonical``."""
+        return self.canonical(architecture) if self.canonical else architecture.key

@@ -1,0 +1,8 @@
+"""Strategies: what happens in one training step."""
+
+from polyarch.strategies.one_shot import SinglePath
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally
+from polyarch.strategies.supervised import Supervised
+from polyarch.strategies.variational import Variational
+
+__all__ = ["Loss", "SinglePath", "Stateful", "Strategy", "Supervised", "Tally", "Variational"]

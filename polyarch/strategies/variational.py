@@ -1,0 +1,72 @@
+"""Joint training of the weights and of q by the evidence lower bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Generator
+
+from polyarch.data import Batch
+from polyarch.distributions import ArchDistribution
+from polyarch.errors import InvalidInput
+from polyarch.objectives import Exact, Expectation, elbo, support
+from polyarch.strategies.strategy import Stateful, Strategy, Tally, minimise
+from polyarch.supernets import Supernet
+
+
+class Variational(Strategy):
+    """Maximises (N/B) sum_n E_q[log p(y_n | x_n, w, a)] - KL(q || prior) over w and q together.
+
+    The loss is the bound divided by -N, so that learning rates do not depend on the size of the data.
+
+    Args:
+        optimizer: holds the parameters of the supernet and of q.
+        num_data: N, the number of training examples.
+        expectation: how E_q is estimated; exact by default.
+    """
+
+    def __init__(
+        self,
+        net: Supernet,
+        q: ArchDistribution,
+        prior: ArchDistribution,
+        optimizer: torch.optim.Optimizer,
+        *,
+        num_data: int,
+        expectation: Expectation | None = None,
+    ) -> None:
+        if num_data < 1:
+            raise InvalidInput(f"Expected 1 or more training examples. Got {num_data}.")
+        self.net = net
+        self.q = q
+        self.prior = prior
+        self.optimizer = optimizer
+        self.num_data = num_data
+        self.expectation = expectation or Exact()
+
+    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+        """One gradient step; measures ``loss``, ``elbo`` (nats, whole set) and ``kl``."""
+        (batch,) = train
+        self.net.train()
+        expected = self.expectation(self.net, self.q, batch, generator=generator)
+        bound = elbo(expected, self.q, self.prior, self.num_data)
+        kl = self.q.kl(self.prior).item()
+        loss = minimise(-bound / self.num_data, self.optimizer)
+        return {"loss": loss, "elbo": -loss * self.num_data, "kl": kl}
+
+    def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
+        """Of the mixture over q: log sum_a q(a) p(y | x, a)."""
+        architectures = support(self.q)
+        tally = Tally()
+        self.net.eval()
+        with torch.no_grad():
+            log_q = self.q.log_prob(architectures)
+            for inputs, targets in batches:
+                log_probs = torch.log_softmax(self.net.forward_many(inputs, architectures), -1)  # (A, B, C)
+                tally.add(torch.logsumexp(log_probs + log_q.to(log_probs)[:, None, None], 0), targets)
+        return tally.means()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Supernet, q and optimiser; the prior is fixed."""
+        return {"net": self.net, "q": self.q, "optimizer": self.optimizer}

@@ -1,0 +1,139 @@
+"""The NAS-Bench-201 supernet: the same cell of four nodes and six edges, repeated."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import ChoiceBlock, ReductionBlock, call, gate_for
+from polyarch.nn.ops import nb201_operation
+from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, Gates, edge_name, nb201_space
+from polyarch.supernets.supernet import Supernet
+
+Step = tuple[int, int, int, int]
+"""One operation of a hard path: (edge, source node, target node, option)."""
+
+
+class Cell(nn.Module):
+    """Nodes 0..3; node j is the sum over i < j of the operation on edge i->j applied to node i."""
+
+    def __init__(self, channels: int, operations: tuple[str, ...], *, affine: bool) -> None:
+        super().__init__()
+        self.edges = nn.ModuleList(
+            ChoiceBlock(edge_name(*edge), [nb201_operation(name, channels, affine=affine) for name in operations])
+            for edge in NB201_EDGES
+        )
+
+    def forward(self, x: Tensor, selection: tuple[Step, ...] | Gates) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        return self._hard(x, selection) if isinstance(selection, tuple) else self._soft(x, selection)
+
+    def _hard(self, x: Tensor, steps: tuple[Step, ...]) -> Tensor:
+        nodes: list[Tensor | None] = [x, None, None, None]
+        for edge, source, target, option in steps:
+            value = nodes[source]
+            assert value is not None  # `live_steps` lists sources before what they feed
+            term = self.edges[edge](value, option)
+            total = nodes[target]
+            nodes[target] = term if total is None else total + term
+        return torch.zeros_like(x) if nodes[3] is None else nodes[3]
+
+    def _soft(self, x: Tensor, gates: Gates) -> Tensor:
+        # A node that nothing feeds passes nothing on, also not the constant that a normalisation layer would
+        # make of zeros. `fed` is 0 or 1, () or (B,); it is all ones for relaxed gates.
+        nodes, fed = [x], [x.new_ones(())]
+        for target in (1, 2, 3):
+            value, is_fed = torch.zeros_like(x), x.new_zeros(())
+            for edge, (source, edge_target) in enumerate(NB201_EDGES):
+                if edge_target != target:
+                    continue
+                block = self.edges[edge]
+                assert isinstance(block, ChoiceBlock)
+                weights = gates[block.choice]
+                open_edge = fed[source] * (weights[..., block.passing] != 0).any(-1).to(x)
+                is_fed = torch.maximum(is_fed, open_edge)
+                value = value + gate_for(open_edge.unsqueeze(-1), 0, x) * block(nodes[source], weights)
+            nodes.append(value)
+            fed.append(is_fed)
+        return nodes[3]
+
+
+@lru_cache(maxsize=65536)
+def live_steps(options: tuple[int, ...], passing: tuple[bool, ...]) -> tuple[Step, ...]:
+    """The operations of a cell that carry something from the input to the output, in order of execution.
+
+    Args:
+        options: the option chosen on each of the six edges.
+        passing: whether each option passes anything on.
+    """
+    edges = [(edge, *NB201_EDGES[edge], option) for edge, option in enumerate(options) if passing[option]]
+    fed = {0}
+    for _, source, target, _ in edges:  # in order of their targets, so one pass is enough
+        if source in fed:
+            fed.add(target)
+    useful = {3}
+    for _, source, target, _ in reversed(edges):
+        if target in useful:
+            useful.add(source)
+    return tuple(edge for edge in edges if edge[1] in fed and edge[2] in useful)
+
+
+class CellSupernet(Supernet):
+    """Stem, three stages of cells with a reduction block between them, pooled linear head.
+
+    Args:
+        channels: width C of the first stage; it doubles at each reduction.
+        cells: cells per stage; the benchmark's networks have 5, supernets in the literature 2.
+        in_channels: channels of the images.
+        classes: number of classes.
+        operations: which of the five operations the edges offer.
+        affine: whether normalisation layers inside cells have scale and shift. The benchmark's standalone networks
+            have them, weight-sharing supernets by custom do not.
+
+    Images of any size of 4x4 or more go in: (B, in_channels, H, W) -> (B, classes).
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: int = 16,
+        cells: int = 2,
+        in_channels: int = 3,
+        classes: int = 10,
+        operations: tuple[str, ...] = NB201_OPERATIONS,
+        affine: bool = False,
+    ) -> None:
+        super().__init__(nb201_space(operations))
+        if min(channels, cells, in_channels) < 1 or classes < 2:
+            raise InvalidInput(
+                "Expected channels, cells and in_channels of 1 or more and 2 or more classes. "
+                f"Got {channels=}, {cells=}, {in_channels=}, {classes=}."
+            )
+        self._passing = tuple(name != "none" for name in operations)
+        self.stem = nn.Sequential(nn.Conv2d(in_channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
+        layers: list[nn.Module] = []
+        for stage in range(3):
+            width = channels * 2**stage
+            if stage:
+                layers.append(ReductionBlock(width // 2, width))
+            layers.extend(Cell(width, operations, affine=affine) for _ in range(cells))
+        self.layers = nn.ModuleList(layers)
+        width = 4 * channels
+        self.head = nn.Sequential(
+            nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)
+        )
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, in_channels, H, W) -> (B, classes)."""
+        selection: tuple[Step, ...] | Gates
+        if isinstance(architecture, Architecture):
+            selection = live_steps(architecture.indices, self._passing)
+        else:
+            selection = architecture
+        x = call(self.stem, x)
+        for layer in self.layers:
+            x = layer(x, selection) if isinstance(layer, Cell) else layer(x)
+        return call(self.head, x)

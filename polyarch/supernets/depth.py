@@ -1,0 +1,171 @@
+"""Residual networks in which the depth is the choice: every depth is an exit, all from one forward pass.
+
+a_0 = f_0(x), a_i = a_{i-1} + f_i(a_{i-1}); the prediction at depth d is f_{D+1}(a_d), d = 0..D.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import bottleneck, call
+from polyarch.spaces import Architecture, Choice, Gates, Space
+from polyarch.supernets.supernet import Supernet
+
+
+def depth_space(max_depth: int) -> Space:
+    """The space with one choice, ``depth``, with options 0..max_depth."""
+    if max_depth < 1:
+        raise InvalidInput(f"Expected a maximum depth of 1 or more. Got {max_depth}.")
+    return Space(f"depth{max_depth}", (Choice("depth", tuple(map(str, range(max_depth + 1)))),))
+
+
+class DepthSupernet(Supernet):
+    """The walk along the residual blocks; subclasses give input block, blocks and heads.
+
+    Gates mix the logits of the exits: net(x, g) = sum_d g_d logits_d.
+    """
+
+    stem: nn.Module
+    blocks: nn.ModuleList
+
+    def __init__(self, max_depth: int) -> None:
+        super().__init__(depth_space(max_depth))
+
+    @abstractmethod
+    def exit(self, features: Tensor, depth: int) -> Tensor:
+        """The logits (B, classes) of one exit from its features a_d."""
+
+    @abstractmethod
+    def exits(self, features: list[Tensor], depths: list[int]) -> Tensor:
+        """The logits (S, B, classes) of several exits in one batched call."""
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, ...) -> (B, classes)."""
+        if isinstance(architecture, Architecture):
+            depth = architecture["depth"]
+            return self.exit(self._walk(x, [depth])[0], depth)
+        logits = self.forward_many(x, list(self.space.enumerate()))  # (D+1, B, C)
+        weights = architecture["depth"].to(logits)
+        return torch.einsum("d,dbc->bc" if weights.dim() == 1 else "bd,dbc->bc", weights, logits)
+
+    def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
+        """(S, B, classes) from one walk to the deepest of them."""
+        depths = [architecture["depth"] for architecture in architectures]
+        return self.exits(self._walk(x, depths), depths)
+
+    def parameter_count(self, architecture: Architecture) -> int:
+        """The weights of input block, the blocks up to the depth, and head."""
+        unused = {p for block in self.blocks[architecture["depth"] :] for p in block.parameters()}
+        return sum(parameter.numel() for parameter in self.parameters() if parameter not in unused)
+
+    def _walk(self, x: Tensor, depths: list[int]) -> list[Tensor]:
+        """The features at the asked depths, in the order asked."""
+        wanted, found = set(depths), {}
+        x = call(self.stem, x)
+        for depth in range(max(wanted) + 1):
+            if depth:
+                x = x + call(self.blocks[depth - 1], x)
+            if depth in wanted:
+                found[depth] = x
+        return [found[depth] for depth in depths]
+
+
+class FullyConnectedDepth(DepthSupernet):
+    """For tables and spirals: linear input and output blocks, residual blocks BN(ReLU(Linear)), all of one width.
+
+    Args:
+        features: number of input features; inputs of other shapes are flattened to it.
+    """
+
+    def __init__(self, *, features: int, classes: int, max_depth: int = 20, width: int = 20) -> None:
+        super().__init__(max_depth)
+        self.stem = nn.Sequential(nn.Flatten(), nn.Linear(features, width))
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.BatchNorm1d(width)) for _ in range(max_depth)
+        )
+        self.head = nn.Linear(width, classes)
+
+    def exit(self, features: Tensor, depth: int) -> Tensor:
+        """(B, width) -> (B, classes)."""
+        return call(self.head, features)
+
+    def exits(self, features: list[Tensor], depths: list[int]) -> Tensor:
+        """The head is linear and shared: one product for all, (S, B, classes)."""
+        return self.head(torch.stack(features))  # type: ignore[no-any-return]
+
+
+class ConvolutionalDepth(DepthSupernet):
+    """For images: 5x5 convolution and 2x2 average pool, bottleneck blocks, and a head shared by all depths.
+
+    The head pools, adds BN(ReLU(Linear)) and ends in a linear layer. Its weights are shared; its batch
+    statistics differ from depth to depth, so each exit has its own running averages.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int = 1,
+        classes: int = 10,
+        max_depth: int = 20,
+        channels: int = 64,
+        inner_channels: int = 32,
+    ) -> None:
+        super().__init__(max_depth)
+        self.stem = nn.Sequential(nn.Conv2d(in_channels, channels, 5), nn.AvgPool2d(2))
+        self.blocks = nn.ModuleList(bottleneck(channels, inner_channels) for _ in range(max_depth))
+        self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.hidden = nn.Sequential(nn.Linear(channels, channels), nn.ReLU())
+        norms = [nn.BatchNorm1d(channels) for _ in range(max_depth + 1)]
+        for norm in norms[1:]:  # one scale and shift for all depths
+            norm.weight, norm.bias = norms[0].weight, norms[0].bias
+        self.norms = nn.ModuleList(norms)
+        self.output = nn.Linear(channels, classes)
+
+    def exit(self, features: Tensor, depth: int) -> Tensor:
+        """(B, channels, H, W) -> (B, classes)."""
+        pooled = call(self.pool, features)
+        return call(self.output, pooled + call(self.norms[depth], call(self.hidden, pooled)))
+
+    def exits(self, features: list[Tensor], depths: list[int]) -> Tensor:
+        """All heads at once: pooled features (S, B, w), statistics per depth, one product per layer."""
+        pooled = torch.stack([self.pool(feature) for feature in features])
+        hidden = self.hidden(pooled)
+        norms = [norm for norm in (self.norms[d] for d in depths) if isinstance(norm, nn.BatchNorm1d)]
+        return self.output(pooled + _normalise(hidden, norms))  # type: ignore[no-any-return]
+
+
+def _normalise(x: Tensor, norms: list[nn.BatchNorm1d]) -> Tensor:
+    """What ``norms[s](x[s])`` gives for every s, in one call: (S, B, w) -> (S, B, w).
+
+    Depth is folded into the channels of one ``batch_norm``; running averages are stacked and written back.
+    """
+    depth, batch, width = x.shape
+    first = norms[0]
+    assert first.running_mean is not None and first.momentum is not None
+    means = torch.cat([norm.running_mean for norm in norms if norm.running_mean is not None])
+    variances = torch.cat([norm.running_var for norm in norms if norm.running_var is not None])
+    folded = F.batch_norm(
+        x.transpose(0, 1).reshape(batch, depth * width),
+        means,
+        variances,
+        first.weight.repeat(depth),
+        first.bias.repeat(depth),
+        training=first.training,
+        momentum=first.momentum,
+        eps=first.eps,
+    )
+    if first.training:
+        with torch.no_grad():
+            for norm, mean, variance in zip(norms, means.split(width), variances.split(width), strict=True):
+                assert norm.running_mean is not None and norm.running_var is not None
+                assert norm.num_batches_tracked is not None
+                norm.running_mean.copy_(mean)
+                norm.running_var.copy_(variance)
+                norm.num_batches_tracked += 1
+    return folded.view(batch, depth, width).transpose(0, 1)

@@ -1,0 +1,36 @@
+"""Training: the loop, what hangs onto it, checkpoints and interruption."""
+
+from polyarch.training.callbacks import (
+    Callback,
+    EarlyStopping,
+    EpochLog,
+    Row,
+    Run,
+    Schedule,
+    StepProgress,
+    TensorBoard,
+    cosine,
+    piecewise,
+)
+from polyarch.training.checkpoint import CheckpointStore, CorruptCheckpoint
+from polyarch.training.interruption import StopRequest, stop_on_signal
+from polyarch.training.loop import History, fit
+
+__all__ = [
+    "Callback",
+    "CheckpointStore",
+    "CorruptCheckpoint",
+    "EarlyStopping",
+    "EpochLog",
+    "History",
+    "Row",
+    "Run",
+    "Schedule",
+    "StepProgress",
+    "StopRequest",
+    "TensorBoard",
+    "cosine",
+    "fit",
+    "piecewise",
+    "stop_on_signal",
+]

@@ -1,0 +1,81 @@
+"""Checkpoints: atomic, checksummed, two generations, read without unpickling arbitrary objects."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyarch.errors import CorruptFile
+from polyarch.files import write_atomically
+
+MAGIC = b"polyarch checkpoint 1\n"
+KEEP = 2
+
+
+class CorruptCheckpoint(UserWarning):
+    """A checkpoint could not be read and the one before it is used."""
+
+
+class CheckpointStore:
+    """A folder of checkpoints named by their step; the newest two are kept.
+
+    A file is the magic line, the sha256 of the rest, and what ``torch.save`` wrote.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Writes a generation, then drops all but the newest two."""
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        payload = buffer.getvalue()
+        digest = hashlib.sha256(payload).digest()
+        write_atomically(self.folder / f"step-{step:010d}.ckpt", MAGIC + digest + payload)
+        for old in self._files()[KEEP:]:
+            old.unlink(missing_ok=True)
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest generation that is whole, with a warning for each that is not; ``None`` if there is none.
+
+        Raises `CorruptFile` when there are checkpoints but none can be read.
+        """
+        files = self._files()
+        for path in files:
+            try:
+                return _read(path)
+            except CorruptFile as error:
+                warnings.warn(f"{error} The checkpoint before it is used.", CorruptCheckpoint, stacklevel=2)
+        if files:
+            raise CorruptFile(
+                f"Expected a readable checkpoint in {self.folder}. Found {len(files)}, all damaged; "
+                "remove the folder to start that stage again."
+            )
+        return None
+
+    def _files(self) -> list[Path]:
+        """Newest first."""
+        if not self.folder.is_dir():
+            return []
+        named = (path for path in self.folder.iterdir() if re.fullmatch(r"step-\d{10}\.ckpt", path.name))
+        return sorted(named, reverse=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    start = len(MAGIC) + 32
+    payload = content[start:]
+    if not content.startswith(MAGIC) or hashlib.sha256(payload).digest() != content[len(MAGIC) : start]:
+        raise CorruptFile(f"Expected {path} to match its checksum. Found a damaged or half-written file.")
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(payload), weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise CorruptFile(f"Expected {path} to hold tensors and plain values. Found: {error}.") from None
+    return state

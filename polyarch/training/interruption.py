@@ -1,0 +1,44 @@
+"""Ctrl-C that loses nothing: the first asks for a stop at the next safe point, the second stops at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from polyarch.errors import Interrupted
+
+
+class StopRequest:
+    """Whether the user asked to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def check(self) -> None:
+        """Raises `Interrupted` if a stop was asked for; called where everything needed is on disk."""
+        if self.asked:
+            raise Interrupted("Stopped as asked; nothing is lost, and --resume goes on from here.")
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Turns SIGINT and SIGTERM into a request for the duration of the block (main thread only)."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if request.asked:
+            raise KeyboardInterrupt
+        request.asked = True
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
