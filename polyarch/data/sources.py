@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import struct
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
-from polyarch.data.tensors import Normalisation, TensorData
+from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, DataError, MissingData, UnknownName
 
 
@@ -43,9 +47,23 @@ class Dataset:
         """Whether examples are images (C, H, W)."""
         return len(self.input_shape) == 3
 
-    def normalisation(self) -> Normalisation:
-        """Per-channel statistics of the training examples."""
-        return Normalisation.of(self.train)
+    def resized(self, size: int) -> Dataset:
+        """The same images at size x size, each pixel the mean of the area it covers."""
+        if not self.is_image:
+            raise DataError(f"Expected images to resize. Got examples of shape {self.input_shape}.")
+        train, test = (
+            TensorData(resize(part.inputs, size), part.targets, part.classes) for part in (self.train, self.test)
+        )
+        return Dataset(self.name, train, test, self.class_names)
+
+
+def resize(images: Tensor, size: int) -> Tensor:
+    """(N, C, H, W) -> (N, C, size, size) of the same type, in pieces so that bytes stay bytes in memory."""
+    pieces = []
+    for piece in images.split(4096):
+        resized = F.interpolate(piece.float(), size=(size, size), mode="area")
+        pieces.append(resized if images.is_floating_point() else resized.round().to(images.dtype))
+    return torch.cat(pieces)
 
 
 def data_root() -> Path:
@@ -110,7 +128,7 @@ def read_idx(path: Path) -> Tensor:
     """A file of unsigned bytes in idx format, plain or gzipped, as a uint8 tensor."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise CorruptFile(f"Expected {path} to be a readable file. Found: {error}.") from None
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise CorruptFile(f"Expected {path} to start like an idx file of bytes. Found {content[:4].hex()!r}.")
@@ -120,8 +138,8 @@ def read_idx(path: Path) -> Tensor:
         raise CorruptFile(f"Expected {path} to have an idx header of {header} bytes. Found {len(content)}.")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     values = np.frombuffer(content, np.uint8, offset=header)
-    if values.size != int(np.prod(shape)):
-        raise CorruptFile(f"Expected {path} to hold {int(np.prod(shape))} values. Found {values.size}.")
+    if values.size != math.prod(shape):
+        raise CorruptFile(f"Expected {path} to hold {math.prod(shape)} values. Found {values.size}.")
     return torch.from_numpy(values.reshape(shape).copy())
 
 
@@ -160,16 +178,16 @@ def nb201_split(data: TensorData, *, root: Path | None = None) -> tuple[TensorDa
     path = _find((root or data_root()) / "cifar10", "nb201_train_valid_split.npz")
     split = _read_npz(path, ("train", "valid"))
     rows = torch.cat([split["train"], split["valid"]]).long()
-    if len(data) != len(rows) or len(rows.unique()) != len(rows):
+    if not torch.equal(rows.sort().values, torch.arange(len(data))):
         raise DataError(f"Expected a split of {len(data)} examples without repeats in {path}. Found {len(rows)}.")
     return data.subset(split["train"].long()), data.subset(split["valid"].long())
 
 
 def _read_npz(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name].astype(np.int64)) for name in names}
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise CorruptFile(f"Expected {path} to hold arrays {', '.join(names)}. Found: {error}.") from None
 
 

@@ -56,6 +56,8 @@ class TensorData:
             raise DataError(f"Expected one label per example. Got {len(self.inputs)} and {len(self.targets)}.")
         if len(self.inputs) == 0:
             raise DataError("Expected at least one example. Got an empty data set.")
+        if self.inputs.dim() < 2:
+            raise DataError(f"Expected examples of one dimension or more. Got shape {tuple(self.inputs.shape)}.")
         if self.targets.dtype != torch.int64 or self.targets.dim() != 1:
             raise DataError(
                 f"Expected labels as one-dimensional int64. Got {self.targets.dtype}, {tuple(self.targets.shape)}."

@@ -63,7 +63,7 @@ def relaxed_one_hot(log_probs: Tensor, *, temperature: float, hard: bool, genera
     if not hard:
         return soft
     one_hot = torch.zeros_like(soft).scatter_(-1, perturbed.argmax(-1, keepdim=True), 1.0)
-    return one_hot + soft - soft.detach()
+    return one_hot + (soft - soft.detach())  # the bracket is exactly 0, so the value is exactly one-hot
 
 
 def draw_indices(log_probs: Tensor, n: int, *, generator: Generator) -> list[int]:

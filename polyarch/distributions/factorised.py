@@ -66,7 +66,10 @@ class FactorisedCategorical(ArchDistribution):
         return torch.stack(columns).sum(0)
 
     def kl(self, prior: ArchDistribution) -> Tensor:
-        """sum_c KL(q_c || p_c) when the prior factorises too, log |space| - H[q] when it is uniform, otherwise by enumeration of the space."""
+        """sum_c KL(q_c || p_c) when the prior factorises too, log |space| - H[q] when it is uniform.
+
+        Against any other prior, by enumeration of the space.
+        """
         if isinstance(prior, FactorisedCategorical):
             pairs = zip(self.log_marginals(), prior.log_marginals(), strict=True)
             return torch.stack([(log_q.exp() * (log_q - log_p.to(log_q))).sum() for log_q, log_p in pairs]).sum()

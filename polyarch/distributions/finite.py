@@ -69,7 +69,9 @@ class FiniteDistribution(ArchDistribution):
 
     def mode(self) -> Architecture:
         """The most probable listed architecture."""
-        return self.architectures[int(self.log_probabilities().argmax())]
+        log_q = self.log_probabilities()
+        equals = (log_q == log_q.max()).nonzero().flatten().tolist()
+        return min((self.architectures[row] for row in equals), key=lambda architecture: architecture.indices)
 
     def _marginals(self, weights: Tensor) -> Gates:
         sizes = [len(choice) for choice in self.space.choices]

@@ -70,5 +70,7 @@ class Uniform(ArchDistribution):
         return torch.tensor(self.log_count)
 
     def mode(self) -> Architecture:
-        """The first member."""
+        """The first member; only a constrained space has to be walked for it."""
+        if not self.space.constraints:
+            return Architecture(self.space, (0,) * len(self.space.choices))
         return next(self.space.enumerate())

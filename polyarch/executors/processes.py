@@ -46,8 +46,10 @@ class Processes(Executor):
             crew = _Crew(path, self.workers)
             try:
                 yield crew.run
-            finally:
-                crew.close()
+            except BaseException:  # also Ctrl-C: whoever waits for an hour-long item wants to stop now
+                crew.end()
+                raise
+            crew.close()
 
 
 class _Crew:
@@ -84,7 +86,15 @@ class _Crew:
                 running.clear()
                 self.close()
 
+    def end(self) -> None:
+        """Ends the workers without waiting for what they do."""
+        if self._pool is not None:
+            for process in list((self._pool._processes or {}).values()):
+                process.terminate()
+        self.close()
+
     def close(self) -> None:
+        """Ends the pool when its items are done."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None

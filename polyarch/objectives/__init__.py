@@ -9,6 +9,7 @@ from polyarch.objectives.expectation import (
     categorical_log_likelihood,
     support,
 )
+from polyarch.objectives.mixture import mixture_log_probabilities
 
 __all__ = [
     "Exact",
@@ -19,5 +20,6 @@ __all__ = [
     "elbo",
     "log_evidence",
     "log_posterior",
+    "mixture_log_probabilities",
     "support",
 ]

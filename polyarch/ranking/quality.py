@@ -68,6 +68,8 @@ def rank_quality(
     x, y = _pair(predicted, truth)
     if len(x) < 3:
         raise InvalidInput(f"Expected 3 or more architectures to correlate. Got {len(x)}.")
+    if not (resolution > 0 and 0 < confidence < 1):
+        raise InvalidInput(f"Expected a resolution above 0, a confidence in 0..1. Got {resolution=}, {confidence=}.")
     rounded = np.round(y / resolution)
     generator = np.random.default_rng(derive_seed(seed, "bootstrap"))
     rows = generator.integers(len(x), size=(resamples, len(x)))
@@ -100,7 +102,8 @@ def top_k(predicted: Sequence[float], truth: Sequence[float], k: int = 10) -> fl
 
 def regret(predicted: Sequence[float], truth: Sequence[float]) -> float:
     """How much truth is lost by taking the architecture with the highest prediction."""
-    return float(np.max(truth)) - top_k(predicted, truth, 1)
+    chosen = top_k(predicted, truth, 1)
+    return float(np.max(truth)) - chosen
 
 
 def _correlation(measure: str, x: Values, y: Values) -> float | None:

@@ -37,6 +37,8 @@ class Choice:
             raise InvalidInput(
                 f"Expected choice {self.name!r} to have one or more distinct options. Got {list(self.options)}."
             )
+        if any("|" in option for option in self.options):  # what `Architecture.key` puts between options
+            raise InvalidInput(f"Expected options without '|' for choice {self.name!r}. Got {list(self.options)}.")
 
     def __len__(self) -> int:
         return len(self.options)

@@ -44,15 +44,15 @@ def nb201_string(architecture: Architecture) -> str:
 def parse_nb201(text: str, space: Space | None = None) -> Architecture:
     """Reads the benchmark's notation."""
     space = space or nb201_space()
-    options = {}
-    nodes = text.strip().split("+")
-    for target, node in enumerate(nodes, start=1):
+    options, entries = {}, 0
+    for target, node in enumerate(text.strip().split("+"), start=1):
         if not re.fullmatch(r"\|([^|~]+~\d\|)+", node):
             raise InvalidInput(f"Expected a cell like |op~0|+|op~0|op~1|+|op~0|op~1|op~2|. Got {text!r}.")
         for entry in node.strip("|").split("|"):
             operation, source = entry.rsplit("~", 1)
             options[edge_name(int(source), target)] = operation
-    if len(nodes) != 3 or set(options) != {edge_name(*edge) for edge in NB201_EDGES}:
+            entries += 1
+    if entries != len(NB201_EDGES) or set(options) != {edge_name(*edge) for edge in NB201_EDGES}:
         raise InvalidInput(f"Expected a cell like |op~0|+|op~0|op~1|+|op~0|op~1|op~2|. Got {text!r}.")
     return space.architecture(options)
 

@@ -11,7 +11,7 @@ from torch import Generator
 from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution, Uniform
 from polyarch.nn import BatchStatistics
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
 from polyarch.supernets import Supernet
 
 
@@ -38,7 +38,7 @@ class SinglePath(Strategy):
         """One gradient step on one path and one batch."""
         (batch,) = train
         (architecture,) = self.q.sample(1, generator=generator)
-        self.net.train()
+        to_training(self.net)
         logits = self.net(batch.inputs, architecture)
         return {"loss": minimise(self.loss(logits, batch.targets), self.optimizer)}
 

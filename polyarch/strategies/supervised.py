@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Generator, nn
 
 from polyarch.data import Batch
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
 
 
 class Supervised(Strategy):
@@ -23,7 +23,7 @@ class Supervised(Strategy):
     def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
         """One gradient step on one batch."""
         (batch,) = train
-        self.network.train()
+        to_training(self.network)
         logits = self.network(batch.inputs)
         return {"loss": minimise(self.loss(logits, batch.targets), self.optimizer)}
 

@@ -10,8 +10,8 @@ from torch import Generator
 from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
-from polyarch.objectives import Exact, Expectation, elbo, support
-from polyarch.strategies.strategy import Stateful, Strategy, Tally, minimise
+from polyarch.objectives import Exact, Expectation, elbo, mixture_log_probabilities
+from polyarch.strategies.strategy import Stateful, Strategy, Tally, minimise, to_training
 from polyarch.supernets import Supernet
 
 
@@ -48,7 +48,7 @@ class Variational(Strategy):
     def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
         """One gradient step; measures ``loss``, ``elbo`` (nats, whole set) and ``kl``."""
         (batch,) = train
-        self.net.train()
+        to_training(self.net)
         expected = self.expectation(self.net, self.q, batch, generator=generator)
         bound = elbo(expected, self.q, self.prior, self.num_data)
         kl = self.q.kl(self.prior).item()
@@ -57,14 +57,11 @@ class Variational(Strategy):
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """Of the mixture over q: log sum_a q(a) p(y | x, a)."""
-        architectures = support(self.q)
         tally = Tally()
         self.net.eval()
         with torch.no_grad():
-            log_q = self.q.log_prob(architectures)
             for inputs, targets in batches:
-                log_probs = torch.log_softmax(self.net.forward_many(inputs, architectures), -1)  # (A, B, C)
-                tally.add(torch.logsumexp(log_probs + log_q.to(log_probs)[:, None, None], 0), targets)
+                tally.add(mixture_log_probabilities(self.net, self.q, inputs), targets)
         return tally.means()
 
     def parts(self) -> Mapping[str, Stateful]:

@@ -130,7 +130,7 @@ class CellSupernet(Supernet):
         """(B, in_channels, H, W) -> (B, classes)."""
         selection: tuple[Step, ...] | Gates
         if isinstance(architecture, Architecture):
-            selection = live_steps(architecture.indices, self._passing)
+            selection = live_steps(self.space.validate(architecture).indices, self._passing)
         else:
             selection = architecture
         x = call(self.stem, x)

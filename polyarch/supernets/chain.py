@@ -95,6 +95,8 @@ class ChainSupernet(Supernet):
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, in_channels, H, W) -> (B, classes)."""
+        if isinstance(architecture, Architecture):
+            self.space.validate(architecture)
         x = call(self.stem, x)
         for name, layer in zip(self.space.choice_names, self.layers, strict=True):
             x = layer(x, architecture[name])
@@ -104,7 +106,7 @@ class ChainSupernet(Supernet):
         """(S, B, classes); every prefix that architectures have in common is computed once."""
         values: dict[tuple[int, ...], Tensor] = {(): self.stem(x)}
         for length, layer in enumerate(self.layers, start=1):
-            prefixes = {architecture.indices[:length] for architecture in architectures}
+            prefixes = {self.space.validate(architecture).indices[:length] for architecture in architectures}
             values = {prefix: layer(values[prefix[:-1]], prefix[-1]) for prefix in sorted(prefixes)}
         logits = {indices: self.head(value) for indices, value in values.items()}
         return torch.stack([logits[architecture.indices] for architecture in architectures])

@@ -48,7 +48,7 @@ class DepthSupernet(Supernet):
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes)."""
         if isinstance(architecture, Architecture):
-            depth = architecture["depth"]
+            depth = self.space.validate(architecture)["depth"]
             return self.exit(self._walk(x, [depth])[0], depth)
         logits = self.forward_many(x, list(self.space.enumerate()))  # (D+1, B, C)
         weights = architecture["depth"].to(logits)
@@ -56,7 +56,7 @@ class DepthSupernet(Supernet):
 
     def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
         """(S, B, classes) from one walk to the deepest of them."""
-        depths = [architecture["depth"] for architecture in architectures]
+        depths = [self.space.validate(architecture)["depth"] for architecture in architectures]
         return self.exits(self._walk(x, depths), depths)
 
     def parameter_count(self, architecture: Architecture) -> int:

@@ -16,11 +16,28 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.asked = False
+        self._raises = False
+
+    def ask(self) -> None:
+        """Asks for a stop; raises `Interrupted` right here inside `at_once`."""
+        self.asked = True
+        if self._raises:
+            self.check()
 
     def check(self) -> None:
         """Raises `Interrupted` if a stop was asked for; called where everything needed is on disk."""
         if self.asked:
             raise Interrupted("Stopped as asked; nothing is lost, and --resume goes on from here.")
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """For blocks in which every finished item is on disk already: nothing has to be waited for."""
+        self.check()
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
 
 
 @contextmanager
@@ -34,7 +51,7 @@ def stop_on_signal() -> Iterator[StopRequest]:
     def ask(number: int, frame: FrameType | None) -> None:
         if request.asked:
             raise KeyboardInterrupt
-        request.asked = True
+        request.ask()
 
     previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

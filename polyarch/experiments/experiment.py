@@ -1,0 +1,86 @@
+"""What every experiment is: a claim of a document, settings per preset, and a run that ends in results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import polyarch
+from polyarch.errors import ConfigError
+from polyarch.executors import Executor, Processes, Serial
+from polyarch.files import Journal, write_json
+from polyarch.jobs.display import Display
+from polyarch.jobs.journalled import run_missing
+from polyarch.results import Claim, ExperimentResults
+from polyarch.training import StopRequest
+
+PRESETS = ("quick", "cpu", "paper")
+"""About a minute for the tests; ten to sixty minutes on two cores; the document's own settings."""
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One file per claim makes one of these.
+
+    Args:
+        presets: the settings of every preset.
+        items: the independent runs of given settings, by name; they go to workers one by one.
+        task: runs one item; gets (settings, item, folder) and returns plain values.
+        judge: turns settings and all results by name into claims.
+    """
+
+    name: str
+    document: str
+    claim: str
+    presets: dict[str, Settings]
+    items: Callable[[Settings], dict[str, Any]]
+    task: Callable[[Settings, Any, Path], dict[str, Any]]
+    judge: Callable[[Settings, dict[str, Any]], list[Claim]]
+
+    def run(
+        self, preset: str, out: Path, display: Display, stop: StopRequest, workers: int | None = None
+    ) -> ExperimentResults:
+        """Runs what is not yet in the folder and writes ``results.json``."""
+        settings = self.presets[preset]
+        self._claim_folder(out, preset)
+        executor: Executor = Serial() if workers == 1 else Processes(workers)
+        task = _Task(self.task, settings, out)
+        with display.stage(self.name) as report, stop.at_once(), executor.open(task) as run:
+            runs = run_missing(self.items(settings), Journal(out / "runs.jsonl"), run, dict, report)
+        results = ExperimentResults(
+            polyarch=polyarch.__version__,
+            torch=torch.__version__,
+            experiment=self.name,
+            preset=preset,
+            settings=settings,
+            claims=self.judge(settings, runs),
+            runs=runs,
+        )
+        results.write(out / "results.json")
+        return results
+
+    def _claim_folder(self, out: Path, preset: str) -> None:
+        """A folder belongs to one experiment and preset."""
+        mark, value = out / "experiment.json", {"experiment": self.name, "preset": preset}
+        if mark.exists():
+            found = json.loads(mark.read_text())
+            if found != value:
+                raise ConfigError(f"Expected a folder for {value}. Found {found} in {out}; choose another --out.")
+        write_json(mark, value)
+
+
+@dataclass(frozen=True)
+class _Task:
+    task: Callable[[Settings, Any, Path], dict[str, Any]]
+    settings: Settings
+    folder: Path
+
+    def __call__(self, item: Any) -> dict[str, Any]:
+        return self.task(self.settings, item, self.folder)

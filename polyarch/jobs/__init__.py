@@ -1,0 +1,1 @@
+"""Jobs: whole runs from a description to results."""

@@ -1,0 +1,65 @@
+"""What every stage of a run is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from polyarch.estimators import Failure, Score, Scoring
+from polyarch.executors import Mapper
+from polyarch.jobs.display import Display
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.workspace import Workspace
+from polyarch.randomness import generator_at
+from polyarch.results import ScoreRecord
+from polyarch.searchers import Limits
+from polyarch.spaces import Architecture
+from polyarch.training import StopRequest
+
+
+@dataclass
+class Context:
+    """Parts, folder, display and stop request of one run."""
+
+    parts: Parts
+    workspace: Workspace
+    display: Display
+    stop: StopRequest = field(default_factory=StopRequest)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The hard limits of this run."""
+        return self.parts.limits()
+
+    def draw(self, n: int, stream: str) -> list[Architecture]:
+        """Up to n distinct random architectures that keep the limits; fewer only in a very small space."""
+        found: dict[Architecture, None] = {}
+        for position in range(20 * n):
+            found[self.limits.sample(generator_at(self.parts.settings.seed, stream, position))] = None
+            if len(found) == n:
+                break
+        return list(found)
+
+
+@dataclass(frozen=True)
+class StagedScoring:
+    """Scores an architecture by the estimators of a stage; one pool of workers then serves all stages."""
+
+    stages: Mapping[str, Scoring]
+
+    def __call__(self, item: tuple[str, Architecture]) -> list[Score] | Failure:
+        """The scores of one (stage, architecture)."""
+        stage, architecture = item
+        return self.stages[stage](architecture)
+
+
+ScoreMapper = Mapper[tuple[str, Architecture], list[Score] | Failure]
+
+
+def score_records(scores: list[Score]) -> list[dict[str, Any]]:
+    """Scores as plain values, without the time they took."""
+    return [
+        ScoreRecord(estimator=score.estimator, value=score.value, policy=score.policy).model_dump() for score in scores
+    ]

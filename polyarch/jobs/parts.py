@@ -1,0 +1,241 @@
+"""From settings to parts: data, supernet, strategy, estimators, samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyarch.data import (
+    Augmentation,
+    Batches,
+    Cutout,
+    Dataset,
+    Normalisation,
+    RandomFlip,
+    RandomShift,
+    TensorData,
+    endless,
+    load,
+    nb201_split,
+    stratified_split,
+)
+from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
+from polyarch.errors import ConfigError
+from polyarch.estimators import Estimator, Latency, MACs, Parameters, SoTL, ValAcc, ValAccMini
+from polyarch.executors import Executor, Processes, Serial
+from polyarch.jobs.settings import OptimiserSettings, RunSettings, SearchSettings
+from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
+from polyarch.objectives import Exact, Sampled
+from polyarch.randomness import global_seed
+from polyarch.searchers import Limit, Limits, evolution, exhaustive_search, nsga2, random_search
+from polyarch.searchers.searcher import MakeSampler
+from polyarch.strategies import SinglePath, Strategy, Variational
+from polyarch.supernets import Supernet
+from polyarch.training import Schedule, cosine
+
+EVALUATION_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is made of, built once from its settings."""
+
+    settings: RunSettings
+    data: Dataset
+    train: TensorData
+    valid: TensorData
+    normalisation: Normalisation
+    net: Supernet
+
+    @classmethod
+    def build(cls, settings: RunSettings) -> Parts:
+        """Loads the data and makes a supernet with fresh weights from the seed."""
+        device = _device(settings.device)
+        data = load(settings.data.name)
+        if settings.data.size:
+            data = data.resized(settings.data.size)
+        if settings.data.split == "nb201":
+            if data.name != "cifar10":
+                raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
+            train, valid = nb201_split(data.train)
+        else:
+            train, valid = stratified_split(data.train, settings.data.validation, seed=settings.seed)
+        if settings.data.limit:
+            train, valid = (_limited(part, settings.data.limit, settings.seed) for part in (train, valid))
+        with global_seed(settings.seed, "supernet"):
+            net = settings.space.build(data.input_shape, data.classes)
+        return cls(settings, data, train, valid, Normalisation.of(train), to_device(net, device))
+
+    def summary(self) -> dict[str, Any]:
+        """The data in numbers, for the results."""
+        return {
+            "name": self.data.name,
+            "classes": list(self.data.class_names),
+            "input_shape": list(self.data.input_shape),
+            "train": len(self.train),
+            "valid": len(self.valid),
+            "test": len(self.data.test),
+        }
+
+    def batches(self, data: TensorData, batch_size: int, *, stream: int) -> Batches:
+        """Shuffled, augmented training batches; ``stream`` tells their orders apart."""
+        return Batches(
+            data,
+            batch_size,
+            seed=self.settings.seed * 1000 + stream,
+            augmentations=self._augmentations(),
+            normalisation=self.normalisation,
+            device=self.settings.device,
+        )
+
+    def evaluation_batches(self, data: TensorData) -> Batches:
+        """Batches in order, without augmentation."""
+        return Batches(
+            data, EVALUATION_BATCH, shuffle=False, normalisation=self.normalisation, device=self.settings.device
+        )
+
+    def strategy(self) -> tuple[Strategy, torch.optim.Optimizer]:
+        """The training strategy of the supernet and its optimiser."""
+        train = self.settings.train
+        if train.strategy == "single_path":
+            optimizer = sgd(self.net, train)
+            return SinglePath(self.net, optimizer, loss=smoothed_loss(train)), optimizer
+        space = self.net.space
+        q: Categorical | FactorisedCategorical
+        if len(space.choices) == 1:
+            q, prior = Categorical(space), geometric_prior(space, train.prior_ratio)
+            variational = partial(Variational, q=q, prior=prior, expectation=Exact())
+        else:
+            q = FactorisedCategorical(space)
+            variational = partial(Variational, q=q, prior=Uniform(space), expectation=Sampled(train.samples))
+        q.to(self.settings.device)
+        optimizer = sgd(nn.ModuleList([self.net, q]), train)
+        return variational(self.net, optimizer=optimizer, num_data=len(self.train)), optimizer
+
+    def estimators(self, names: tuple[str, ...]) -> list[Estimator]:
+        """Estimators by name."""
+        scores = self.settings.scores
+        train = self.batches(self.train, scores.batch_size, stream=1)
+        valid = self.evaluation_batches(self.valid)
+        policy = self.policy()
+        shape = self.data.input_shape
+        known: dict[str, Estimator] = {
+            "sotl": SoTL(
+                train,
+                steps=scores.steps,
+                learning_rate=scores.learning_rate,
+                momentum=scores.momentum,
+                seed=self.settings.seed,
+            ),
+            "val_acc": ValAcc(valid, train, policy=policy),
+            "val_acc_mini": ValAccMini(valid, train, policy=policy),
+            "params": Parameters(),
+            "macs": MACs(shape),
+            "latency": Latency(shape, batch_size=scores.latency_batch_size),
+        }
+        return [known[name] for name in names]
+
+    def policy(self) -> NormPolicy:
+        """The statistics policy of the scores."""
+        scores = self.settings.scores
+        match scores.policy:
+            case "running":
+                return RunningStatistics()
+            case "batch":
+                return BatchStatistics()
+            case "adapt":
+                return AdaptedStatistics(scores.policy_batches)
+            case "reestimate":
+                return ReestimatedStatistics(scores.policy_batches)
+
+    def policy_inputs(self) -> Iterator[Tensor]:
+        """The inputs that the policy of the scores adapts to."""
+        train = self.batches(self.train, self.settings.scores.batch_size, stream=1)
+        return (batch.inputs for batch in endless(train))
+
+    def limits(self) -> Limits:
+        """The hard limits, cheap ones first."""
+        search = self.settings.search
+        pairs = (("params", search.max_params), ("macs", search.max_macs), ("latency", search.max_latency))
+        asked = [(name, value) for name, value in pairs if value is not None]
+        costs = self.estimators(tuple(name for name, _ in asked))
+        return Limits(
+            self.net, [Limit(cost, value) for cost, (_, value) in zip(costs, asked, strict=True) if value is not None]
+        )
+
+    def executor(self) -> Executor:
+        """Worker processes, or this one."""
+        return Serial() if self.settings.workers == 1 else Processes(self.settings.workers)
+
+    def _augmentations(self) -> list[Augmentation]:
+        settings = self.settings.data
+        found: list[Augmentation] = []
+        if settings.shift:
+            found.append(RandomShift(settings.shift))
+        if settings.flip:
+            found.append(RandomFlip())
+        if settings.cutout:
+            found.append(Cutout(settings.cutout))
+        if found and not self.data.is_image:
+            raise ConfigError(f"Expected images to augment. Got examples of shape {self.data.input_shape}.")
+        return found
+
+
+def sampler(search: SearchSettings, goals: int) -> MakeSampler:
+    """The search method by name."""
+    if goals > 1 and search.sampler not in ("nsga2", "random", "exhaustive"):
+        raise ConfigError(f"Expected sampler nsga2, random or exhaustive for {goals} goals. Got {search.sampler!r}.")
+    match search.sampler:
+        case "random":
+            return random_search
+        case "exhaustive":
+            return exhaustive_search
+        case "evolution":
+            return evolution(search.population, min(search.tournament, search.population))
+        case "nsga2":
+            return nsga2(search.population)
+
+
+def sgd(network: nn.Module, settings: OptimiserSettings) -> torch.optim.SGD:
+    """SGD with momentum."""
+    return torch.optim.SGD(
+        network.parameters(),
+        lr=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+
+
+def schedule(optimizer: torch.optim.Optimizer, settings: OptimiserSettings) -> Schedule:
+    """The cosine schedule of these settings."""
+    return Schedule(optimizer, cosine(settings.learning_rate, settings.final_learning_rate))
+
+
+def smoothed_loss(settings: OptimiserSettings) -> Any:
+    """Cross-entropy with label smoothing."""
+    return partial(F.cross_entropy, label_smoothing=settings.label_smoothing)
+
+
+def to_device(network: nn.Module, device: torch.device) -> Any:
+    """Moves a network; convolutions run faster on channels-last weights, on CPU as on GPU."""
+    return network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def _limited(data: TensorData, limit: int, seed: int) -> TensorData:
+    return stratified_split(data, limit / len(data), seed=seed)[1] if limit < len(data) else data
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"Expected a device such as cpu or cuda:0. Got {name!r}.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"Expected a device of this machine. Got {name!r}, but CUDA is not available.")
+    return device

@@ -1,0 +1,110 @@
+"""The main job: train a supernet, rank, search, extract the best, retrain it and compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+
+import polyarch
+from polyarch.benchmarks import NASBench201
+from polyarch.errors import ConfigError
+from polyarch.estimators import Scoring
+from polyarch.executors import one_thread
+from polyarch.jobs.comparison import compare
+from polyarch.jobs.context import Context, StagedScoring
+from polyarch.jobs.parts import Parts, sampler
+from polyarch.jobs.ranking import rank
+from polyarch.jobs.searching import search
+from polyarch.jobs.supernet_training import train
+from polyarch.results import Results, TrainingRecord
+
+Stage = Literal["train", "rank", "search"]
+STAGES: tuple[Stage, ...] = ("train", "rank", "search")
+
+
+def run(context: Context, until: Stage = "search") -> Results:
+    """Runs the stages up to and including ``until``; ``results.json`` is written after each.
+
+    Every stage keeps what it finishes on disk, so a run that was killed goes on where it was.
+    """
+    stages = stages_until(until)
+    seconds: dict[str, float] = {}
+    with one_thread():
+        with _timed(seconds, "train"):
+            training = train(context)
+        results = _results(context.parts, training, seconds)
+        results.write(context.workspace.results)
+        if "rank" in stages:
+            _score(context, stages, results)
+        if results.search is not None:
+            best = context.parts.net.space.architecture(results.search.best[0].architecture)
+            with _timed(results.seconds, "retrain"):
+                results.comparison, results.artifact = compare(context, best)
+            results.write(context.workspace.results)
+    context.workspace.log("finished", stage=until)
+    return results
+
+
+def stages_until(until: Stage) -> tuple[Stage, ...]:
+    """The stages up to and including this one."""
+    return STAGES[: STAGES.index(until) + 1]
+
+
+def check(context: Context, until: Stage) -> None:
+    """Finds what is wrong with the settings before anything is written or trained."""
+    settings, stages = context.parts.settings, stages_until(until)
+    if "rank" in stages and settings.rank.truth:
+        if settings.space.kind != "nb201":
+            raise ConfigError(f"Expected space nb201 for a truth from its table. Got {settings.space.kind!r}.")
+        NASBench201.load().value(context.parts.net.space.sample(torch.Generator()), settings.rank.truth)
+    if "search" in stages:
+        sampler(settings.search, len(settings.search.objectives))
+    context.draw(1, "check")
+
+
+def _score(context: Context, stages: Sequence[Stage], results: Results) -> None:
+    """Ranking and, if asked for, searching, with one pool of workers."""
+    settings = context.parts.settings
+    names = {"rank": settings.rank.estimators, "search": settings.search.objectives}
+    scoring = StagedScoring(
+        {stage: Scoring(context.parts.net, context.parts.estimators(names[stage])) for stage in names}
+    )
+    with context.stop.at_once(), context.parts.executor().open(scoring) as score:
+        with _timed(results.seconds, "rank"):
+            results.ranking = rank(context, score)
+        results.write(context.workspace.results)
+        if "search" in stages:
+            with _timed(results.seconds, "search"):
+                results.search = search(context, score)
+            results.write(context.workspace.results)
+
+
+def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) -> Results:
+    space = parts.net.space
+    described: dict[str, Any] = {
+        "name": space.name,
+        "kind": parts.settings.space.kind,
+        "size": space.size,
+        "choices": {choice.name: list(choice.options) for choice in space.choices},
+        "supernet_parameters": sum(parameter.numel() for parameter in parts.net.parameters()),
+    }
+    return Results(
+        polyarch=polyarch.__version__,
+        torch=torch.__version__,
+        settings=parts.settings.model_dump(mode="json"),
+        data=parts.summary(),
+        space=described,
+        training=training,
+        seconds=seconds,
+    )
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    seconds[name] = round(time.monotonic() - started, 2)

@@ -1,0 +1,106 @@
+"""What a run is going to do and about how long it takes, from a timed warm-up of the very steps."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass
+
+import torch
+
+from polyarch.executors import one_thread
+from polyarch.jobs.context import Context
+from polyarch.jobs.pipeline import Stage, stages_until
+from polyarch.randomness import generator_at
+
+WARM_UP_STEPS = 5
+START_SECONDS = 5.0
+"""What it takes to start worker processes."""
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage in words, with an estimate in seconds."""
+
+    name: str
+    work: str
+    seconds: float
+
+
+def plan(context: Context, until: Stage) -> list[PlannedStage]:
+    """The stages of a run that starts from nothing; measures on copies, so the run itself is untouched."""
+    parts, settings = context.parts, context.parts.settings
+    stages = stages_until(until)
+    workers = settings.workers
+    start = START_SECONDS if workers > 1 else 0.0
+    with one_thread(), torch.random.fork_rng():
+        step = _step_seconds(context)
+        steps = len(parts.train) // settings.train.batch_size * settings.train.epochs
+        planned = [
+            PlannedStage(
+                "train",
+                f"supernet of {settings.space.kind}, {settings.train.strategy}, {settings.train.epochs} epochs "
+                f"of {len(parts.train)} examples",
+                step * steps,
+            )
+        ]
+        if "rank" in stages:
+            rank = settings.rank
+            planned.append(
+                PlannedStage(
+                    "rank",
+                    f"{rank.architectures} random architectures by {', '.join(rank.estimators)}",
+                    start + _score_seconds(context, rank.estimators) * rank.architectures / workers,
+                )
+            )
+    if "search" in stages:
+        search, retrain = settings.search, settings.retrain
+        with one_thread(), torch.random.fork_rng():
+            score = _score_seconds(context, search.objectives)
+        networks = retrain.seeds + retrain.random_architectures
+        retrain_steps = len(parts.train) // retrain.batch_size * retrain.epochs
+        scale = retrain.batch_size / settings.train.batch_size
+        planned += [
+            PlannedStage(
+                "search",
+                f"{search.budget} architectures by {search.sampler} on {', '.join(search.objectives)}",
+                search.budget * score / workers,
+            ),
+            PlannedStage(
+                "retrain",
+                f"{retrain.seeds} x the best and {retrain.random_architectures} random ones, {retrain.epochs} epochs",
+                start + networks * retrain_steps * step * scale / workers,
+            ),
+        ]
+    return planned
+
+
+def _step_seconds(context: Context) -> float:
+    """The mean time of a training step on copies of supernet and optimiser."""
+    parts = copy.copy(context.parts)
+    object.__setattr__(parts, "net", copy.deepcopy(context.parts.net))
+    strategy, _ = parts.strategy()
+    batches = list(parts.batches(parts.train, parts.settings.train.batch_size, stream=0).epoch(0))[:WARM_UP_STEPS]
+    strategy.step(batches[:1], generator=generator_at(0, "plan", 0))
+    started = time.perf_counter()
+    for index, batch in enumerate(batches):
+        strategy.step([batch], generator=generator_at(0, "plan", index))
+    return (time.perf_counter() - started) / len(batches)
+
+
+def _score_seconds(context: Context, names: tuple[str, ...]) -> float:
+    """The time of one score of one random architecture."""
+    (architecture,) = context.draw(1, "plan")
+    started = time.perf_counter()
+    for estimator in context.parts.estimators(names):
+        estimator.score(context.parts.net, architecture)
+    return time.perf_counter() - started
+
+
+def in_words(seconds: float) -> str:
+    """For people: '40 seconds', '12 minutes', '3.5 hours'."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} seconds"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} minutes"
+    return f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,266 @@
+"""The description of a run: what a TOML file or the command line can say, checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from polyarch.errors import ConfigError
+from polyarch.files import write_atomically
+from polyarch.spaces import NB201_OPERATIONS
+from polyarch.supernets import CellSupernet, ChainSupernet, ConvolutionalDepth, FullyConnectedDepth, Supernet
+
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class Settings(BaseModel):
+    """Base: unknown keys are errors, values are fixed once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSettings(Settings):
+    """Which data, how it is split, and how batches are augmented.
+
+    ``size`` resizes images; ``limit`` keeps that many training and as many validation examples, class by class.
+    """
+
+    name: str = "digits"
+    validation: Fraction = 0.25
+    split: Literal["stratified", "nb201"] = "stratified"
+    size: PositiveInt | None = None
+    limit: PositiveInt | None = None
+    shift: Annotated[int, Field(ge=0)] = 0
+    flip: bool = False
+    cutout: Annotated[int, Field(ge=0)] = 0
+
+
+class CellSettings(Settings):
+    """The NAS-Bench-201 cell network."""
+
+    kind: Literal["nb201"] = "nb201"
+    channels: PositiveInt = 16
+    cells: PositiveInt = 1
+    operations: tuple[str, ...] = NB201_OPERATIONS
+    affine: bool = False
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        _require_images(self.kind, input_shape)
+        return CellSupernet(
+            channels=self.channels,
+            cells=self.cells,
+            operations=self.operations,
+            affine=self.affine,
+            in_channels=input_shape[0],
+            classes=classes,
+        )
+
+
+class ChainSettings(Settings):
+    """A chain of MobileNetV2 blocks."""
+
+    kind: Literal["chain"] = "chain"
+    channels: tuple[PositiveInt, ...] = (16, 16, 24, 24, 40, 40)
+    strides: tuple[PositiveInt, ...] = (1, 1, 2, 1, 2, 1)
+    kernels: tuple[PositiveInt, ...] = (3, 5)
+    expansions: tuple[PositiveInt, ...] = (3, 6)
+    skip: bool = True
+    stem_channels: PositiveInt = 16
+    stem_stride: PositiveInt = 1
+    head_channels: PositiveInt = 128
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        _require_images(self.kind, input_shape)
+        options = self.model_dump(exclude={"kind"})
+        return ChainSupernet(in_channels=input_shape[0], classes=classes, **options)
+
+
+class VectorDepthSettings(Settings):
+    """A fully connected residual network whose depth is the choice."""
+
+    kind: Literal["depth_fc"] = "depth_fc"
+    max_depth: PositiveInt = 20
+    width: PositiveInt = 20
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for any data; images are flattened."""
+        features = 1
+        for size in input_shape:
+            features *= size
+        return FullyConnectedDepth(features=features, classes=classes, max_depth=self.max_depth, width=self.width)
+
+
+class ImageDepthSettings(Settings):
+    """A convolutional residual network whose depth is the choice."""
+
+    kind: Literal["depth_cnn"] = "depth_cnn"
+    max_depth: PositiveInt = 20
+    channels: PositiveInt = 64
+    inner_channels: PositiveInt = 32
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of 6x6 or more."""
+        _require_images(self.kind, input_shape)
+        if min(input_shape[1:]) < 6:
+            raise ConfigError(f"Expected images of 6x6 or more for depth_cnn. Got {input_shape[1:]}.")
+        options = self.model_dump(exclude={"kind"})
+        return ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
+
+
+SpaceSettings = Annotated[
+    CellSettings | ChainSettings | VectorDepthSettings | ImageDepthSettings, Field(discriminator="kind")
+]
+SPACES: dict[str, type[CellSettings | ChainSettings | VectorDepthSettings | ImageDepthSettings]] = {
+    "nb201": CellSettings,
+    "chain": ChainSettings,
+    "depth_fc": VectorDepthSettings,
+    "depth_cnn": ImageDepthSettings,
+}
+
+
+class OptimiserSettings(Settings):
+    """SGD with a cosine schedule."""
+
+    epochs: PositiveInt = 60
+    batch_size: PositiveInt = 64
+    learning_rate: PositiveFloat = 0.1
+    final_learning_rate: NonNegative = 0.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: NonNegative = 5e-4
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class TrainSettings(OptimiserSettings):
+    """How the supernet is trained.
+
+    ``variational`` learns q with the weights: exactly for a depth, from sampled paths otherwise.
+    """
+
+    epochs: PositiveInt = 120
+    strategy: Literal["single_path", "variational"] = "single_path"
+    samples: PositiveInt = 2
+    prior_ratio: PositiveFloat = 0.85
+
+
+EstimatorName = Literal["sotl", "val_acc", "val_acc_mini", "params", "macs", "latency"]
+PolicyName = Literal["running", "batch", "adapt", "reestimate"]
+
+
+class EstimatorSettings(Settings):
+    """How architectures are scored."""
+
+    steps: PositiveInt = 50
+    learning_rate: PositiveFloat = 0.01
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    batch_size: PositiveInt = 64
+    policy: PolicyName = "adapt"
+    policy_batches: PositiveInt = 10
+    latency_batch_size: PositiveInt = 1
+
+
+class RankSettings(Settings):
+    """Which random architectures are ranked, by what, and against which truth."""
+
+    architectures: Annotated[int, Field(ge=3)] = 24
+    estimators: tuple[EstimatorName, ...] = ("sotl", "val_acc", "params", "macs")
+    truth: str | None = None
+
+
+class SearchSettings(Settings):
+    """How the best architecture is looked for."""
+
+    sampler: Literal["random", "exhaustive", "evolution", "nsga2"] = "evolution"
+    objectives: Annotated[tuple[EstimatorName, ...], Field(min_length=1)] = ("sotl",)
+    budget: PositiveInt = 60
+    batch: PositiveInt = 10
+    population: PositiveInt = 20
+    tournament: PositiveInt = 5
+    max_params: PositiveFloat | None = None
+    max_macs: PositiveFloat | None = None
+    max_latency: PositiveFloat | None = None
+
+
+class RetrainSettings(OptimiserSettings):
+    """How the best architecture and random ones are trained from scratch for comparison."""
+
+    epochs: PositiveInt = 40
+    seeds: PositiveInt = 3
+    random_architectures: PositiveInt = 6
+
+
+class RunSettings(Settings):
+    """A whole run."""
+
+    seed: int = 0
+    device: str = "cpu"
+    workers: PositiveInt = Field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    checkpoint_seconds: NonNegative = 20.0
+    data: DataSettings = DataSettings()
+    space: SpaceSettings = CellSettings()
+    train: TrainSettings = TrainSettings()
+    scores: EstimatorSettings = EstimatorSettings()
+    rank: RankSettings = RankSettings()
+    search: SearchSettings = SearchSettings()
+    retrain: RetrainSettings = RetrainSettings()
+
+    @classmethod
+    def read(cls, path: Path) -> RunSettings:
+        """From a TOML file."""
+        return cls.parse(read_toml(path), str(path))
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any], origin: str) -> RunSettings:
+        """From plain values; the first thing that does not fit is named in one sentence."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"] if part not in SPACES)
+            raise ConfigError(
+                f"Expected {place or 'the settings'} in {origin} to fit: {first['msg']}. Got {first['input']!r}."
+            ) from None
+
+    def write(self, path: Path) -> None:
+        """As TOML, every value spelt out."""
+        write_atomically(path, tomli_w.dumps(self.model_dump(mode="json", exclude_none=True)))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"Expected a run description at {path}. Found no such file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Expected {path} to be TOML. Found: {error}.") from None
+
+
+def with_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """A nested copy in which dotted keys, e.g. ``train.epochs``, have other values."""
+    result = {key: dict(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+    for dotted, value in overrides.items():
+        *sections, key = dotted.split(".")
+        target = result
+        for section in sections:
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"Expected {section!r} in {dotted!r} to be a section. Got a single value.")
+        target[key] = value
+    return result
+
+
+def _require_images(kind: str, input_shape: tuple[int, ...]) -> None:
+    if len(input_shape) != 3:
+        raise ConfigError(
+            f"Expected images (channels, height, width) for space {kind!r}. "
+            f"Got examples of shape {input_shape}; space depth_fc takes any shape."
+        )

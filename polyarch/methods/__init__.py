@@ -1,0 +1,1 @@
+"""Methods of the documents, composed from the parts."""

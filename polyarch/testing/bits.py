@@ -1,0 +1,36 @@
+"""Comparison to the last bit, where "about equal" would hide a change of state."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def same_bits(first: object, second: object) -> bool:
+    """Whether two states (tensors, plain values, and containers of them) are the same; a NaN equals itself."""
+    match first, second:
+        case Tensor(), Tensor():
+            return first.dtype == second.dtype and first.shape == second.shape and _bytes(first).equal(_bytes(second))
+        case Mapping(), Mapping():
+            return first.keys() == second.keys() and all(same_bits(first[key], second[key]) for key in first)
+        case ((str() | bytes()), _):
+            return first == second
+        case Sequence(), Sequence():
+            return len(first) == len(second) and all(map(same_bits, first, second))
+    return type(first) is type(second) and repr(first) == repr(second)
+
+
+def state_of(module: nn.Module) -> dict[str, Any]:
+    """A copy of everything a call could leave behind: weights, buffers and training flags."""
+    return {
+        "tensors": copy.deepcopy(module.state_dict()),
+        "training": {name: part.training for name, part in module.named_modules()},
+    }
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

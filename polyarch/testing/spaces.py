@@ -1,0 +1,102 @@
+"""What every space of architectures keeps."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from itertools import pairwise
+from operator import eq
+
+from polyarch.randomness import generator_at
+from polyarch.spaces import Architecture, Choice, Space, crossover, mutate, neighbours
+
+DRAWS = 10
+
+
+class SpaceContract:
+    """Inherit, and return a space that can be enumerated quickly: thousands of members, not millions."""
+
+    def make_space(self) -> Space:
+        """The space under test."""
+        raise NotImplementedError
+
+    def test_enumeration_gives_every_member_once(self) -> None:
+        """As many as ``count`` says, all different by value and by key, all inside, none left out."""
+        space = self.make_space()
+        members = list(space.enumerate())
+        assert len(members) == space.count() <= space.size
+        assert len(set(members)) == len(members)
+        assert len({member.key for member in members}) == len(members)
+        assert all(member in space for member in members)
+        assert [member.indices for member in members] == sorted(member.indices for member in members)
+        assert space.constraints or len(members) == space.size
+
+    def test_members_survive_json_and_pickle(self) -> None:
+        """What comes back is equal and hashes equally."""
+        space = self.make_space()
+        for member in space.enumerate():
+            again = Architecture.from_json(member.to_json(), space)
+            assert again == member
+            assert hash(again) == hash(member)
+            assert again.names == member.names
+        for member in self._draws(space):
+            assert pickle.loads(pickle.dumps(member)) == member
+
+    def test_json_is_by_option_names(self) -> None:
+        """A space whose options were reordered reads the same architecture."""
+        space = self.make_space()
+        reordered = Space(space.name, tuple(Choice(c.name, c.options[::-1]) for c in space.choices))
+        for member in self._draws(space):
+            assert Architecture.from_json(member.to_json(), reordered).to_dict() == member.to_dict()
+
+    def test_samples_are_members_and_repeat_with_the_seed(self) -> None:
+        """The same generator draws the same members."""
+        space = self.make_space()
+        draws = self._draws(space)
+        assert all(draw in space for draw in draws)
+        assert draws == self._draws(self.make_space())
+
+    def test_neighbours_differ_in_one_choice(self) -> None:
+        """Exactly the members at distance one, each once."""
+        space = self.make_space()
+        members = list(space.enumerate())
+        for draw in self._draws(space):
+            found = list(neighbours(draw))
+            assert len(set(found)) == len(found)
+            assert set(found) == {member for member in members if _distance(draw, member) == 1}
+
+    def test_mutation_is_a_neighbour(self) -> None:
+        """Also when further narrowed."""
+        space = self.make_space()
+        for position, draw in enumerate(self._draws(space)):
+            around = set(neighbours(draw))
+            if not around:
+                continue
+            assert mutate(draw, generator_at(0, "mutate", position)) in around
+            target = min(around, key=lambda neighbour: neighbour.indices)
+            assert mutate(draw, generator_at(0, "mutate", position), accept=partial(eq, target)) == target
+
+    def test_children_are_members_made_of_their_parents(self) -> None:
+        """Every choice comes from either parent."""
+        space = self.make_space()
+        for position, (first, second) in enumerate(pairwise(self._draws(space))):
+            child = crossover(first, second, generator_at(0, "crossover", position))
+            assert child in space
+            parents = zip(child.indices, first.indices, second.indices, strict=True)
+            assert all(index in options for index, *options in parents)
+
+    def test_canonical_key_is_a_function_of_the_architecture(self) -> None:
+        """Equal architectures have equal keys, and the key is a text."""
+        space = self.make_space()
+        for draw in self._draws(space):
+            again = Architecture(self.make_space(), draw.indices)
+            assert isinstance(draw.canonical(), str)
+            assert again.canonical() == draw.canonical() == space.canonical_key(draw)
+
+    def _draws(self, space: Space) -> list[Architecture]:
+        generator = generator_at(0, "space")
+        return [space.sample(generator) for _ in range(DRAWS)]
+
+
+def _distance(first: Architecture, second: Architecture) -> int:
+    return sum(a != b for a, b in zip(first.indices, second.indices, strict=True))

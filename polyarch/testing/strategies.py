@@ -1,0 +1,109 @@
+"""What every training strategy keeps."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+from typing import Any
+from unittest import TestCase
+
+import torch
+from torch import nn
+
+from polyarch.data import Batch
+from polyarch.errors import NotFiniteError
+from polyarch.randomness import generator_at, global_seed
+from polyarch.strategies import Strategy
+from polyarch.testing.bits import same_bits
+
+
+class StrategyContract:
+    """Inherit, and return a strategy and the batches of a few steps."""
+
+    def make_strategy(self) -> Strategy:
+        """The strategy under test; every call makes an equal one from torch's global generator."""
+        raise NotImplementedError
+
+    def make_batches(self) -> list[Batch]:
+        """Enough batches for four steps."""
+        raise NotImplementedError
+
+    def test_a_step_measures_and_changes_something(self) -> None:
+        """Finite floats come back, and some part has moved."""
+        strategy = self._made()
+        before = _state(strategy)
+        measured = self._step(strategy, 0)
+        assert measured
+        assert all(type(value) is float and math.isfinite(value) for value in measured.values())
+        assert not same_bits(_state(strategy), before)
+
+    def test_same_generator_same_bits(self) -> None:
+        """Two runs from the same start end in the same state and measure the same."""
+        first, second = self._made(), self._made()
+        assert same_bits(_state(first), _state(second))
+        for position in range(3):
+            assert self._step(first, position) == self._step(second, position)
+        assert same_bits(_state(first), _state(second))
+
+    def test_evaluation_changes_nothing(self) -> None:
+        """Loss and accuracy come back, the same twice; weights, statistics and optimisers stay to the bit."""
+        strategy = self._made()
+        self._step(strategy, 0)
+        before = _state(strategy)
+        first, second = (
+            strategy.evaluate(self.make_batches(), generator=generator_at(0, "evaluate")) for _ in range(2)
+        )
+        assert first == second
+        assert math.isfinite(first["loss"]) and 0 <= first["accuracy"] <= 1
+        assert same_bits(_state(strategy), before)
+
+    def test_parts_hold_all_that_a_resumed_run_needs(self) -> None:
+        """Saved and loaded into a fresh strategy after two steps, the third step has the same bits."""
+        strategy, resumed = self._made(), self._made()
+        for position in range(2):
+            self._step(strategy, position)
+        file = io.BytesIO()
+        torch.save(_state(strategy), file)
+        file.seek(0)
+        saved = torch.load(file, weights_only=True)
+        for name, part in resumed.parts().items():
+            part.load_state_dict(saved[name])
+        assert self._step(resumed, 2) == self._step(strategy, 2)
+        assert same_bits(_state(resumed), _state(strategy))
+
+    def test_a_loss_that_is_not_finite_raises(self) -> None:
+        """NaN inputs stop the run before a weight or an optimiser moves."""
+        strategy = self._made()
+        self._step(strategy, 0)
+        spoiled = [Batch(torch.full_like(inputs, torch.nan), targets) for inputs, targets in self._train(strategy, 1)]
+        before = _learnt(strategy)
+        with TestCase().assertRaises(NotFiniteError):
+            strategy.step(spoiled, self.make_batches()[0], generator=generator_at(0, "step", 1))
+        assert same_bits(_learnt(strategy), before)
+
+    def _made(self) -> Strategy:
+        with global_seed(0, "contract"):
+            return self.make_strategy()
+
+    def _train(self, strategy: Strategy, position: int) -> list[Batch]:
+        size = strategy.batches_per_step
+        return self.make_batches()[position * size : (position + 1) * size]
+
+    def _step(self, strategy: Strategy, position: int) -> dict[str, float]:
+        generator = generator_at(0, "step", position)
+        return strategy.step(self._train(strategy, position), self.make_batches()[-1], generator=generator)
+
+
+def _state(strategy: Strategy) -> dict[str, Any]:
+    return {name: copy.deepcopy(part.state_dict()) for name, part in strategy.parts().items()}
+
+
+def _learnt(strategy: Strategy) -> dict[str, Any]:
+    """The state without the buffers of networks: statistics of a batch are taken before its loss is known."""
+    return {
+        name: [parameter.detach().clone() for parameter in part.parameters()]
+        if isinstance(part, nn.Module)
+        else copy.deepcopy(part.state_dict())
+        for name, part in strategy.parts().items()
+    }

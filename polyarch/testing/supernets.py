@@ -1,0 +1,232 @@
+"""What every supernet keeps."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from unittest import TestCase
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import ChoiceBlock
+from polyarch.randomness import generator_at, global_seed
+from polyarch.spaces import Architecture, Choice, Space
+from polyarch.supernets import Supernet
+from polyarch.testing.bits import same_bits, state_of
+
+
+class SupernetContract:
+    """Inherit, and return a small supernet and a batch of inputs for it.
+
+    Networks in float64 allow a tolerance near 1e-10; with float32 raise it.
+    """
+
+    tolerance: float = 1e-9
+
+    def make_supernet(self) -> Supernet:
+        """The supernet under test; its weights come from torch's global generator, which the contract seeds."""
+        raise NotImplementedError
+
+    def make_inputs(self) -> Tensor:
+        """A batch of 4 or more examples, (B, ...), that goes into the supernet."""
+        raise NotImplementedError
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        """The architectures to try: six draws, unless some deserve more attention."""
+        generator = generator_at(0, "contract")
+        return [space.sample(generator) for _ in range(6)]
+
+    def test_path_gates_and_extracted_network_agree(self) -> None:
+        """In evaluation mode net(x, a), net(x, a.one_hot()) and extract(a)(x) are the same function."""
+        net, x, architectures = self._trained()
+        for architecture in architectures:
+            expected = net(x, architecture)
+            self._assert_close(net(x, architecture.one_hot()), expected)
+            self._assert_close(net.extract(architecture).eval()(x), expected)
+
+    def test_gates_may_differ_from_example_to_example(self) -> None:
+        """Gates (B, O) that are one-hot give every example the output of its own architecture."""
+        net, x, architectures = self._trained()
+        assigned = [architectures[row % len(architectures)] for row in range(len(x))]
+        gates = {
+            name: torch.stack([architecture.one_hot()[name] for architecture in assigned])
+            for name in net.space.choice_names
+        }
+        expected = torch.stack([net(x, architecture)[row] for row, architecture in enumerate(assigned)])
+        self._assert_close(net(x, gates), expected)
+
+    def test_relaxed_gates_are_differentiable(self) -> None:
+        """The output is finite and every gate receives a gradient."""
+        net, x, _ = self._trained()
+        gates = {c.name: torch.full((len(c),), 1 / len(c), requires_grad=True) for c in net.space.choices}
+        output = net(x, gates)
+        assert output.isfinite().all()
+        gradients = torch.autograd.grad(output.square().sum(), list(gates.values()))
+        assert all(gradient.isfinite().all() for gradient in gradients)
+        assert all(gradient.any() for gradient, c in zip(gradients, net.space.choices, strict=True) if len(c) > 1)
+
+    def test_many_at_once_equal_one_by_one(self) -> None:
+        """In evaluation and in training mode, in any order and with repetitions: (S, B, C)."""
+        net, x, architectures = self._trained()
+        architectures = [*reversed(architectures), architectures[0]]
+        for mode in (False, True):
+            net.train(mode)
+            expected = torch.stack([net(x, architecture) for architecture in architectures])
+            self._assert_close(net.forward_many(x, architectures), expected)
+
+    def test_a_copy_is_independent(self) -> None:
+        """Changing the copy leaves the original and its outputs alone."""
+        net, x, architectures = self._trained()
+        before, state = net(x, architectures[0]), state_of(net)
+        other = copy.deepcopy(net)
+        self._assert_close(other(x, architectures[0]), before)
+        _disturb(other, "copy")
+        other.train()(x, architectures[0])
+        assert same_bits(state_of(net), state)
+        assert not torch.allclose(other.eval()(x, architectures[0]), before)
+
+    def test_threads_do_not_disturb_each_other(self) -> None:
+        """Forward passes and extractions of different architectures at the same time give the serial bits."""
+        net, x, architectures = self._trained()
+        tasks = [(architecture, extracted) for architecture in architectures for extracted in (False, True)] * 2
+
+        def run(task: tuple[Architecture, bool]) -> Tensor:
+            architecture, extracted = task
+            with torch.no_grad():
+                output: Tensor = net.extract(architecture).eval()(x) if extracted else net(x, architecture)
+            return output
+
+        serial = [run(task) for task in tasks]
+        with ThreadPoolExecutor(max_workers=4) as threads:
+            parallel = list(threads.map(run, tasks))
+        assert same_bits(parallel, serial)
+
+    def test_extraction_leaves_the_supernet_alone(self) -> None:
+        """No weight, statistic or mode changes, neither now nor when the extracted network is trained."""
+        net, x, architectures = self._trained()
+        net.train()
+        state = state_of(net)
+        for architecture in architectures:
+            network = net.extract(architecture)
+            _disturb(network, "extracted")
+            network.train()(x)
+        assert same_bits(state_of(net), state)
+
+    def test_extracted_network_is_plain(self) -> None:
+        """No class of ours is inside, so it can be loaded where this package is not installed."""
+        net, x, architectures = self._trained()
+        for architecture in architectures:
+            network = net.extract(architecture).eval()
+            assert all("polyarch" not in type(module).__module__ for module in network.modules())
+            content = pickle.dumps(network)
+            assert b"polyarch" not in content
+            self._assert_close(pickle.loads(content)(x), network(x))
+
+    def test_extracted_network_survives_saving(self) -> None:
+        """Its state, loaded into the same architecture of another supernet, gives the same outputs."""
+        net, x, architectures = self._trained()
+        other = copy.deepcopy(net)
+        _disturb(other, "other")
+        for architecture in architectures:
+            network, again = net.extract(architecture).eval(), other.extract(architecture).eval()
+            assert not torch.allclose(again(x), network(x))
+            file = io.BytesIO()
+            torch.save(network.state_dict(), file)
+            file.seek(0)
+            again.load_state_dict(torch.load(file, weights_only=True))
+            assert same_bits(again(x), network(x))
+
+    def test_extracted_network_follows_its_mode(self) -> None:
+        """In training mode it computes what the supernet's path computes in training mode."""
+        net, x, architectures = self._trained()
+        for architecture in architectures:
+            network = net.extract(architecture)
+            for mode in (False, True):  # training last: it moves the statistics
+                network.train(mode)
+                assert all(module.training == mode for module in network.modules())
+                self._assert_close(network(x), net.train(mode)(x, architecture))
+
+    def test_a_path_computes_only_what_it_selects(self) -> None:
+        """The layers that run are those of the extracted network; other options get no gradient at all."""
+        net, x, architectures = self._trained()
+        for architecture in architectures:
+            net.zero_grad(set_to_none=True)
+            network = net.extract(architecture).train()
+            assert _layers_run(net.train(), x, architecture) == _layers_run(network, x)
+            for block in net.modules():
+                if isinstance(block, ChoiceBlock):
+                    others = [option for option in block.passing if option != architecture[block.choice]]
+                    unused = [parameter for option in others for parameter in block.operation(option).parameters()]
+                    assert all(parameter.grad is None for parameter in unused)
+            on_path, extracted = _gradients(net), _gradients(network)
+            assert sum(map(Tensor.numel, on_path)) == sum(map(Tensor.numel, extracted)) > 0
+            norms = [sum(float(gradient.square().sum()) for gradient in part) for part in (on_path, extracted)]
+            assert math.isclose(*norms, rel_tol=100 * self.tolerance)
+
+    def test_parameter_count_covers_the_extracted_network(self) -> None:
+        """An architecture as written has at least the weights of what is left of it, and at most all."""
+        net, _, architectures = self._trained()
+        everything = sum(parameter.numel() for parameter in net.parameters())
+        for architecture in architectures:
+            extracted = sum(parameter.numel() for parameter in net.extract(architecture).parameters())
+            assert extracted <= net.parameter_count(architecture) <= everything
+
+    def test_architectures_of_other_spaces_are_refused(self) -> None:
+        """The same indices mean something else there."""
+        net, x, architectures = self._trained()
+        choices = tuple(Choice(c.name, tuple(f"other {option}" for option in c.options)) for c in net.space.choices)
+        foreign = Architecture(Space("other", choices), architectures[0].indices)
+        calls: list[Callable[[], object]] = [
+            lambda: net(x, foreign),
+            lambda: net.forward_many(x, [foreign]),
+            lambda: net.extract(foreign),
+        ]
+        for call in calls:
+            with TestCase().assertRaises(InvalidInput):
+                call()
+
+    def _trained(self) -> tuple[Supernet, Tensor, list[Architecture]]:
+        """A supernet in evaluation mode whose weights and statistics are no longer those of its creation."""
+        with global_seed(0, "contract"):
+            net, x = self.make_supernet(), self.make_inputs()
+        architectures = self.make_architectures(net.space)
+        _disturb(net, "trained")
+        net.train()
+        with torch.no_grad():
+            for position, architecture in enumerate(architectures):
+                net(x * (1 + 0.1 * position), architecture)
+            net(x + 0.5, {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices})
+        return net.eval(), x, architectures
+
+    def _assert_close(self, actual: Tensor, expected: Tensor) -> None:
+        torch.testing.assert_close(actual, expected, rtol=self.tolerance, atol=self.tolerance)
+
+
+def _disturb(module: nn.Module, stream: str) -> None:
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator_at(0, stream, name))
+            parameter.add_(0.1 * noise.to(parameter))
+
+
+def _gradients(module: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+
+
+def _layers_run(module: nn.Module, *inputs: object) -> list[str]:
+    """The kinds of layers (modules without children) that a pass forward calls, in order; then a pass backward."""
+    called: list[str] = []
+    leaves = [part for part in module.modules() if not list(part.children())]
+    hooks = [leaf.register_forward_hook(lambda layer, *_: called.append(type(layer).__name__)) for leaf in leaves]
+    output = module(*inputs)
+    for hook in hooks:
+        hook.remove()
+    weights = torch.randn(output.shape, generator=generator_at(0, "loss")).to(output)
+    (output * weights).sum().backward()
+    return called

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from polyarch.files import Journal, write_atomically, write_json
+
+
+class Broken(BaseException):
+    """Stands for whatever ends a process in the middle of a write, Ctrl-C included."""
+
+
+class TestWriting:
+    @pytest.mark.parametrize(("content", "expected"), [("straße\n", "straße\n".encode()), (b"\x00\xff", b"\x00\xff")])
+    def test_text_and_bytes_in_a_new_folder(self, tmp_path: Path, content: str | bytes, expected: bytes) -> None:
+        path = tmp_path / "a" / "b" / "file"
+        write_atomically(path, content)
+        assert path.read_bytes() == expected
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+    def test_new_content_replaces_old(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        for content in ("long first content", "short"):
+            write_atomically(path, content)
+        assert path.read_text() == "short"
+
+    @pytest.mark.parametrize("moment", ["fsync", "replace"])
+    def test_old_file_survives_a_broken_write(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    ) -> None:
+        path = tmp_path / "file"
+        write_atomically(path, "old")
+
+        def break_off(*_: object) -> None:
+            raise Broken
+
+        monkeypatch.setattr(os, moment, break_off)
+        with pytest.raises(Broken):
+            write_atomically(path, "new")
+        assert path.read_text() == "old"
+        assert list(tmp_path.iterdir()) == [path]  # no temporary file is left
+
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+    def test_json_refuses_what_other_readers_cannot_read(self, tmp_path: Path, bad: float) -> None:
+        path = tmp_path / "results.json"
+        write_json(path, {"a": [1, 2.5, None]})
+        with pytest.raises(ValueError, match="JSON"):
+            write_json(path, {"a": bad})
+        assert json.loads(path.read_text()) == {"a": [1, 2.5, None]}
+
+
+class TestJournal:
+    records = ({"step": 1, "loss": 0.1}, {"step": 2, "loss": 1e-17}, {"step": 3, "name": "ä\nb"})
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "folder" / "journal.jsonl"
+        journal = Journal(path)
+        for record in self.records:
+            journal.append(record)
+        assert journal.records == list(self.records)
+        return path
+
+    def test_records_survive(self, path: Path) -> None:
+        journal = Journal(path)
+        assert journal.records == list(self.records)
+        journal.append({"step": 4})
+        assert Journal(path).records == [*self.records, {"step": 4}]
+
+    def test_opening_does_not_touch_a_whole_file(self, path: Path) -> None:
+        before = path.stat().st_ino
+        Journal(path)
+        assert path.stat().st_ino == before
+
+    def test_a_line_torn_anywhere_is_dropped(self, path: Path) -> None:
+        content = path.read_bytes()
+        ends = [index + 1 for index, byte in enumerate(content) if byte == ord("\n")]
+        for length in range(len(content)):
+            path.write_bytes(content[:length])
+            whole = sum(end <= length for end in ends)
+            journal = Journal(path)
+            assert journal.records == list(self.records[:whole])
+            journal.append({"step": 9})  # must start on a line of its own
+            assert Journal(path).records == [*self.records[:whole], {"step": 9}]
+
+    def test_nothing_after_a_damaged_line_is_believed(self, path: Path) -> None:
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(lines[0] + b"\x00" * (len(lines[1]) - 1) + b"\n" + lines[2])
+        assert Journal(path).records == [self.records[0]]
+        assert path.read_bytes() == lines[0]
+
+    def test_a_refused_record_leaves_no_trace(self, path: Path) -> None:
+        journal = Journal(path)
+        with pytest.raises(ValueError, match="JSON"):
+            journal.append({"loss": float("nan")})
+        assert Journal(path).records == journal.records == list(self.records)

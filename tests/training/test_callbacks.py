@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator, nn
+
+from polyarch.data import Batch, Batches, TensorData
+from polyarch.errors import InvalidInput, MissingExtra, UnknownName
+from polyarch.strategies import Stateful, Strategy
+from polyarch.training import Callback, EarlyStopping, Run, Schedule, TensorBoard, cosine, fit, piecewise
+
+
+class Scripted(Strategy):
+    """Its weight counts the steps; its validation follows a script, one value per epoch."""
+
+    def __init__(self, script: Sequence[float] = (0.5,)) -> None:
+        self.module = nn.Linear(1, 1)
+        nn.init.zeros_(self.module.weight)
+        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1.0)
+        self.script = list(script)
+
+    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+        with torch.no_grad():
+            self.module.weight += 1
+        return {"loss": 1.0}
+
+    def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
+        return {"accuracy": self.script.pop(0)}
+
+    def parts(self) -> Mapping[str, Stateful]:
+        return {"module": self.module, "optimizer": self.optimizer}
+
+
+def two_batches() -> Batches:
+    return Batches(TensorData(torch.zeros(4, 1), torch.zeros(4, dtype=torch.int64), 2), 2)
+
+
+class TestEarlyStopping:
+    @pytest.mark.parametrize(
+        ("script", "settings", "epochs_run", "best_epoch"),
+        [
+            ([0.1, 0.5, 0.4, 0.5, 0.9], {"maximise": True, "patience": 2}, 4, 1),  # equal is not better
+            ([0.1, 0.5, 0.4, 0.6, 0.5, 0.5], {"maximise": True, "patience": 2}, 6, 3),
+            ([0.9, 0.5, 0.6, 0.1], {"maximise": False, "patience": 1}, 3, 1),
+            ([0.1, 0.15, 0.19, 0.3], {"maximise": True, "patience": 2, "min_delta": 0.1}, 3, 0),
+            ([0.1, 0.2, 0.3, 0.4], {"maximise": True, "patience": 1}, 4, 3),
+        ],
+    )
+    def test_stops_and_puts_the_best_back(
+        self, script: list[float], settings: dict[str, float], epochs_run: int, best_epoch: int
+    ) -> None:
+        strategy = Scripted(script)
+        stopping = EarlyStopping("valid_accuracy", **settings)  # type: ignore[arg-type]
+        history = fit(strategy, two_batches(), two_batches(), epochs=len(script), seed=0, callbacks=[stopping])
+        assert len(history.rows) == epochs_run
+        assert stopping.best_epoch == best_epoch
+        assert strategy.module.weight.item() == 2 * (best_epoch + 1)  # two steps per epoch
+
+    def test_learning_rate_of_the_best_epoch_comes_back_too(self) -> None:
+        strategy = Scripted([0.9, 0.1])
+        decay = Schedule(strategy.optimizer, piecewise({0: 0.5, 2: 0.25}))
+        stopping = EarlyStopping("valid_accuracy", maximise=True, patience=1)
+        fit(strategy, two_batches(), two_batches(), epochs=2, seed=0, callbacks=[decay, stopping])
+        assert strategy.optimizer.param_groups[0]["lr"] == 0.5
+
+    def test_unknown_value_lists_what_there_is(self) -> None:
+        stopping = EarlyStopping("valid_acuracy", maximise=True, patience=1)
+        with pytest.raises(UnknownName, match=r"epoch, step, loss, valid_accuracy.*Did you mean 'valid_accuracy'\?"):
+            fit(Scripted(), two_batches(), two_batches(), epochs=1, seed=0, callbacks=[stopping])
+
+    def test_patience_below_one(self) -> None:
+        with pytest.raises(InvalidInput, match="patience of 1 epoch or more. Got 0"):
+            EarlyStopping("loss", maximise=False, patience=0)
+
+
+class Rates(Callback):
+    """Notes the learning rate that a step is taken with."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self.seen: list[float] = []
+
+    def on_step_start(self, run: Run) -> None:
+        self.seen.append(self.optimizer.param_groups[0]["lr"])
+
+
+class TestSchedules:
+    def rates(self, rate: Callable[[int, int], float], epochs: int) -> list[float]:
+        strategy = Scripted()
+        seen = Rates(strategy.optimizer)
+        fit(strategy, two_batches(), epochs=epochs, seed=0, callbacks=[Schedule(strategy.optimizer, rate), seen])
+        return seen.seen
+
+    def test_cosine_equals_torch(self) -> None:
+        optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.3)
+        theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=10, eta_min=0.05)
+        expected = []
+        for _ in range(10):
+            expected.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            theirs.step()
+        assert self.rates(cosine(0.3, 0.05), 5) == pytest.approx(expected, rel=1e-9)
+
+    def test_warmup_rises_in_a_line_and_then_falls(self) -> None:
+        rates = self.rates(cosine(0.4, warmup=4), 5)
+        assert rates[:4] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+        assert rates[4:] == pytest.approx([0.2 * (1 + math.cos(math.pi * step / 6)) for step in range(6)])
+
+    def test_piecewise(self) -> None:
+        assert self.rates(piecewise({3: 0.01, 0: 0.1, 5: 0.001}), 3) == [0.1, 0.1, 0.1, 0.01, 0.01, 0.001]
+
+    def test_piecewise_needs_a_start(self) -> None:
+        with pytest.raises(InvalidInput, match=r"rate for step 0. Got rates for steps \[3, 5\]"):
+            piecewise({5: 0.1, 3: 0.2})
+
+
+class TestTensorBoard:
+    def test_every_value_of_every_epoch_is_written(self, tmp_path: Path) -> None:
+        events = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+        with TensorBoard(tmp_path) as board:
+            fit(Scripted([0.25, 0.75]), two_batches(), two_batches(), epochs=2, seed=0, callbacks=[board])
+        written = events.EventAccumulator(str(tmp_path)).Reload()
+        assert set(written.Tags()["scalars"]) == {"epoch", "step", "loss", "valid_accuracy"}
+        points = [(event.step, event.value) for event in written.Scalars("valid_accuracy")]
+        assert points == [(2, 0.25), (4, 0.75)]
+
+    def test_without_the_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        with pytest.raises(MissingExtra, match=r"TensorBoard.*pip install 'polyarch\[tensorboard\]'"):
+            TensorBoard(tmp_path)

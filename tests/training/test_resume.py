@@ -1,0 +1,243 @@
+"""A run that is stopped anywhere and resumed ends with the same bits as one that never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polyarch.data import Batches, RandomShift, TensorData, load, spirals
+from polyarch.distributions import Categorical, FactorisedCategorical, geometric_prior
+from polyarch.errors import Interrupted
+from polyarch.objectives import Sampled
+from polyarch.randomness import global_seed
+from polyarch.strategies import SinglePath, Strategy, Supervised, Variational
+from polyarch.supernets import CellSupernet, ChainSupernet, FullyConnectedDepth
+from polyarch.training import (
+    Callback,
+    CheckpointStore,
+    EarlyStopping,
+    History,
+    Run,
+    Schedule,
+    StopRequest,
+    cosine,
+    fit,
+)
+
+EPOCHS = 3
+STEPS_PER_EPOCH = 4
+STEPS = EPOCHS * STEPS_PER_EPOCH
+
+
+def digits(count: int) -> TensorData:
+    return load("digits").train.subset(range(count))
+
+
+def single_path() -> Strategy:
+    net = CellSupernet(channels=2, cells=1, in_channels=1)
+    return SinglePath(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3))
+
+
+def supervised() -> Strategy:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 10))
+    return Supervised(network, torch.optim.AdamW(network.parameters(), lr=0.01))
+
+
+def variational_exact() -> Strategy:
+    net = FullyConnectedDepth(features=64, classes=10, max_depth=3, width=8)
+    q = Categorical(net.space)
+    optimizer = torch.optim.SGD([*net.parameters(), *q.parameters()], lr=0.05, momentum=0.9, nesterov=True)
+    return Variational(net, q, geometric_prior(net.space, 0.85), optimizer, num_data=32)
+
+
+def variational_sampled() -> Strategy:
+    net = ChainSupernet(
+        channels=(4, 4), kernels=(3,), expansions=(1, 2), in_channels=1, stem_channels=4, head_channels=8
+    )
+    q = FactorisedCategorical(net.space)
+    optimizer = torch.optim.Adam([*net.parameters(), *q.parameters()], lr=0.01)
+    prior = FactorisedCategorical(net.space, learnable=False)
+    return Variational(net, q, prior, optimizer, num_data=32, expectation=Sampled(2))
+
+
+@dataclass
+class Setup:
+    """Everything a run needs, made anew as a new process would."""
+
+    strategy: Strategy
+    callbacks: list[Callback]
+
+    def run(self, folder: Path | None, **options: Any) -> History:
+        data = digits(34)
+        train = Batches(data, 8, augmentations=[RandomShift(1)], seed=1)
+        valid = Batches(data, 16, shuffle=False)
+        checkpoints = CheckpointStore(folder) if folder else None
+        callbacks = [*self.callbacks, *options.pop("extra", ())]
+        return fit(
+            self.strategy, train, valid, epochs=EPOCHS, seed=3, callbacks=callbacks, checkpoints=checkpoints, **options
+        )
+
+
+def make(kind: str, *, weights: int = 0) -> Setup:
+    """A resumed process starts from other weights, to show that none of them survive."""
+    with global_seed(weights, "weights"):
+        strategy = KINDS[kind]()
+    optimizer = strategy.parts()["optimizer"]
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    callbacks: list[Callback] = [Schedule(optimizer, cosine(0.05, warmup=2))]
+    if kind == "early stopping":  # the smallest loss comes first: one more epoch, then the first one's state
+        callbacks.append(EarlyStopping("valid_loss", maximise=True, patience=1))
+    return Setup(strategy, callbacks)
+
+
+KINDS: dict[str, Callable[[], Strategy]] = {
+    "single path": single_path,
+    "supervised": supervised,
+    "variational exact": variational_exact,
+    "variational sampled": variational_sampled,
+    "early stopping": supervised,
+}
+
+
+class StopAt(Callback):
+    """Asks for a stop after a step, as Ctrl-C would."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.request = StopRequest()
+
+    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
+        if run.step == self.step:
+            self.request.ask()
+
+
+class Killed(BaseException):
+    """The end of a process without any goodbye."""
+
+
+class KillAt(Callback):
+    """Ends the run in the middle of a step, without a checkpoint of it."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_start(self, run: Run) -> None:
+        if run.step == self.step:
+            raise Killed
+
+
+def assert_same(first: Any, second: Any, where: str = "state") -> None:
+    """Equal down to the last bit, also inside nested containers."""
+    assert type(first) is type(second), where
+    if isinstance(first, Tensor):
+        assert torch.equal(first, second), where
+    elif isinstance(first, Mapping):
+        assert list(first) == list(second), where
+        for key in first:
+            assert_same(first[key], second[key], f"{where}.{key}")
+    elif isinstance(first, list | tuple):
+        assert len(first) == len(second), where
+        for index, (one, other) in enumerate(zip(first, second, strict=True)):
+            assert_same(one, other, f"{where}[{index}]")
+    else:
+        assert first == second, where
+
+
+def outcome(setup: Setup, history: History) -> dict[str, Any]:
+    return {
+        "rows": history.rows,
+        "parts": {name: dict(part.state_dict()) for name, part in setup.strategy.parts().items()},
+        "callbacks": [callback.state_dict() for callback in setup.callbacks],
+    }
+
+
+def uninterrupted(kind: str) -> dict[str, Any]:
+    setup = make(kind)
+    return outcome(setup, setup.run(None))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_after_any_step(kind: str, tmp_path: Path) -> None:
+    expected = uninterrupted(kind)
+    last = int(expected["rows"][-1]["step"])
+    assert last == (2 * STEPS_PER_EPOCH if kind == "early stopping" else STEPS)
+    for step in range(1, last + 1):
+        stop = StopAt(step)
+        with pytest.raises(Interrupted):
+            make(kind).run(tmp_path / str(step), extra=[stop], stop=stop.request)
+        resumed = make(kind, weights=99)
+        history = resumed.run(tmp_path / str(step), extra=[Callback()])
+        assert_same(outcome(resumed, history), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_after_every_step(kind: str, tmp_path: Path) -> None:
+    expected = uninterrupted(kind)
+    for step in range(1, int(expected["rows"][-1]["step"]) + 1):
+        stop = StopAt(step)
+        with pytest.raises(Interrupted):
+            make(kind, weights=step - 1).run(tmp_path, extra=[stop], stop=stop.request)
+    resumed = make(kind, weights=99)
+    assert_same(outcome(resumed, resumed.run(tmp_path, extra=[Callback()])), expected)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0], ids=["a checkpoint every step", "no checkpoint"])
+@pytest.mark.parametrize("step", [0, 1, STEPS_PER_EPOCH, STEPS - 1])
+def test_killed_before_any_step(step: int, seconds: float, tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        make("supervised").run(tmp_path, extra=[KillAt(step)], checkpoint_seconds=seconds)
+    assert tmp_path.exists() and bool(list(tmp_path.iterdir())) == (seconds == 0 and step > 0)
+    resumed = make("supervised")
+    assert_same(outcome(resumed, resumed.run(tmp_path, extra=[Callback()])), uninterrupted("supervised"))
+
+
+@pytest.mark.parametrize("kind", ["supervised", "early stopping"])
+def test_finished_run_is_not_run_again(kind: str, tmp_path: Path) -> None:
+    first = make(kind)
+    expected = outcome(first, first.run(tmp_path, extra=[Callback()]))
+    again = make(kind, weights=99)
+    assert_same(
+        outcome(
+            again,
+            again.run(
+                tmp_path,
+                extra=[
+                    KillAt(step=-1),
+                ][:1],
+            ),
+        ),
+        expected,
+    )
+
+
+def test_the_test_can_fail() -> None:
+    """Other weights at the start, or another seed, do end in other bits."""
+    other = make("supervised", weights=99)
+    with pytest.raises(AssertionError):
+        assert_same(outcome(other, other.run(None)), uninterrupted("supervised"))
+
+
+def test_spirals_need_no_images(tmp_path: Path) -> None:
+    """Tables resume as well: no augmentation, (B, 2) inputs."""
+    results = []
+    for stop_at in (None, 5):
+        with global_seed(0, "weights"):
+            net = FullyConnectedDepth(features=2, classes=2, max_depth=2, width=4)
+        q = Categorical(net.space)
+        optimizer = torch.optim.SGD([*net.parameters(), *q.parameters()], lr=0.05, momentum=0.9)
+        strategy = Variational(net, q, geometric_prior(net.space, 0.85), optimizer, num_data=40)
+        stop = StopAt(stop_at or -1)
+        arguments: dict[str, Any] = {"epochs": 2, "seed": 0, "callbacks": [stop]}
+        if stop_at:
+            arguments["checkpoints"] = CheckpointStore(tmp_path)
+            with pytest.raises(Interrupted):
+                fit(strategy, Batches(spirals(40, seed=0), 10), stop=stop.request, **arguments)
+        fit(strategy, Batches(spirals(40, seed=0), 10), **arguments)
+        results.append({name: dict(part.state_dict()) for name, part in strategy.parts().items()})
+    assert_same(results[0], results[1])
