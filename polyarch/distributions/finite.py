@@ -70,7 +70,7 @@ class FiniteDistribution(ArchDistribution):
     def mode(self) -> Architecture:
         """The most probable listed architecture."""
         log_q = self.log_probabilities()
-        equals = (log_q == log_q.max()).nonzero().flatten().tolist()
+        equals: list[int] = (log_q == log_q.max()).nonzero().flatten().tolist()
         return min((self.architectures[row] for row in equals), key=lambda architecture: architecture.indices)
 
     def _marginals(self, weights: Tensor) -> Gates:

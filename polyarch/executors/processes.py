@@ -33,7 +33,7 @@ class Processes(Executor):
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or len(os.sched_getaffinity(0))
+        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
         if self.workers < 1:
             raise InvalidInput(f"Expected 1 or more workers. Got {self.workers}.")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
 
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
@@ -211,6 +211,11 @@ class RunSettings(Settings):
     rank: RankSettings = RankSettings()
     search: SearchSettings = SearchSettings()
     retrain: RetrainSettings = RetrainSettings()
+
+    @field_validator("space", mode="before")
+    @classmethod
+    def _default_kind(cls, value: Any) -> Any:
+        return {"kind": "nb201", **value} if isinstance(value, Mapping) else value
 
     @classmethod
     def read(cls, path: Path) -> RunSettings:

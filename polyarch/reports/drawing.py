@@ -7,9 +7,9 @@ from html import escape
 
 from polyarch.spaces import NB201_EDGES, edge_name
 
+ARCS = {(0, 2): 65, (0, 3): 120, (1, 3): -70}
 COLOURS = {
-    "none": "#9aa0a6",
-    "skip_connect": "#5f6368",
+    "skip_connect": "#80868b",
     "nor_conv_1x1": "#1a73e8",
     "nor_conv_3x3": "#c5221f",
     "avg_pool_3x3": "#188038",
@@ -24,41 +24,34 @@ def draw(architecture: Mapping[str, str], kind: str) -> str:
 
 
 def _cell(architecture: Mapping[str, str]) -> str:
-    """Four nodes on a line; an arc per edge, longer edges further out; ``none`` is left away."""
-    places = [(70 + 170 * node, 150) for node in range(4)]
+    """Four nodes on a line; longer edges are arcs further out; ``none`` is left away."""
+    level = 150
+    places = [70 + 170 * node for node in range(4)]
     parts = []
     for source, target in NB201_EDGES:
         operation = architecture[edge_name(source, target)]
         if operation == "none":
             continue
-        (x1, y1), (x2, y2) = places[source], places[target]
-        length = target - source
-        bend = 0 if length == 1 else (-62 if (source, target) != (1, 3) else 62) * length
-        if length == 3:
-            bend = -150
-        middle_x, middle_y = (x1 + x2) / 2, y1 + bend
-        colour = COLOURS.get(operation, "#1a73e8")
+        rise = ARCS.get((source, target), 0)  # how far the middle of the arc lies above the nodes
+        edge = 20 if rise > 0 else -20 if rise < 0 else 0
+        shift = 8 if rise else 22
+        x1, x2, y = places[source] + shift, places[target] - shift, level - edge
+        middle, control = (x1 + x2) / 2, y - 2 * (rise - edge)
+        colour = COLOURS[operation]
         dash = ' stroke-dasharray="5 4"' if operation == "skip_connect" else ""
-        start, end = (x1 + 22, y1) if not bend else (x1, y1), (x2 - 24, y2) if not bend else (x2, y2)
-        if bend:
-            offset = 22 if bend > 0 else -22
-            start, end = (x1 + 8, y1 + offset), (x2 - 8, y2 + offset)
+        label_y = level - rise + (18 if rise < 0 else -8)
         parts.append(
-            f'<path d="M{start[0]},{start[1]} Q{middle_x},{middle_y + bend * 0.55} {end[0]},{end[1]}" fill="none" '
-            f'stroke="{colour}" stroke-width="2.2"{dash} marker-end="url(#arrow)"/>'
+            f'<path d="M{x1},{y} Q{middle},{control} {x2},{y}" fill="none" stroke="{colour}" stroke-width="2.2"{dash} '
+            f'marker-end="url(#arrow)"/>'
+            f'<text x="{middle}" y="{label_y}" text-anchor="middle" fill="{colour}" {FONT}>{LABELS[operation]}</text>'
         )
-        label_y = (middle_y - 8) if not bend else y1 + bend * 0.78 + (16 if bend > 0 else -4)
-        parts.append(
-            f'<text x="{middle_x}" y="{label_y}" text-anchor="middle" fill="{colour}" {FONT}>'
-            f"{escape(LABELS.get(operation, operation))}</text>"
-        )
-    for node, (x, y) in enumerate(places):
+    for node, x in enumerate(places):
         name = {0: "in", 3: "out"}.get(node, str(node))
         parts.append(
-            f'<circle cx="{x}" cy="{y}" r="20" fill="none" stroke="currentColor" stroke-width="1.6"/>'
-            f'<text x="{x}" y="{y + 4.5}" text-anchor="middle" fill="currentColor" {FONT}>{name}</text>'
+            f'<circle cx="{x}" cy="{level}" r="20" fill="none" stroke="currentColor" stroke-width="1.6"/>'
+            f'<text x="{x}" y="{level + 4.5}" text-anchor="middle" fill="currentColor" {FONT}>{name}</text>'
         )
-    return _svg(650, 300, parts)
+    return _svg(650, 270, parts)
 
 
 def _chain(architecture: Mapping[str, str]) -> str:

@@ -33,11 +33,11 @@ class Limits:
     def __init__(self, net: Supernet, limits: Sequence[Limit] = ()) -> None:
         self.net = net
         self.limits = tuple(limits)
-        self._measured: dict[tuple[str, Architecture], float] = {}
+        self._measured: dict[tuple[Limit, Architecture], float] = {}
 
     def measure(self, limit: Limit, architecture: Architecture) -> float:
         """The cost, measured at the first call."""
-        key = (limit.cost.name, architecture)
+        key = (limit, architecture)
         if key not in self._measured:
             self._measured[key] = limit.cost.score(self.net, architecture)
         return self._measured[key]
@@ -66,10 +66,10 @@ class Limits:
         """The error for limits that nothing was found to keep, with the smallest cost that was seen."""
         seen = []
         for limit in self.limits:
-            values = [value for (name, _), value in self._measured.items() if name == limit.cost.name]
+            values = [value for (measured, _), value in self._measured.items() if measured == limit]
             if values:
                 seen.append(f"{limit.cost.name} at most {limit.at_most:.6g} (smallest seen: {min(values):.6g})")
         return ImpossibleSpace(
             f"Expected some architecture of space {self.net.space.name!r} to keep the limits. "
-            f"Found none in {ATTEMPTS} draws: {'; '.join(seen)}."
+            f"Found none: {'; '.join(seen)}."
         )

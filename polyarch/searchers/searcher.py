@@ -113,7 +113,7 @@ class StudySearcher(Searcher):
             if architecture is None:
                 break
             asked.append(architecture)
-        return asked
+        return asked[:n]
 
     def tell(
         self,
@@ -166,6 +166,8 @@ class StudySearcher(Searcher):
                 trial = self.study.ask(fixed_distributions=self._distributions)
             except NothingLeft:
                 self._abandon_half_asked()
+                if not self._proposed():
+                    raise self.limits.impossible() from None
                 return None
             except ImpossibleSpace:
                 self._abandon_half_asked()

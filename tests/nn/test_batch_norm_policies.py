@@ -35,11 +35,12 @@ def batches() -> list[Tensor]:
 
 
 def network() -> nn.Sequential:
-    """Normalisation first, so that its input is the batch itself; dropout shows whether it was left on."""
+    """A network that has been trained for seven steps; dropout would show in its statistics if it were left on."""
     norm = nn.BatchNorm1d(WIDTH, eps=EPSILON, momentum=MOMENTUM, dtype=torch.float64)
     norm.running_mean = torch.full((WIDTH,), START_MEAN, dtype=torch.float64)
     norm.running_var = torch.full((WIDTH,), START_VARIANCE, dtype=torch.float64)
-    return nn.Sequential(norm, nn.Dropout(0.5)).train()
+    norm.num_batches_tracked = torch.tensor(7)
+    return nn.Sequential(nn.Dropout(0.5), norm).train()
 
 
 def normalised(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,7 +15,6 @@ from polyarch.distributions import ArchDistribution, Categorical, Empirical, Fac
 from polyarch.errors import InvalidInput
 from polyarch.objectives import Exact, Sampled, categorical_log_likelihood, support
 from polyarch.randomness import generator_at, global_seed
-from polyarch.spaces import Architecture
 from polyarch.supernets import ChainSupernet, Supernet
 
 BATCH = Batch(
@@ -50,6 +49,7 @@ def uniform(net: Supernet) -> ArchDistribution:
     return Uniform(net.space)
 
 
+MakeQ = Callable[[Supernet], ArchDistribution]
 every_q = pytest.mark.parametrize("make_q", [joint, factorised, part, uniform])
 
 
@@ -61,3 +61,90 @@ def test_log_likelihood_of_classes() -> None:
     for s, b in itertools.product(range(2), range(4)):
         expected = logits[s, b, targets[b]] - logits[s, b].exp().sum().log()
         assert math.isclose(values[s, b].item(), expected.item(), rel_tol=1e-12)
+
+
+@every_q
+def test_exact_is_the_explicit_sum(net: Supernet, make_q: MakeQ) -> None:
+    q = make_q(net)
+    expected = torch.zeros((), dtype=torch.float64)
+    for architecture in net.space.enumerate():
+        log_probs = torch.log_softmax(net(BATCH.inputs, architecture), -1)
+        mean = log_probs[torch.arange(len(BATCH.targets)), BATCH.targets].mean()
+        expected = expected + q.log_prob([architecture]).exp().double()[0] * mean
+    value = Exact()(net, q, BATCH, generator=generator_at(0, "unused"))
+    torch.testing.assert_close(value, expected, rtol=1e-6 if make_q is uniform else 1e-12, atol=0)
+
+
+@every_q
+def test_support_is_what_can_be_drawn(net: Supernet, make_q: MakeQ) -> None:
+    q = make_q(net)
+    possible = [a for a in net.space.enumerate() if q.log_prob([a]).item() > -math.inf]
+    assert set(support(q)) == set(possible)
+    assert len(support(q)) == len(possible)
+
+
+def gradients(value: Tensor, net: Supernet, q: ArchDistribution) -> list[Tensor]:
+    """With respect to every weight and logit, zeros where nothing arrives."""
+    parameters = [*net.parameters(), *q.parameters()]
+    return list(torch.autograd.grad(value, parameters, materialize_grads=True))
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("make_q", [joint, factorised, part])
+def test_sampled_value_and_gradient_are_unbiased(
+    net: Supernet, make_q: MakeQ, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The average over all S-tuples of draws, weighted by their probability, is the exact value and gradient."""
+    q = make_q(net)
+    exact = Exact()(net, q, BATCH, generator=generator_at(0, "unused"))
+    exact_gradients = gradients(exact, net, q)
+    value, average = 0.0, [torch.zeros_like(gradient) for gradient in exact_gradients]
+    for draws in itertools.product(support(q), repeat=samples):
+        monkeypatch.setattr(q, "sample", lambda n, *, generator, draws=draws: list(draws[:n]))
+        probability = q.log_prob(draws).sum().exp().item()
+        estimate = Sampled(samples)(net, q, BATCH, generator=generator_at(0, "unused"))
+        value += probability * estimate.item()
+        for total, gradient in zip(average, gradients(estimate, net, q), strict=True):
+            total += probability * gradient
+    assert math.isclose(value, exact.item(), rel_tol=1e-12)
+    torch.testing.assert_close(average, exact_gradients, rtol=1e-9, atol=1e-12)
+
+
+def test_the_baseline_lowers_the_variance(net: Supernet) -> None:
+    """The gradient of two draws varies less than the mean of two independent ones with one draw each."""
+    q = joint(net)
+
+    def variance(expectation: Sampled, repeats: int) -> float:
+        generator = generator_at(0, "draws")
+        rows = [
+            torch.stack(
+                [gradients(expectation(net, q, BATCH, generator=generator), net, q)[-1] for _ in range(repeats)]
+            ).mean(0)
+            for _ in range(150)
+        ]
+        return float(torch.stack(rows).var(0).sum())
+
+    assert variance(Sampled(2), 1) < 0.5 * variance(Sampled(1), 2)
+
+
+def test_draws_come_from_the_generator(net: Supernet) -> None:
+    q = joint(net)
+    first, again, other = (Sampled(3)(net, q, BATCH, generator=generator_at(s, "draws")).item() for s in (0, 0, 1))
+    assert first == again != other
+
+
+def test_another_likelihood_can_be_passed(net: Supernet) -> None:
+    def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+        return -(outputs[..., 0] - targets).square()
+
+    q = joint(net)
+    draws = support(q)
+    outputs = torch.stack([net(BATCH.inputs, architecture) for architecture in draws])
+    expected = (q.log_prob(draws).exp() * squared_error(outputs, BATCH.targets).mean(-1)).sum()
+    value = Exact()(net, q, BATCH, generator=generator_at(0, "unused"), log_likelihood=squared_error)
+    torch.testing.assert_close(value, expected)
+
+
+def test_no_draws_are_a_mistake() -> None:
+    with pytest.raises(InvalidInput, match="1 or more samples"):
+        Sampled(0)

@@ -75,7 +75,7 @@ class TestEarlyStopping:
             fit(Scripted(), two_batches(), two_batches(), epochs=1, seed=0, callbacks=[stopping])
 
     def test_patience_below_one(self) -> None:
-        with pytest.raises(InvalidInput, match="patience of 1 epoch or more. Got 0"):
+        with pytest.raises(InvalidInput, match=r"patience of 1 epoch or more. Got 0"):
             EarlyStopping("loss", maximise=False, patience=0)
 
 

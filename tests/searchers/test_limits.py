@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from polyarch.errors import ImpossibleSpace
+from polyarch.estimators import Estimator, Goal, MACs, Parameters
+from polyarch.randomness import generator_at
+from polyarch.searchers import Limit, Limits
+from polyarch.spaces import Architecture
+from polyarch.supernets import ChainSupernet, Supernet
+
+
+class Counted(Estimator):
+    """The sum of the indices, and how often it was asked for."""
+
+    name: ClassVar[str] = "sum"
+    goal: ClassVar[Goal] = "minimise"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def score(self, net: Supernet, architecture: Architecture) -> float:
+        self.calls += 1
+        return float(sum(architecture.indices))
+
+
+@pytest.fixture
+def net() -> ChainSupernet:
+    """Two layers of k3e1, k3e2 or skip: nine architectures."""
+    return ChainSupernet(
+        channels=(2, 2), kernels=(3,), expansions=(1, 2), in_channels=1, stem_channels=2, head_channels=2
+    )
+
+
+def test_allowed_are_those_at_or_below_every_limit(net: ChainSupernet) -> None:
+    macs, parameters = MACs((1, 4, 4)), Parameters()
+    members = list(net.space.enumerate())
+    costs = {a: (macs.score(net, a), parameters.score(net, a)) for a in members}
+    bounds = [sorted(values)[4] for values in zip(*costs.values(), strict=True)]  # the medians
+    limits = Limits(net, [Limit(macs, bounds[0]), Limit(parameters, bounds[1])])
+    allowed = {a for a in members if costs[a][0] <= bounds[0] and costs[a][1] <= bounds[1]}
+    assert {a for a in members if limits.allows(a)} == allowed
+    assert 0 < len(allowed) < 9
+    drawn = {limits.sample(generator_at(0, "draw", index)) for index in range(60)}
+    assert drawn == allowed
+
+
+def test_violation_says_which_limit(net: ChainSupernet) -> None:
+    limits = Limits(net, [Limit(Counted(), 3.0)])
+    assert limits.violation(net.space.architecture(["skip", "skip"])) == "sum 4 > 3"
+    assert limits.violation(net.space.architecture(["skip", "k3e2"])) is None
+
+
+def test_costs_are_measured_once_and_only_while_needed(net: ChainSupernet) -> None:
+    first, second = Counted(), Counted()
+    limits = Limits(net, [Limit(first, 0.0), Limit(second, 9.0)])
+    heavy, light = net.space.architecture(["skip", "skip"]), net.space.architecture(["k3e1", "k3e1"])
+    for architecture in (heavy, light, heavy, light):
+        limits.allows(architecture)
+    assert first.calls == 2
+    assert second.calls <= 1  # the heavy one was out already
+
+
+def test_no_limits_allow_everything(net: ChainSupernet) -> None:
+    assert all(Limits(net).allows(architecture) for architecture in net.space.enumerate())
+
+
+def test_impossible_limits_name_the_smallest_seen(net: ChainSupernet) -> None:
+    smallest = min(Parameters().score(net, architecture) for architecture in net.space.enumerate())
+    limits = Limits(net, [Limit(Parameters(), smallest - 1)])
+    with pytest.raises(ImpossibleSpace, match=rf"params at most {smallest - 1:g} \(smallest seen: {smallest:g}\)"):
+        limits.sample(generator_at(0, "draw"))

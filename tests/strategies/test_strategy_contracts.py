@@ -1,0 +1,68 @@
+"""Every strategy keeps the contract."""
+
+from __future__ import annotations
+
+import torch
+
+from polyarch.data import Batch, Batches
+from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
+from polyarch.objectives import Expectation, Sampled
+from polyarch.strategies import SinglePath, Strategy, Supervised, Variational
+from polyarch.supernets import CellSupernet, FullyConnectedDepth
+from polyarch.testing import StrategyContract, random_data
+
+
+def sgd(*modules: torch.nn.Module) -> torch.optim.Optimizer:
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=1e-2)
+
+
+class ImageContract(StrategyContract):
+    def make_batches(self) -> list[Batch]:
+        return list(Batches(random_data((3, 8, 8)), 8).epoch(0))
+
+
+class TableContract(StrategyContract):
+    def make_batches(self) -> list[Batch]:
+        return list(Batches(random_data((4,)), 8).epoch(0))
+
+
+class TestSinglePath(ImageContract):
+    def make_strategy(self) -> Strategy:
+        net = CellSupernet(channels=2, cells=1, classes=3)
+        return SinglePath(net, sgd(net))
+
+
+class TestSinglePathFromQ(ImageContract):
+    def make_strategy(self) -> Strategy:
+        net = CellSupernet(channels=2, cells=1, classes=3, operations=("skip_connect", "nor_conv_1x1"))
+        logits = {choice.name: torch.tensor([0.0, 1.0]) for choice in net.space.choices}
+        q = FactorisedCategorical(net.space, logits, learnable=False)
+        return SinglePath(net, torch.optim.Adam(net.parameters(), lr=0.01), q=q)
+
+
+class TestSupervised(ImageContract):
+    def make_strategy(self) -> Strategy:
+        net = CellSupernet(channels=2, cells=1, classes=3, operations=("nor_conv_3x3",))
+        network = net.extract(next(net.space.enumerate()))
+        return Supervised(network, sgd(network))
+
+
+class TestVariationalExact(TableContract):
+    expectation: Expectation | None = None
+
+    def make_strategy(self) -> Strategy:
+        net = FullyConnectedDepth(features=4, classes=3, max_depth=3, width=5)
+        q, prior = Categorical(net.space), geometric_prior(net.space, 0.85)
+        return Variational(net, q, prior, sgd(net, q), num_data=32, expectation=self.expectation)
+
+
+class TestVariationalSampled(TestVariationalExact):
+    expectation = Sampled(3)
+
+
+class TestVariationalOverCells(ImageContract):
+    def make_strategy(self) -> Strategy:
+        net = CellSupernet(channels=2, cells=1, classes=3, operations=("none", "nor_conv_1x1"))
+        q = FactorisedCategorical(net.space)
+        return Variational(net, q, Uniform(net.space), sgd(net, q), num_data=32, expectation=Sampled(2))

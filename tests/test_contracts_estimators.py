@@ -1,0 +1,83 @@
+"""Every estimator keeps the contract."""
+
+from __future__ import annotations
+
+from polyarch.data import Batches
+from polyarch.estimators import Estimator, Latency, MACs, Parameters, SoTL, ValAcc, ValAccMini
+from polyarch.nn import AdaptedStatistics, BatchStatistics, ReestimatedStatistics, RunningStatistics
+from polyarch.supernets import CellSupernet, FullyConnectedDepth, Supernet
+from polyarch.testing import EstimatorContract, random_data
+
+SHAPE = (3, 8, 8)
+TRAIN = Batches(random_data(SHAPE, examples=24), 8)
+VALID = Batches(random_data(SHAPE, examples=20, seed=1), 8, shuffle=False)
+
+
+class CellContract(EstimatorContract):
+    policy: str | None = None
+
+    def make_supernet(self) -> Supernet:
+        return CellSupernet(channels=2, cells=1, classes=3)
+
+    def test_the_policy_in_words(self) -> None:
+        assert self.make_estimator().policy == self.policy
+
+
+class TestValAcc(CellContract):
+    policy = "adapt(2)"
+
+    def make_estimator(self) -> Estimator:
+        return ValAcc(VALID, TRAIN, policy=AdaptedStatistics(2))
+
+
+class TestValAccWithRunningStatistics(CellContract):
+    policy = "running"
+
+    def make_estimator(self) -> Estimator:
+        return ValAcc(VALID, TRAIN, policy=RunningStatistics())
+
+
+class TestValAccWithBatchStatistics(CellContract):
+    policy = "batch"
+
+    def make_estimator(self) -> Estimator:
+        return ValAcc(VALID, TRAIN, policy=BatchStatistics())
+
+
+class TestValAccMini(CellContract):
+    policy = "reestimate(5)"
+
+    def make_estimator(self) -> Estimator:
+        return ValAccMini(VALID, TRAIN, policy=ReestimatedStatistics(5), batches=2)
+
+
+class TestSoTL(CellContract):
+    policy = "batch"
+
+    def make_estimator(self) -> Estimator:
+        return SoTL(TRAIN, steps=4, weight_decay=1e-3)
+
+
+class TestParameters(CellContract):
+    def make_estimator(self) -> Estimator:
+        return Parameters()
+
+
+class TestMACs(CellContract):
+    def make_estimator(self) -> Estimator:
+        return MACs(SHAPE)
+
+
+class TestLatency(CellContract):
+    deterministic = False
+
+    def make_estimator(self) -> Estimator:
+        return Latency(SHAPE, batch_size=2, rounds=3)
+
+
+class TestSoTLOfDepths(EstimatorContract):
+    def make_supernet(self) -> Supernet:
+        return FullyConnectedDepth(features=3 * 8 * 8, classes=3, max_depth=4, width=5)
+
+    def make_estimator(self) -> Estimator:
+        return SoTL(TRAIN, steps=7)
