@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
 
-ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+TINY_RUN = {
+    "data.limit": 256,
+    "space.channels": 4,
+    "train.epochs": 4,
+    "train.batch_size": 32,
+    "scores.steps": 4,
+    "scores.policy_batches": 2,
+    "rank.architectures": 5,
+    "search.budget": 8,
+    "search.batch": 4,
+    "search.population": 4,
+    "search.tournament": 2,
+    "retrain.epochs": 2,
+    "retrain.seeds": 2,
+    "retrain.random_architectures": 2,
+    "checkpoint_seconds": 0.2,
+}
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 settings.register_profile("polyarch", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("polyarch")
@@ -24,7 +49,7 @@ def one_thread() -> None:
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     """The folder of real data: POLYARCH_DATA, or the shared folder beside the repository."""
-    root = Path(os.environ.get("POLYARCH_DATA") or ROOT.parent / "shared" / "data")
+    root = Path(os.environ.get("POLYARCH_DATA") or SHARED_DATA)
     if not root.is_dir():
         pytest.skip(f"needs real data: {root} is not there, set POLYARCH_DATA")
     return root
@@ -37,3 +62,44 @@ def nb201_table_path(data_root: Path) -> Path:
     if not path.is_file():
         pytest.skip(f"needs the NAS-Bench-201 table: {path} is not there")
     return path
+
+
+@pytest.fixture
+def tiny_options() -> list[str]:
+    """Options of a run that is small enough for tests."""
+    return [word for key, value in TINY_RUN.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """For processes of the tests: one thread, a wide terminal."""
+    data = os.environ.get("POLYARCH_DATA") or str(SHARED_DATA)
+    return {**os.environ, "POLYARCH_DATA": data, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONWARNINGS": "default"}
+
+
+@pytest.fixture
+def polyarch(environment: dict[str, str]) -> Command:
+    """Runs the command line in a process of its own."""
+
+    def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "polyarch.cli", *words]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, **options)
+
+    return run
+
+
+@pytest.fixture
+def outcome() -> Callable[[Path], dict[str, Any]]:
+    """Everything of a finished run that must not depend on when it was stopped."""
+
+    def read(folder: Path) -> dict[str, Any]:
+        results = json.loads((folder / "results.json").read_text())
+        del results["seconds"]
+        return {
+            "results": results,
+            "weights": (folder / "artifact" / "weights.safetensors").read_bytes(),
+            "architecture": (folder / "artifact" / "architecture.json").read_text(),
+            "settings": (folder / "config.toml").read_text(),
+        }
+
+    return read

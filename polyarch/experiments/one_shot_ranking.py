@@ -121,7 +121,7 @@ ONE_SHOT_RANKING = Experiment(
         },
         "cpu": {
             "seeds": 3,
-            "run": _preset(size=16, cells=1, epochs=16, batch=64, architectures=60, steps=100),
+            "run": _preset(size=16, cells=1, epochs=12, batch=64, architectures=50, steps=100),
         },
         "paper": {
             "seeds": 3,

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 from polyarch.data import BatchSource
 from polyarch.export.artifact import weights_bytes, weights_of
@@ -73,6 +72,9 @@ def fresh(network: nn.Module, *, seed: int) -> nn.Module:
 
 def evaluate(network: nn.Module, batches: BatchSource) -> dict[str, float]:
     """Accuracy, mean negative log-likelihood and expected calibration error (15 bins) of a prepared network."""
+    # Here and not above: the import takes two seconds, which every command and every worker would wait for.
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
     tally = Tally()
     logits, targets = [], []
     with torch.no_grad():

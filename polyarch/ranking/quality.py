@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from polyarch.errors import InvalidInput
 from polyarch.randomness import derive_seed
 
 Values = NDArray[np.float64]
-
-MEASURES: dict[str, Callable[[Values, Values], float]] = {
-    "spearman": lambda x, y: float(stats.spearmanr(x, y).statistic),
-    "kendall": lambda x, y: float(stats.kendalltau(x, y).statistic),
-    "pearson": lambda x, y: float(stats.pearsonr(x, y).statistic),
-}
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,10 @@ def regret(predicted: Sequence[float], truth: Sequence[float]) -> float:
 def _correlation(measure: str, x: Values, y: Values) -> float | None:
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    value = MEASURES[measure](x, y)
+    from scipy import stats  # takes a second to import, which commands that rank nothing need not wait for
+
+    measures: dict[str, Any] = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}
+    value = float(measures[measure](x, y).statistic)
     return value if math.isfinite(value) else None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, NSGAIISampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Generator
@@ -170,3 +170,15 @@ class RegularisedEvolution(ArchitectureSampler):
             if child not in seen or attempt == FRESH_DRAWS - 1:
                 return child
         return self._draw(seen, generator)
+
+
+class OrderedNSGAII(NSGAIISampler):
+    """Optuna's NSGA-II with the parents of a generation in the order of their numbers.
+
+    Optuna hands them out by rank when they are chosen and by number ever after: a search killed in between would
+    draw others.
+    """
+
+    def select_parent(self, study: Study, generation: int) -> list[FrozenTrial]:
+        """The survivors of the generation before, sorted."""
+        return sorted(super().select_parent(study, generation), key=lambda trial: trial.number)

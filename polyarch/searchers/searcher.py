@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler, NSGAIISampler
+from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from polyarch.errors import ImpossibleSpace, InvalidInput, NotFiniteError
@@ -20,6 +20,7 @@ from polyarch.searchers.samplers import (
     ABANDONED,
     ExhaustiveSampler,
     NothingLeft,
+    OrderedNSGAII,
     RandomSampler,
     RegularisedEvolution,
     search_space,
@@ -237,6 +238,6 @@ def nsga2(population: int = 20) -> MakeSampler:
     """NSGA-II, Optuna's own, for several objectives."""
 
     def make(seed: int, limits: Limits) -> BaseSampler:
-        return NSGAIISampler(population_size=population, seed=seed)
+        return OrderedNSGAII(population_size=population, seed=seed)
 
     return make

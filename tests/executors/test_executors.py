@@ -144,7 +144,7 @@ class TestErrors:
 
 def test_writes_stay_in_their_worker(tasks: Any) -> None:
     counter = tasks.Counter(torch.zeros(()))
-    seen = defaultdict(list)
+    seen: dict[int, list[float]] = defaultdict(list)
     with Processes(2).open(counter) as run:
         while len(seen) < 2:
             for _, (process, before) in run(list(range(6))):

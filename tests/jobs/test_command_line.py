@@ -130,7 +130,11 @@ def test_a_run_from_toml_with_limits(tmp_path: Path, polyarch: Command, tiny_opt
 
 @pytest.mark.parametrize(
     ("data", "space", "strategy"),
-    [("spirals", "depth_fc", "variational"), ("digits", "depth_cnn", "variational"), ("digits", "chain", "single_path")],
+    [
+        ("spirals", "depth_fc", "variational"),
+        ("digits", "depth_cnn", "variational"),
+        ("digits", "chain", "single_path"),
+    ],
 )
 def test_other_spaces_train(
     tmp_path: Path, polyarch: Command, tiny_options: list[str], data: str, space: str, strategy: str

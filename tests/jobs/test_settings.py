@@ -60,7 +60,7 @@ def test_assignments_are_toml_or_words() -> None:
         "rank.estimators": ["sotl"],
         "data.flip": True,
     }
-    with pytest.raises(ConfigError, match="section.name=value"):
+    with pytest.raises(ConfigError, match=r"section\.name=value"):
         parse_assignments(["nonsense"])
 
 

@@ -139,23 +139,6 @@ class NeverStarted(Callback):
         pytest.fail("a finished run started again")
 
 
-def assert_same(first: Any, second: Any, where: str = "state") -> None:
-    """Equal down to the last bit, also inside nested containers."""
-    assert type(first) is type(second), where
-    if isinstance(first, Tensor):
-        assert torch.equal(first, second), where
-    elif isinstance(first, Mapping):
-        assert list(first) == list(second), where
-        for key in first:
-            assert_same(first[key], second[key], f"{where}.{key}")
-    elif isinstance(first, list | tuple):
-        assert len(first) == len(second), where
-        for index, (one, other) in enumerate(zip(first, second, strict=True)):
-            assert_same(one, other, f"{where}[{index}]")
-    else:
-        assert first == second, where
-
-
 def outcome(setup: Setup, history: History) -> dict[str, Any]:
     return {
         "rows": history.rows,
@@ -180,7 +163,7 @@ def test_stopped_after_any_step(kind: str, tmp_path: Path) -> None:
             make(kind).run(tmp_path / str(step), extra=[stop], stop=stop.request)
         resumed = make(kind, weights=99)
         history = resumed.run(tmp_path / str(step), extra=[Callback()])
-        assert_same(outcome(resumed, history), expected)
+        assert same_bits(outcome(resumed, history), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,7 +174,7 @@ def test_stopped_after_every_step(kind: str, tmp_path: Path) -> None:
         with pytest.raises(Interrupted):
             make(kind, weights=step - 1).run(tmp_path, extra=[stop], stop=stop.request)
     resumed = make(kind, weights=99)
-    assert_same(outcome(resumed, resumed.run(tmp_path, extra=[Callback()])), expected)
+    assert same_bits(outcome(resumed, resumed.run(tmp_path, extra=[Callback()])), expected)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3600.0], ids=["a checkpoint every step", "no checkpoint"])
@@ -201,7 +184,7 @@ def test_killed_before_any_step(step: int, seconds: float, tmp_path: Path) -> No
         make("supervised").run(tmp_path, extra=[KillAt(step)], checkpoint_seconds=seconds)
     assert tmp_path.exists() and bool(list(tmp_path.iterdir())) == (seconds == 0 and step > 0)
     resumed = make("supervised")
-    assert_same(outcome(resumed, resumed.run(tmp_path, extra=[Callback()])), uninterrupted("supervised"))
+    assert same_bits(outcome(resumed, resumed.run(tmp_path, extra=[Callback()])), uninterrupted("supervised"))
 
 
 @pytest.mark.parametrize("kind", ["supervised", "early stopping"])
@@ -209,11 +192,11 @@ def test_finished_run_is_not_run_again(kind: str, tmp_path: Path) -> None:
     first = make(kind)
     expected = outcome(first, first.run(tmp_path, extra=[Callback()]))
     again = make(kind, weights=99)
-    assert_same(outcome(again, again.run(tmp_path, extra=[NeverStarted()])), expected)
+    assert same_bits(outcome(again, again.run(tmp_path, extra=[NeverStarted()])), expected)
 
 
 def test_the_test_can_fail() -> None:
     """Other weights at the start, or another seed, do end in other bits."""
     other = make("supervised", weights=99)
     with pytest.raises(AssertionError):
-        assert_same(outcome(other, other.run(None)), uninterrupted("supervised"))
+        assert same_bits(outcome(other, other.run(None)), uninterrupted("supervised"))

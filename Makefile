@@ -1,0 +1,45 @@
+# Every target sets up what it needs in .venv; the second time there is nothing to set up.
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test test-slow bench docs clean
+
+demo: .venv/installed
+	rm -rf runs/demo
+	$(BIN)/polyarch search --data digits --out runs/demo
+
+test: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-slow: .venv/installed-dev
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+bench: .venv/installed-dev
+	for script in supernet_step resident_epoch parallel_ranking; do $(BIN)/python benchmarks/$$script.py || exit 1; done
+
+docs: .venv/installed-docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "polyarch needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/pip install --quiet --editable '.[dev,tensorboard]'
+	touch $@
+
+.venv/installed-docs: .venv/installed
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	touch $@
