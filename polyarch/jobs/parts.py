@@ -32,7 +32,7 @@ from polyarch.executors import Executor, Processes, Serial
 from polyarch.jobs.settings import OptimiserSettings, RunSettings, SearchSettings
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.objectives import Exact, Sampled
-from polyarch.randomness import global_seed
+from polyarch.randomness import derive_seed, global_seed
 from polyarch.searchers import Limit, Limits, evolution, exhaustive_search, nsga2, random_search
 from polyarch.searchers.searcher import MakeSampler
 from polyarch.strategies import SinglePath, Strategy, Variational
@@ -83,12 +83,12 @@ class Parts:
             "test": len(self.data.test),
         }
 
-    def batches(self, data: TensorData, batch_size: int, *, stream: int) -> Batches:
+    def batches(self, data: TensorData, batch_size: int, *, stream: str) -> Batches:
         """Shuffled, augmented training batches; ``stream`` tells their orders apart."""
         return Batches(
             data,
             batch_size,
-            seed=self.settings.seed * 1000 + stream,
+            seed=derive_seed(self.settings.seed, "batches", stream),
             augmentations=self._augmentations(),
             normalisation=self.normalisation,
             device=self.settings.device,
@@ -121,7 +121,7 @@ class Parts:
     def estimators(self, names: tuple[str, ...]) -> list[Estimator]:
         """Estimators by name."""
         scores = self.settings.scores
-        train = self.batches(self.train, scores.batch_size, stream=1)
+        train = self.batches(self.train, scores.batch_size, stream="scores")
         valid = self.evaluation_batches(self.valid)
         policy = self.policy()
         shape = self.data.input_shape
@@ -156,7 +156,7 @@ class Parts:
 
     def policy_inputs(self) -> Iterator[Tensor]:
         """The inputs that the policy of the scores adapts to."""
-        train = self.batches(self.train, self.settings.scores.batch_size, stream=1)
+        train = self.batches(self.train, self.settings.scores.batch_size, stream="scores")
         return (batch.inputs for batch in endless(train))
 
     def limits(self) -> Limits:

@@ -36,7 +36,7 @@ class Retraining:
         optimizer = sgd(network, settings.retrain)
         fit(
             Supervised(network, optimizer, loss=smoothed_loss(settings.retrain)),
-            parts.batches(parts.train, settings.retrain.batch_size, stream=100 + seed),
+            parts.batches(parts.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
             epochs=settings.retrain.epochs,
             seed=position,
             callbacks=[schedule(optimizer, settings.retrain)],

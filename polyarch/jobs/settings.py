@@ -204,6 +204,7 @@ class RunSettings(Settings):
     device: str = "cpu"
     workers: PositiveInt = Field(default_factory=lambda: len(os.sched_getaffinity(0)))
     checkpoint_seconds: NonNegative = 20.0
+    tensorboard: bool = False
     data: DataSettings = DataSettings()
     space: SpaceSettings = CellSettings()
     train: TrainSettings = TrainSettings()

@@ -62,6 +62,6 @@ def test_paper_ranking_starts(data_root: Path, monkeypatch: pytest.MonkeyPatch) 
     settings = RunSettings.parse(EXPERIMENTS["one_shot_ranking"].presets["paper"]["run"], "test")
     parts = Parts.build(settings)
     strategy, _ = parts.strategy()
-    batches = parts.batches(parts.train, settings.train.batch_size, stream=0).epoch(0)
+    batches = parts.batches(parts.train, settings.train.batch_size, stream="train").epoch(0)
     losses = [strategy.step([next(batches)], generator=torch.Generator())["loss"] for _ in range(2)]
     assert all(0 < loss < 10 for loss in losses)

@@ -9,7 +9,7 @@ import pytest
 
 from polyarch.benchmarks import NASBench201
 from polyarch.errors import CorruptFile, MissingData, UnknownName
-from polyarch.spaces import nb201_space, parse_nb201
+from polyarch.spaces import nb201_space
 
 
 def test_known_values(nb201_table_path: Path) -> None:
@@ -18,9 +18,7 @@ def test_known_values(nb201_table_path: Path) -> None:
     accuracies = [table.value(cell, "cifar10_test_200") for cell in cells]
     assert len(table) == len(cells) == 15625
     assert max(accuracies) == pytest.approx(94.3733)
-    skips = parse_nb201(
-        "|skip_connect~0|+|skip_connect~0|skip_connect~1|+|skip_connect~0|skip_connect~1|skip_connect~2|"
-    )
+    skips = nb201_space().architecture(["skip_connect"] * 6)
     assert table.value(skips, "cifar10_test_200") == pytest.approx(54.2967)
     with pytest.raises(UnknownName, match="Did you mean 'cifar10_test_200'"):
         table.value(skips, "cifar10_test_20")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from polyarch.data import Batches, RandomShift, TensorData, load
 from polyarch.distributions import Categorical, FactorisedCategorical, geometric_prior
@@ -18,6 +18,7 @@ from polyarch.objectives import Sampled
 from polyarch.randomness import global_seed
 from polyarch.strategies import SinglePath, Strategy, Supervised, Variational
 from polyarch.supernets import CellSupernet, ChainSupernet, FullyConnectedDepth
+from polyarch.testing import same_bits
 from polyarch.training import (
     Callback,
     CheckpointStore,
@@ -196,7 +197,6 @@ def test_finished_run_is_not_run_again(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_test_can_fail() -> None:
-    """Other weights at the start, or another seed, do end in other bits."""
+    """Other weights at the start do end in other bits."""
     other = make("supervised", weights=99)
-    with pytest.raises(AssertionError):
-        assert same_bits(outcome(other, other.run(None)), uninterrupted("supervised"))
+    assert not same_bits(outcome(other, other.run(None)), uninterrupted("supervised"))
