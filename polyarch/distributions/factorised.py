@@ -70,6 +70,8 @@ class FactorisedCategorical(ArchDistribution):
 
         Against any other prior, by enumeration of the space.
         """
+        if prior.space != self.space:
+            raise InvalidInput(f"Expected a prior over space {self.space.name!r}. Got one over {prior.space.name!r}.")
         if isinstance(prior, FactorisedCategorical):
             pairs = zip(self.log_marginals(), prior.log_marginals(), strict=True)
             return torch.stack([(log_q.exp() * (log_q - log_p.to(log_q))).sum() for log_q, log_p in pairs]).sum()

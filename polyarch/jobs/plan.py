@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 
@@ -80,7 +81,8 @@ def _step_seconds(context: Context) -> float:
     parts = copy.copy(context.parts)
     object.__setattr__(parts, "net", copy.deepcopy(context.parts.net))
     strategy, _ = parts.strategy()
-    batches = list(parts.batches(parts.train, parts.settings.train.batch_size, stream="train").epoch(0))[:WARM_UP_STEPS]
+    source = parts.batches(parts.train, parts.settings.train.batch_size, stream="train")
+    batches = list(islice(source.epoch(0), WARM_UP_STEPS))
     strategy.step(batches[:1], generator=generator_at(0, "plan", 0))
     started = time.perf_counter()
     for index, batch in enumerate(batches):

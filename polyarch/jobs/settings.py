@@ -43,10 +43,13 @@ class DataSettings(Settings):
 
 
 class CellSettings(Settings):
-    """The NAS-Bench-201 cell network."""
+    """The NAS-Bench-201 cell network.
+
+    ``channels`` of the first stage: by default half the height of the images, between 4 and 16.
+    """
 
     kind: Literal["nb201"] = "nb201"
-    channels: PositiveInt = 16
+    channels: PositiveInt | None = None
     cells: PositiveInt = 1
     operations: tuple[str, ...] = NB201_OPERATIONS
     affine: bool = False
@@ -55,7 +58,7 @@ class CellSettings(Settings):
         """A supernet for images of this shape."""
         _require_images(self.kind, input_shape)
         return CellSupernet(
-            channels=self.channels,
+            channels=self.channels or min(max(input_shape[1] // 2, 4), 16),
             cells=self.cells,
             operations=self.operations,
             affine=self.affine,
@@ -163,7 +166,7 @@ class EstimatorSettings(Settings):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     batch_size: PositiveInt = 64
     policy: PolicyName = "adapt"
-    policy_batches: PositiveInt = 10
+    policy_batches: PositiveInt = 20
     latency_batch_size: PositiveInt = 1
 
 
@@ -192,9 +195,9 @@ class SearchSettings(Settings):
 class RetrainSettings(OptimiserSettings):
     """How the best architecture and random ones are trained from scratch for comparison."""
 
-    epochs: PositiveInt = 40
+    epochs: PositiveInt = 20
     seeds: PositiveInt = 3
-    random_architectures: PositiveInt = 6
+    random_architectures: PositiveInt = 10
 
 
 class RunSettings(Settings):

@@ -173,12 +173,15 @@ class StudySearcher(Searcher):
             except ImpossibleSpace:
                 self._abandon_half_asked()
                 raise self.limits.impossible() from None
-            architecture = self.space.architecture(trial.params)
-            violation = self.limits.violation(architecture)
+            architecture = self._architecture(trial)
+            if architecture in self.space:
+                violation = self.limits.violation(architecture)
+            else:
+                violation = "outside the constraints of the space"
             if violation is None:
                 trial.set_user_attr(BATCH, batch)
                 return architecture
-            # Optuna's own samplers know no hard limits: what they propose outside is dropped, never scored.
+            # Optuna's own samplers know neither constraints nor limits: what lies outside is dropped, never scored.
             trial.set_user_attr("rejected", violation)
             self.study.tell(trial, state=TrialState.PRUNED)
         raise self.limits.impossible()
@@ -205,8 +208,9 @@ class StudySearcher(Searcher):
     def _note(self, trial: FrozenTrial, key: str, value: Any) -> None:
         Trial(self.study, trial._trial_id).set_user_attr(key, value)
 
-    def _architecture(self, trial: FrozenTrial) -> Architecture:
-        return self.space.architecture(trial.params)
+    def _architecture(self, trial: FrozenTrial | Trial) -> Architecture:
+        choices = self.space.choices
+        return Architecture(self.space, tuple(choice.index(trial.params[choice.name]) for choice in choices))
 
 
 def random_search(seed: int, limits: Limits) -> BaseSampler:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from polyarch.data import Batch
-from polyarch.errors import NotFiniteError
+from polyarch.errors import InvalidInput, NotFiniteError
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Logits (B, C) and targets (B,) -> a scalar to minimise."""
@@ -82,4 +82,6 @@ class Tally:
 
     def means(self) -> dict[str, float]:
         """``loss`` (nats per example) and ``accuracy``."""
+        if not self._count:
+            raise InvalidInput("Expected at least one batch to evaluate on. Got none.")
         return {"loss": self._loss / self._count, "accuracy": self._correct / self._count}

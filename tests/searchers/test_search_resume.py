@@ -148,7 +148,7 @@ def test_killed_with_a_file(sampler: str, tmp_path: Path) -> None:
     shutil.copy(empty, tmp_path / "whole.db")
     with killed_before(None, storage) as writes:
         expected = outcome(search(sampler, tmp_path / "whole.db", 4))
-    for write in range(3, len(writes), len(writes) // 3):
+    for write in range(3, len(writes), len(writes) // 2):
         path = Path(shutil.copy(empty, tmp_path / f"{write}.db"))
         with killed_before(write, storage), pytest.raises(Killed):
             search(sampler, path, 4)
