@@ -31,7 +31,7 @@ TINY_RUN = {
     "retrain.epochs": 2,
     "retrain.seeds": 2,
     "retrain.random_architectures": 2,
-    "checkpoint_seconds": 0.2,
+    "checkpoint_seconds": 0,
 }
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

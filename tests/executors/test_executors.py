@@ -181,3 +181,5 @@ def test_workers_end_with_a_killed_parent(tasks: Any, tmp_path: Path) -> None:
     finally:
         parent.kill()
         parent.wait()
+        for worker in filter(alive, workers_at(folder, 600)):
+            os.kill(worker, signal.SIGKILL)

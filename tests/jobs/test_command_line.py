@@ -21,9 +21,11 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Command, tiny_options: list[str]) -> None:
     folder = tmp_path / "run"
     out = ["--out", str(folder)]
-    trained = polyarch("train", "--data", "digits", *out, "--workers", "1", *tiny_options)
+    options = ["--workers", "1", "--set", "tensorboard=true", *tiny_options]
+    trained = polyarch("train", "--data", "digits", *out, *options)
     assert trained.returncode == 0, trained.stderr
     assert Results.read(folder / "results.json").ranking is None
+    assert list((folder / "tensorboard").iterdir())
     weights = sorted((folder / "checkpoints" / "train").iterdir())[-1].read_bytes()
 
     ranked = polyarch("rank", *out, "--resume")

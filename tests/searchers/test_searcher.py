@@ -23,7 +23,7 @@ from polyarch.searchers import (
     random_search,
 )
 from polyarch.searchers.searcher import MakeSampler
-from polyarch.spaces import Architecture
+from polyarch.spaces import Architecture, Constraint
 from polyarch.supernets import CellSupernet, ChainSupernet
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -130,6 +130,17 @@ class TestLimits:
         ):
             searcher.ask(2)
         assert (searcher.count(), searcher.finished()) == (0, [])
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_constraints_of_the_space_are_never_broken(sampler: str) -> None:
+    net = chain_net()
+    net.space = net.space.constrained(Constraint("a block in layer 1", lambda a: a.option("layer1") != "skip"))
+    searcher = search(StudySearcher(Limits(net), SAMPLERS[sampler], seed=0), 12, batch=4)
+    assert len(searcher.finished()) == 12
+    assert all(item.architecture in net.space for item in searcher.finished())
+    rejected = [t.user_attrs["rejected"] for t in searcher.study.get_trials(states=(TrialState.PRUNED,))]
+    assert set(rejected) == ({"outside the constraints of the space"} if sampler == "nsga2" else set())
 
 
 class TestAskAndTell:
