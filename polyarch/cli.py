@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-import tomllib
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,14 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 import polyarch
-from polyarch.errors import ConfigError, Interrupted, InvalidInput, PolyarchError, UnknownName
+from polyarch.errors import Interrupted, InvalidInput, PolyarchError, UnknownName
 from polyarch.experiments import EXPERIMENTS, PRESETS
 from polyarch.jobs.context import Context
 from polyarch.jobs.display import Terminal
+from polyarch.jobs.overrides import parse_assignments, parse_quantity, resumed_settings, with_overrides
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.pipeline import Stage, check, run
 from polyarch.jobs.plan import in_words, plan
-from polyarch.jobs.settings import SPACES, RunSettings, read_toml, with_overrides
+from polyarch.jobs.settings import SPACES, RunSettings, read_toml
 from polyarch.jobs.workspace import Workspace
 from polyarch.reports import draw, write_report
 from polyarch.results import Results
@@ -222,13 +221,12 @@ def _run(
     """The common way of `train`, `rank` and `search`."""
     overrides = {key: value for key, value in options.items() if value is not None}
     overrides.update(parse_assignments(assignments or []))
+    content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
     if resume:
         workspace, settings = Workspace.resume(out)
-        _require_unchanged(settings, config, overrides)
-        settings = settings.model_copy(update={k: v for k, v in overrides.items() if k in ("workers", "device")})
+        settings = resumed_settings(settings, content, overrides, origin)
     else:
-        content = read_toml(config) if config else {}
-        settings = RunSettings.parse(with_overrides(content, overrides), str(config or "the command line"))
+        settings = RunSettings.parse(with_overrides(content or {}, overrides), origin)
     display = Terminal(console)
     with stop_on_signal() as stop:
         parts = Parts.build(settings)
@@ -282,44 +280,6 @@ def _common(
     if space is not None and space not in SPACES:
         raise UnknownName("space", space, SPACES)
     return {"data.name": data, "space.kind": space, "seed": seed, "workers": workers, "device": device}
-
-
-def _require_unchanged(settings: RunSettings, config: Path | None, overrides: dict[str, Any]) -> None:
-    """A resumed run keeps its settings; only where it runs may change."""
-    fixed = {key: value for key, value in overrides.items() if key not in ("workers", "device")}
-    base = read_toml(config) if config else settings.model_dump(mode="json", exclude_none=True)
-    asked = RunSettings.parse(with_overrides(base, fixed), str(config or "the command line"))
-    old, new = settings.model_dump(mode="json"), asked.model_dump(mode="json")
-    for section in old:
-        if section not in ("workers", "device") and old[section] != new[section]:
-            raise ConfigError(
-                f"Expected the settings of the run that is resumed. {section!r} is {old[section]} there and "
-                f"{new[section]} now; choose another --out for a new run."
-            )
-
-
-def parse_quantity(text: str | None) -> float | None:
-    """A number with an optional k, M or G: '100k' is 100,000."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?)\s*", text)
-    if not match:
-        raise InvalidInput(f"Expected a number such as 100000, 100k or 1.5M. Got {text!r}.")
-    return float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()]
-
-
-def parse_assignments(assignments: list[str]) -> dict[str, Any]:
-    """``key=value`` pairs; values are TOML, and bare words are text."""
-    found = {}
-    for assignment in assignments:
-        key, separator, text = assignment.partition("=")
-        if not separator or not re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", key):
-            raise ConfigError(f"Expected --set section.name=value. Got {assignment!r}.")
-        try:
-            found[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[key] = text
-    return found
 
 
 def _space(name: str, assignments: list[str] | None) -> tuple[dict[str, Any], Space]:

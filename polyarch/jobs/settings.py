@@ -253,20 +253,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"Expected {path} to be TOML. Found: {error}.") from None
 
 
-def with_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A nested copy in which dotted keys, e.g. ``train.epochs``, have other values."""
-    result = {key: dict(value) if isinstance(value, Mapping) else value for key, value in content.items()}
-    for dotted, value in overrides.items():
-        *sections, key = dotted.split(".")
-        target = result
-        for section in sections:
-            target = target.setdefault(section, {})
-            if not isinstance(target, dict):
-                raise ConfigError(f"Expected {section!r} in {dotted!r} to be a section. Got a single value.")
-        target[key] = value
-    return result
-
-
 def _require_images(kind: str, input_shape: tuple[int, ...]) -> None:
     if len(input_shape) != 3:
         raise ConfigError(

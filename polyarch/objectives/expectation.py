@@ -26,19 +26,14 @@ def categorical_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
     return log_probs.gather(-1, index).squeeze(-1)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Expectation(ABC):
     """A way to estimate the expected log-likelihood; differentiable in the weights and in q."""
 
+    log_likelihood: LogLikelihood = categorical_log_likelihood
+
     @abstractmethod
-    def __call__(
-        self,
-        net: Supernet,
-        q: ArchDistribution,
-        batch: Batch,
-        *,
-        generator: Generator,
-        log_likelihood: LogLikelihood = categorical_log_likelihood,
-    ) -> Tensor:
+    def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
         """(1/B) sum_n E_q[log p(y_n | x_n, a)], a scalar."""
 
 
@@ -46,18 +41,10 @@ class Expectation(ABC):
 class Exact(Expectation):
     """sum_a q(a) log p(y | x, a) over all architectures of q: for small supports and shared-prefix supernets."""
 
-    def __call__(
-        self,
-        net: Supernet,
-        q: ArchDistribution,
-        batch: Batch,
-        *,
-        generator: Generator,
-        log_likelihood: LogLikelihood = categorical_log_likelihood,
-    ) -> Tensor:
+    def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
         """No randomness is used."""
         architectures = support(q)
-        values = log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
+        values = self.log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
         return (q.log_prob(architectures).exp().to(values) * values.mean(-1)).sum()
 
 
@@ -75,18 +62,10 @@ class Sampled(Expectation):
         if self.samples < 1:
             raise InvalidInput(f"Expected 1 or more samples. Got {self.samples}.")
 
-    def __call__(
-        self,
-        net: Supernet,
-        q: ArchDistribution,
-        batch: Batch,
-        *,
-        generator: Generator,
-        log_likelihood: LogLikelihood = categorical_log_likelihood,
-    ) -> Tensor:
+    def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
         """Draws from the generator."""
         architectures = q.sample(self.samples, generator=generator)
-        values = log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets).mean(-1)  # (S,)
+        values = self.log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets).mean(-1)  # (S,)
         if not any(parameter.requires_grad for parameter in q.parameters()):
             return values.mean()
         log_q = q.log_prob(architectures).to(values)

@@ -132,8 +132,9 @@ class EarlyStopping(Callback):
         """Keeps the state if it is the best so far; asks to stop when patience is over."""
         if self.monitor not in row:
             raise UnknownName("measured value", self.monitor, row)
-        value = row[self.monitor] if self.maximise else -row[self.monitor]
-        if self.best is None or value > self.best + self.min_delta:
+        value = row[self.monitor]
+        gain = 0.0 if self.best is None else (value - self.best if self.maximise else self.best - value)
+        if self.best is None or gain > self.min_delta:
             self.best, self.best_epoch = value, int(row["epoch"])
             self._best_parts = {name: copy.deepcopy(part.state_dict()) for name, part in run.strategy.parts().items()}
         elif row["epoch"] - self.best_epoch >= self.patience:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from polyarch.cli import parse_assignments, parse_quantity
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.jobs.settings import SPACES, RunSettings, read_toml, with_overrides
+from polyarch.jobs.overrides import parse_assignments, parse_quantity, with_overrides
+from polyarch.jobs.settings import SPACES, RunSettings, read_toml
 
 
 @pytest.mark.parametrize("kind", SPACES)

@@ -141,7 +141,7 @@ def test_another_likelihood_can_be_passed(net: Supernet) -> None:
     draws = support(q)
     outputs = torch.stack([net(BATCH.inputs, architecture) for architecture in draws])
     expected = (q.log_prob(draws).exp() * squared_error(outputs, BATCH.targets).mean(-1)).sum()
-    value = Exact()(net, q, BATCH, generator=generator_at(0, "unused"), log_likelihood=squared_error)
+    value = Exact(log_likelihood=squared_error)(net, q, BATCH, generator=generator_at(0, "unused"))
     torch.testing.assert_close(value, expected)
 
 
