@@ -28,6 +28,13 @@ def generator_at(seed: int, stream: str, *position: Position) -> Generator:
     return torch.Generator().manual_seed(derive_seed(seed, stream, *position))
 
 
+def seed_global(seed: int) -> None:
+    """``torch.manual_seed`` without its detour, which formats a stack trace at every call for devices not in use."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+
+
 @contextmanager
 def global_seed(seed: int, stream: str, *position: Position) -> Iterator[None]:
     """Seeds torch's global generator inside the block and puts the caller's state back after it.
@@ -35,5 +42,5 @@ def global_seed(seed: int, stream: str, *position: Position) -> Iterator[None]:
     For code that takes no generator: the initialisation of ``torch.nn`` modules.
     """
     with torch.random.fork_rng():
-        torch.manual_seed(derive_seed(seed, stream, *position))
+        seed_global(derive_seed(seed, stream, *position))
         yield

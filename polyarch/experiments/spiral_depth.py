@@ -126,8 +126,8 @@ SPIRAL_DEPTH = Experiment(
             "max_iterations": 300, "patience": 100,
         },
         "cpu": {
-            "seeds": 6, "max_depth": 20, "fixed_depths": [1, 2, 4, 6, 8, 10, 14, 20], "width": 20, "train": 200,
-            "test": 1800, "max_iterations": 5000, "patience": 500,
+            "seeds": 6, "max_depth": 20, "fixed_depths": [1, 2, 4, 8, 12, 20], "width": 20, "train": 200,
+            "test": 1800, "max_iterations": 3000, "patience": 500,
         },
         "paper": {
             "seeds": 6, "max_depth": 50, "fixed_depths": list(range(1, 51)), "width": 20, "train": 200, "test": 1800,

@@ -12,7 +12,7 @@ import torch
 
 from polyarch.data import BatchSource
 from polyarch.errors import InvalidInput
-from polyarch.randomness import derive_seed, generator_at
+from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.strategies import Strategy
 from polyarch.training.callbacks import Callback, Row, Run
 from polyarch.training.checkpoint import CheckpointStore
@@ -98,7 +98,7 @@ def fit(
                 for callback in callbacks:
                     callback.on_step_start(run)
                 group = list(islice(batches, strategy.batches_per_step))
-                torch.manual_seed(derive_seed(seed, "global", run.step))
+                seed_global(derive_seed(seed, "global", run.step))
                 metrics = strategy.step(group, generator=generator_at(seed, "step", run.step))
                 run.step += 1
                 current.add(metrics)
