@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from polyarch.experiments import EXPERIMENTS
 from polyarch.jobs.settings import RunSettings
+from polyarch.results import ExperimentResults
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -34,3 +37,23 @@ def test_run_descriptions_are_valid(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_results_page_says_what_was_measured(path: Path) -> None:
+    """Numbers on the page are those of the stored results, and the settings those of the preset."""
+    results = ExperimentResults.model_validate_json(path.read_text())
+    experiment = EXPERIMENTS[results.experiment]
+    assert results.settings == json.loads(json.dumps(experiment.presets[results.preset]))
+    page = (ROOT / "docs" / "RESULTS.md").read_text()
+    for claim in experiment.judge(results.settings, results.runs):
+        verdict = "supported" if claim.supported else "not supported"
+        assert f"**{claim.text}** {verdict}." in page
+        assert claim.numbers in page
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_benchmarks_page_says_what_was_measured(path: Path) -> None:
+    stored = json.loads(path.read_text())
+    page = (ROOT / "docs" / "BENCHMARKS.md").read_text()
+    assert f"| `{stored['name']}` | {stored['ratio']:.2f} | {stored['goal']} |" in page
