@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
 
+from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.context import Context
 from polyarch.jobs.pipeline import Stage, stages_until
@@ -36,50 +37,40 @@ def plan(context: Context, until: Stage) -> list[PlannedStage]:
     start = START_SECONDS if workers > 1 else 0.0
     with one_thread(), torch.random.fork_rng():
         step = _step_seconds(context)
-        steps = len(parts.train) // settings.train.batch_size * settings.train.epochs
-        planned = [
-            PlannedStage(
-                "train",
-                f"supernet of {settings.space.kind}, {settings.train.strategy}, {settings.train.epochs} epochs "
-                f"of {len(parts.train)} examples",
-                step * steps,
-            )
-        ]
-        if "rank" in stages:
-            rank = settings.rank
-            planned.append(
-                PlannedStage(
-                    "rank",
-                    f"{rank.architectures} random architectures by {', '.join(rank.estimators)}",
-                    start + _score_seconds(context, rank.estimators) * rank.architectures / workers,
-                )
-            )
-    if "search" in stages:
-        search, retrain = settings.search, settings.retrain
-        with one_thread(), torch.random.fork_rng():
-            score = _score_seconds(context, search.objectives)
-        networks = retrain.seeds + retrain.random_architectures
-        retrain_steps = len(parts.train) // retrain.batch_size * retrain.epochs
-        scale = retrain.batch_size / settings.train.batch_size
-        planned += [
-            PlannedStage(
-                "search",
-                f"{search.budget} architectures by {search.sampler} on {', '.join(search.objectives)}",
-                search.budget * score / workers,
-            ),
-            PlannedStage(
-                "retrain",
-                f"{retrain.seeds} x the best and {retrain.random_architectures} random ones, {retrain.epochs} epochs",
-                start + networks * retrain_steps * step * scale / workers,
-            ),
-        ]
-    return planned
+        rank_score = _score_seconds(context, settings.rank.estimators) if "rank" in stages else 0.0
+        search_score = _score_seconds(context, settings.search.objectives) if "search" in stages else 0.0
+    train, rank, search, retrain = settings.train, settings.rank, settings.search, settings.retrain
+    networks = retrain.seeds + retrain.random_architectures
+    examples = len(parts.train)
+    example = step / train.batch_size
+    planned = {
+        "train": PlannedStage(
+            "train",
+            f"supernet of {settings.space.kind}, {train.strategy}, {train.epochs} epochs of {examples} examples",
+            example * examples * train.epochs,
+        ),
+        "rank": PlannedStage(
+            "rank",
+            f"{rank.architectures} random architectures by {', '.join(rank.estimators)}",
+            start + rank_score * rank.architectures / workers,
+        ),
+        "search": PlannedStage(
+            "search",
+            f"{search.budget} architectures by {search.sampler} on {', '.join(search.objectives)}",
+            search.budget * search_score / workers,
+        ),
+        "retrain": PlannedStage(
+            "retrain",
+            f"{retrain.seeds} x the best and {retrain.random_architectures} random ones, {retrain.epochs} epochs",
+            start + networks * examples * retrain.epochs * example / workers,
+        ),
+    }
+    return [planned[stage] for stage in (*stages, *(["retrain"] if "search" in stages else []))]
 
 
 def _step_seconds(context: Context) -> float:
     """The mean time of a training step on copies of supernet and optimiser."""
-    parts = copy.copy(context.parts)
-    object.__setattr__(parts, "net", copy.deepcopy(context.parts.net))
+    parts = replace(context.parts, net=copy.deepcopy(context.parts.net))
     strategy, _ = parts.strategy()
     source = parts.batches(parts.train, parts.settings.train.batch_size, stream="train")
     batches = list(islice(source.epoch(0), WARM_UP_STEPS))
@@ -94,8 +85,7 @@ def _score_seconds(context: Context, names: tuple[str, ...]) -> float:
     """The time of one score of one random architecture."""
     (architecture,) = context.draw(1, "plan")
     started = time.perf_counter()
-    for estimator in context.parts.estimators(names):
-        estimator.score(context.parts.net, architecture)
+    Scoring(context.parts.net, context.parts.estimators(names))(architecture)
     return time.perf_counter() - started
 
 
