@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,12 @@ class Experiment:
             if found != value:
                 raise ConfigError(f"Expected a folder for {value}. Found {found} in {out}; choose another --out.")
         write_json(mark, value)
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Mean and, with more than one value, standard deviation, for people."""
+    std = f" +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{std}"
 
 
 @dataclass(frozen=True)

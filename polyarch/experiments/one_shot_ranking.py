@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polyarch.errors import ConfigError
-from polyarch.experiments.experiment import Experiment, Settings
+from polyarch.experiments.experiment import Experiment, Settings, spread
 from polyarch.jobs.context import Context
 from polyarch.jobs.display import Quiet
 from polyarch.jobs.parts import Parts
@@ -67,7 +67,7 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         return found
 
     numbers = "; ".join(
-        f"{name}: Spearman {_spread(values(name, 'spearman'))}, top 10 {_spread(values(name, 'top10'))} %"
+        f"{name}: Spearman {spread(values(name, 'spearman'), 2)}, top 10 {spread(values(name, 'top10'), 2)} %"
         for name in ESTIMATORS
     )
     means = {name: statistics.fmean(values(name, "spearman")) for name in ESTIMATORS}
@@ -83,11 +83,6 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
             numbers=f"SoTL {means['sotl']:.3f}, parameters {means['params']:.3f}",
         ),
     ]
-
-
-def _spread(values: list[float]) -> str:
-    std = f" +- {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{std}"
 
 
 def _preset(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyarch.data import Batches, Normalisation, TensorData, spirals
-from polyarch.experiments.experiment import Experiment, Settings
+from polyarch.experiments.experiment import Experiment, Settings, spread
 from polyarch.methods.variational_depth import DepthSearch, choose_depth, prune
 from polyarch.objectives import mixture_log_probabilities
 from polyarch.randomness import global_seed
@@ -94,26 +94,21 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     accuracy = [run["pruned"]["accuracy"] for run in learned]
     unpruned_accuracy = [run["unpruned"]["accuracy"] for run in learned]
     depths = [run["depth"] for run in learned]
-    shown = "; ".join(f"depth {depth}: {_spread(values)}" for depth, values in fixed.items())
+    shown = "; ".join(f"depth {depth}: {spread(values, 3)}" for depth, values in fixed.items())
     return [
         Claim(
             text="The pruned learned-depth network has a higher test log-likelihood than fixed depths of every size.",
             supported=statistics.fmean(pruned) > statistics.fmean(fixed[best_depth]),
-            numbers=f"pruned: {_spread(pruned)}, chosen depths {depths}; {shown}",
+            numbers=f"pruned: {spread(pruned, 3)}, chosen depths {depths}; {shown}",
         ),
         Claim(
             text="Pruning keeps accuracy (within 0.5 points) and log-likelihood (within 0.02 nats) of the mixture.",
             supported=abs(statistics.fmean(accuracy) - statistics.fmean(unpruned_accuracy)) <= 0.005
             and abs(statistics.fmean(pruned) - statistics.fmean(unpruned)) <= 0.02,
-            numbers=f"accuracy {_spread(accuracy)} pruned, {_spread(unpruned_accuracy)} full; "
-            f"log p {_spread(pruned)} pruned, {_spread(unpruned)} full",
+            numbers=f"accuracy {spread(accuracy, 3)} pruned, {spread(unpruned_accuracy, 3)} full; "
+            f"log p {spread(pruned, 3)} pruned, {spread(unpruned, 3)} full",
         ),
     ]
-
-
-def _spread(values: list[float]) -> str:
-    std = f" +- {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.3f}{std}"
 
 
 SPIRAL_DEPTH = Experiment(
