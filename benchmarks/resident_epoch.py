@@ -58,7 +58,7 @@ def main() -> None:
     random.seed(SEED)
     torch.manual_seed(SEED)
     resident = Batches(
-        data, BATCH, augmentations=[RandomShift(PADDING), RandomFlip()], normalisation=normalisation, seed=SEED
+        data, BATCH, augmentations=[RandomShift(PADDING), RandomFlip()], preprocessing=normalisation, seed=SEED
     )
     loader = DataLoader(PerImage(data, normalisation), BATCH, shuffle=True, drop_last=True)
 

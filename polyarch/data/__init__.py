@@ -1,6 +1,7 @@
 """Data: sources by name, splits, resident tensors and batch augmentation."""
 
 from polyarch.data.augmentations import Cutout, RandomFlip, RandomShift
+from polyarch.data.preprocessing import Normalisation, Preprocessing, preprocessing_from
 from polyarch.data.sources import Dataset, load, nb201_split
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
@@ -9,7 +10,6 @@ from polyarch.data.tensors import (
     Batch,
     Batches,
     BatchSource,
-    Normalisation,
     TensorData,
     endless,
 )
@@ -22,12 +22,14 @@ __all__ = [
     "Cutout",
     "Dataset",
     "Normalisation",
+    "Preprocessing",
     "RandomFlip",
     "RandomShift",
     "TensorData",
     "endless",
     "load",
     "nb201_split",
+    "preprocessing_from",
     "spirals",
     "stratified_split",
 ]

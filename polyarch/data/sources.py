@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from polyarch.data.preprocessing import Normalisation, Preprocessing
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
 from polyarch.data.tensors import TensorData
@@ -46,6 +47,10 @@ class Dataset:
     def is_image(self) -> bool:
         """Whether examples are images (C, H, W)."""
         return len(self.input_shape) == 3
+
+    def preprocessing(self, train: TensorData) -> Preprocessing:
+        """Fitted on this part of the training data."""
+        return Normalisation.of(train)
 
     def resized(self, size: int) -> Dataset:
         """The same images at size x size, each pixel the mean of the area it covers."""

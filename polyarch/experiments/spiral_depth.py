@@ -37,7 +37,7 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     seed, depth = item
     train, test = spirals(settings["train"], seed=seed), spirals(settings["test"], seed=seed, stream="test")
     normalisation = Normalisation.of(train)
-    batches = Batches(train, len(train), shuffle=False, normalisation=normalisation)
+    batches = Batches(train, len(train), shuffle=False, preprocessing=normalisation)
     inputs = normalisation(test.inputs)
     with global_seed(seed, "network", depth if depth is not None else "learned"):
         net = FullyConnectedDepth(

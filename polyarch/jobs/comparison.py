@@ -72,7 +72,7 @@ def _write_artifact(context: Context, best: Architecture, chosen: Accuracy, task
         Artifact(
             architecture=best.to_dict(),
             network=parts.settings.space.model_dump(mode="json"),
-            preprocessing={"mean": list(parts.normalisation.mean), "std": list(parts.normalisation.std)},
+            preprocessing=parts.preprocessing.to_dict(),
             input_shape=parts.data.input_shape,
             classes=parts.data.class_names,
             weights=weights,

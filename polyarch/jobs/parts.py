@@ -16,7 +16,7 @@ from polyarch.data import (
     Batches,
     Cutout,
     Dataset,
-    Normalisation,
+    Preprocessing,
     RandomFlip,
     RandomShift,
     TensorData,
@@ -50,7 +50,7 @@ class Parts:
     data: Dataset
     train: TensorData
     valid: TensorData
-    normalisation: Normalisation
+    preprocessing: Preprocessing
     net: Supernet
 
     @classmethod
@@ -70,7 +70,7 @@ class Parts:
             train, valid = (_limited(part, settings.data.limit, settings.seed) for part in (train, valid))
         with global_seed(settings.seed, "supernet"):
             net = settings.space.build(data.input_shape, data.classes)
-        return cls(settings, data, train, valid, Normalisation.of(train), to_device(net, device))
+        return cls(settings, data, train, valid, data.preprocessing(train), to_device(net, device))
 
     def summary(self) -> dict[str, Any]:
         """The data in numbers, for the results."""
@@ -90,14 +90,14 @@ class Parts:
             batch_size,
             seed=derive_seed(self.settings.seed, "batches", stream),
             augmentations=self._augmentations(),
-            normalisation=self.normalisation,
+            preprocessing=self.preprocessing,
             device=self.settings.device,
         )
 
     def evaluation_batches(self, data: TensorData) -> Batches:
         """Batches in order, without augmentation."""
         return Batches(
-            data, EVALUATION_BATCH, shuffle=False, normalisation=self.normalisation, device=self.settings.device
+            data, EVALUATION_BATCH, shuffle=False, preprocessing=self.preprocessing, device=self.settings.device
         )
 
     def strategy(self) -> tuple[Strategy, torch.optim.Optimizer]:

@@ -139,7 +139,7 @@ class TestBatches:
             return torch.zeros_like(inputs)
 
         normalisation = Normalisation.of(data)
-        batch = next(iter(Batches(data, 8, augmentations=[blacken], normalisation=normalisation).epoch(0)))
+        batch = next(iter(Batches(data, 8, augmentations=[blacken], preprocessing=normalisation).epoch(0)))
         assert seen == [torch.uint8]
         torch.testing.assert_close(batch.inputs, normalisation(torch.zeros_like(data.inputs[:8])))
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyarch.data import load
-from polyarch.data.tensors import Normalisation
+from polyarch.data import Normalisation, load
 from polyarch.jobs.loading import load_network
 from polyarch.results import Results
 

@@ -38,7 +38,7 @@ def test_pruning_moves_the_mass() -> None:
 def test_learns_spirals_and_pruning_needs_only_the_shallow_blocks() -> None:
     train, test = spirals(200, seed=0), spirals(500, seed=0, stream="test")
     normalisation = Normalisation.of(train)
-    batches = Batches(train, 200, shuffle=False, normalisation=normalisation)
+    batches = Batches(train, 200, shuffle=False, preprocessing=normalisation)
     with global_seed(0, "test"):
         net = FullyConnectedDepth(features=2, classes=2, max_depth=5, width=20)
     q, history = DepthSearch(max_iterations=400, patience=400).fit(net, batches, seed=0)

@@ -1,21 +1,15 @@
-"""The command line: names become parts here, and errors become one sentence."""
+"""`polyarch search`, `train` and `rank`."""
 
 from __future__ import annotations
 
-import json
-import sys
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import optuna
 import typer
-from rich.console import Console
 from rich.table import Table
 
-import polyarch
-from polyarch.errors import Interrupted, InvalidInput, PolyarchError, UnknownName
-from polyarch.experiments import EXPERIMENTS, PRESETS
+from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
+from polyarch.errors import UnknownName
 from polyarch.jobs.context import Context
 from polyarch.jobs.display import Terminal
 from polyarch.jobs.overrides import parse_assignments, parse_quantity, resumed_settings, with_overrides
@@ -24,41 +18,21 @@ from polyarch.jobs.pipeline import Stage, check, run
 from polyarch.jobs.plan import in_words, plan
 from polyarch.jobs.settings import SPACES, RunSettings, read_toml
 from polyarch.jobs.workspace import Workspace
-from polyarch.reports import draw, write_report
+from polyarch.reports import write_report
 from polyarch.results import Results
-from polyarch.spaces import Architecture, Space, parse_nb201
-from polyarch.training import CorruptCheckpoint, stop_on_signal
-
-app = typer.Typer(
-    help="Train one network, get a distribution over architectures.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-spaces_app = typer.Typer(help="Spaces of architectures.", no_args_is_help=True)
-experiment_app = typer.Typer(help="Claims of the documents, as experiments.", no_args_is_help=True)
-app.add_typer(spaces_app, name="spaces")
-app.add_typer(experiment_app, name="experiment")
-
-console = Console(highlight=False)
+from polyarch.training import stop_on_signal
 
 DataOption = Annotated[str | None, typer.Option("--data", help="Data set: digits, spirals, mnist, ...")]
 SpaceOption = Annotated[str | None, typer.Option("--space", help=f"Space: {', '.join(SPACES)}.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. train.epochs=20.")
-]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
-WorkersOption = Annotated[int | None, typer.Option("--workers", help="Worker processes; all cores by default.")]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
 MaxParamsOption = Annotated[str | None, typer.Option("--max-params", help="Most parameters, e.g. 100k.")]
 MaxMacsOption = Annotated[str | None, typer.Option("--max-macs", help="Most multiply-accumulates, e.g. 5M.")]
 MaxLatencyOption = Annotated[float | None, typer.Option("--max-latency", help="Most seconds per forward pass.")]
 
 
-@app.command()
 def search(
     out: OutOption,
     data: DataOption = None,
@@ -87,7 +61,6 @@ def search(
     _run("search", out, config, resume, options, settings)
 
 
-@app.command()
 def train(
     out: OutOption,
     data: DataOption = None,
@@ -110,7 +83,6 @@ def train(
     _run("train", out, config, resume, options, settings)
 
 
-@app.command()
 def rank(
     out: OutOption,
     data: DataOption = None,
@@ -131,83 +103,6 @@ def rank(
         "rank.truth": truth,
     }
     _run("rank", out, config, resume, options, settings)
-
-
-@spaces_app.command("list")
-def list_spaces() -> None:
-    """The spaces and what their networks are."""
-    table = Table("space", "network")
-    for name, kind in SPACES.items():
-        table.add_row(name, (kind.__doc__ or "").strip().splitlines()[0])
-    console.print(table)
-
-
-@spaces_app.command("describe")
-def describe_space(name: str, settings: SetOption = None) -> None:
-    """The choices, options, size and settings of a space."""
-    options, space = _space(name, settings)
-    console.print(f"{name}: {space.size:,} architectures", markup=False)
-    table = Table("choice", "options")
-    for choice in space.choices:
-        table.add_row(choice.name, ", ".join(choice.options))
-    console.print(table)
-    console.print("settings: " + json.dumps(options), markup=False)
-
-
-@spaces_app.command("draw")
-def draw_space(
-    name: str,
-    architecture: Annotated[
-        str | None, typer.Option("--architecture", help="JSON file, NB201 string, or options separated by commas.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="SVG file to write.")] = Path("architecture.svg"),
-    settings: SetOption = None,
-) -> None:
-    """Draw an architecture (the last options by default) as SVG."""
-    _, space = _space(name, settings)
-    chosen = _architecture(space, architecture)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(draw(chosen.to_dict(), name))
-    console.print(f"Drew {chosen.key} to {out}", markup=False)
-
-
-@experiment_app.command("list")
-def list_experiments() -> None:
-    """The experiments and the claims they test."""
-    table = Table("experiment", "document", "claim")
-    for name, experiment in EXPERIMENTS.items():
-        table.add_row(name, experiment.document, experiment.claim)
-    console.print(table)
-
-
-@experiment_app.command("run")
-def run_experiment(
-    name: str,
-    out: OutOption,
-    preset: Annotated[str, typer.Option("--preset", help=f"{', '.join(PRESETS)}.")] = "quick",
-    workers: WorkersOption = None,
-) -> None:
-    """Run an experiment, or go on with it, and write results.json."""
-    if name not in EXPERIMENTS:
-        raise UnknownName("experiment", name, EXPERIMENTS)
-    if preset not in PRESETS:
-        raise UnknownName("preset", preset, PRESETS)
-    with stop_on_signal() as stop:
-        results = EXPERIMENTS[name].run(preset, out, Terminal(console), stop, workers)
-    table = Table("claim", "supported", "numbers")
-    for claim in results.claims:
-        verdict = "not tested" if claim.supported is None else ("yes" if claim.supported else "no")
-        table.add_row(claim.text, verdict, claim.numbers)
-    console.print(table)
-    console.print(f"Wrote {out / 'results.json'}", markup=False)
-
-
-@app.callback(invoke_without_command=True)
-def callback(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
-    """Train one network, get a distribution over architectures."""
-    if version:
-        console.print(f"polyarch {polyarch.__version__}", markup=False)
-        raise typer.Exit
 
 
 def _run(
@@ -280,64 +175,3 @@ def _common(
     if space is not None and space not in SPACES:
         raise UnknownName("space", space, SPACES)
     return {"data.name": data, "space.kind": space, "seed": seed, "workers": workers, "device": device}
-
-
-def _space(name: str, assignments: list[str] | None) -> tuple[dict[str, Any], Space]:
-    if name not in SPACES:
-        raise UnknownName("space", name, SPACES)
-    overrides = {f"space.{key}": value for key, value in parse_assignments(assignments or []).items()}
-    content = with_overrides({"space": {"kind": name}}, overrides)
-    settings = RunSettings.parse(content, "the command line").space
-    shape = (2,) if name == "depth_fc" else (3, 32, 32)
-    return settings.model_dump(mode="json"), settings.build(shape, 10).space
-
-
-def _architecture(space: Space, text: str | None) -> Architecture:
-    if text is None:
-        return Architecture(space, tuple(len(choice) - 1 for choice in space.choices))
-    path = Path(text)
-    if path.suffix == ".json":
-        try:
-            content = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"Expected {path} to be a JSON file. Found: {error}.") from None
-        options = content.get("architecture", content.get("choices")) if isinstance(content, dict) else None
-        if not isinstance(options, dict):
-            raise InvalidInput(f"Expected {path} to have a key 'architecture' or 'choices'. Found none.")
-        return space.architecture(options)
-    if text.startswith("|"):
-        return parse_nb201(text, space)
-    return space.architecture(text.split(","))
-
-
-def main() -> None:
-    """Runs the command line; errors are one sentence and exit code 2, an interruption is 130."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    warnings.simplefilter("always", CorruptCheckpoint)
-    warnings.showwarning = _show_warning
-    try:
-        app()
-    except Interrupted as error:
-        _complain(str(error))
-        sys.exit(130)
-    except KeyboardInterrupt:
-        _complain("Stopped at once; --resume goes on from the last checkpoint.")
-        sys.exit(130)
-    except PolyarchError as error:
-        _complain(f"error: {error}")
-        sys.exit(2)
-
-
-def _complain(message: str) -> None:
-    Console(stderr=True, highlight=False).print(message, markup=False, soft_wrap=True)
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
-) -> None:
-    if issubclass(category, CorruptCheckpoint):
-        _complain(f"warning: {message}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,67 @@
+"""The command line: names become parts here, and errors become one sentence."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated, Any
+
+import optuna
+import typer
+from rich.console import Console
+
+import polyarch
+from polyarch.cli.common import console
+from polyarch.cli.experiments import experiment_app
+from polyarch.cli.runs import rank, search, train
+from polyarch.cli.spaces import spaces_app
+from polyarch.errors import Interrupted, PolyarchError
+from polyarch.training import CorruptCheckpoint
+
+app = typer.Typer(
+    help="Train one network, get a distribution over architectures.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (search, train, rank):
+    app.command()(command)
+app.add_typer(spaces_app, name="spaces")
+app.add_typer(experiment_app, name="experiment")
+
+
+@app.callback(invoke_without_command=True)
+def callback(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    """Train one network, get a distribution over architectures."""
+    if version:
+        console.print(f"polyarch {polyarch.__version__}", markup=False)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Runs the command line; errors are one sentence and exit code 2, an interruption is 130."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    warnings.simplefilter("always", CorruptCheckpoint)
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except Interrupted as error:
+        _complain(str(error))
+        sys.exit(130)
+    except KeyboardInterrupt:
+        _complain("Stopped at once; --resume goes on from the last checkpoint.")
+        sys.exit(130)
+    except PolyarchError as error:
+        _complain(f"error: {error}")
+        sys.exit(2)
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True, highlight=False).print(message, markup=False, soft_wrap=True)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    if issubclass(category, CorruptCheckpoint):
+        _complain(f"warning: {message}")

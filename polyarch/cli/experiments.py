@@ -1,0 +1,47 @@
+"""`polyarch experiment`: claims of the documents."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from polyarch.cli.common import OutOption, WorkersOption, console
+from polyarch.errors import UnknownName
+from polyarch.experiments import EXPERIMENTS, PRESETS
+from polyarch.jobs.display import Terminal
+from polyarch.training import stop_on_signal
+
+experiment_app = typer.Typer(help="Claims of the documents, as experiments.", no_args_is_help=True)
+
+
+@experiment_app.command("list")
+def list_experiments() -> None:
+    """The experiments and the claims they test."""
+    table = Table("experiment", "document", "claim")
+    for name, experiment in EXPERIMENTS.items():
+        table.add_row(name, experiment.document, experiment.claim)
+    console.print(table)
+
+
+@experiment_app.command("run")
+def run_experiment(
+    name: str,
+    out: OutOption,
+    preset: Annotated[str, typer.Option("--preset", help=f"{', '.join(PRESETS)}.")] = "quick",
+    workers: WorkersOption = None,
+) -> None:
+    """Run an experiment, or go on with it, and write results.json."""
+    if name not in EXPERIMENTS:
+        raise UnknownName("experiment", name, EXPERIMENTS)
+    if preset not in PRESETS:
+        raise UnknownName("preset", preset, PRESETS)
+    with stop_on_signal() as stop:
+        results = EXPERIMENTS[name].run(preset, out, Terminal(console), stop, workers)
+    table = Table("claim", "supported", "numbers")
+    for claim in results.claims:
+        verdict = "not tested" if claim.supported is None else ("yes" if claim.supported else "no")
+        table.add_row(claim.text, verdict, claim.numbers)
+    console.print(table)
+    console.print(f"Wrote {out / 'results.json'}", markup=False)

@@ -1,0 +1,85 @@
+"""`polyarch spaces`: what can be searched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from polyarch.cli.common import SetOption, console
+from polyarch.errors import InvalidInput, UnknownName
+from polyarch.jobs.overrides import parse_assignments, with_overrides
+from polyarch.jobs.settings import SPACES, RunSettings
+from polyarch.reports import draw
+from polyarch.spaces import Architecture, Space, parse_nb201
+
+spaces_app = typer.Typer(help="Spaces of architectures.", no_args_is_help=True)
+
+
+@spaces_app.command("list")
+def list_spaces() -> None:
+    """The spaces and what their networks are."""
+    table = Table("space", "network")
+    for name, kind in SPACES.items():
+        table.add_row(name, (kind.__doc__ or "").strip().splitlines()[0])
+    console.print(table)
+
+
+@spaces_app.command("describe")
+def describe_space(name: str, settings: SetOption = None) -> None:
+    """The choices, options, size and settings of a space."""
+    options, space = _space(name, settings)
+    console.print(f"{name}: {space.size:,} architectures", markup=False)
+    table = Table("choice", "options")
+    for choice in space.choices:
+        table.add_row(choice.name, ", ".join(choice.options))
+    console.print(table)
+    console.print("settings: " + json.dumps(options), markup=False)
+
+
+@spaces_app.command("draw")
+def draw_space(
+    name: str,
+    architecture: Annotated[
+        str | None, typer.Option("--architecture", help="JSON file, NB201 string, or options separated by commas.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="SVG file to write.")] = Path("architecture.svg"),
+    settings: SetOption = None,
+) -> None:
+    """Draw an architecture (the last options by default) as SVG."""
+    _, space = _space(name, settings)
+    chosen = _architecture(space, architecture)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(draw(chosen.to_dict(), name))
+    console.print(f"Drew {chosen.key} to {out}", markup=False)
+
+
+def _space(name: str, assignments: list[str] | None) -> tuple[dict[str, Any], Space]:
+    if name not in SPACES:
+        raise UnknownName("space", name, SPACES)
+    overrides = {f"space.{key}": value for key, value in parse_assignments(assignments or []).items()}
+    content = with_overrides({"space": {"kind": name}}, overrides)
+    settings = RunSettings.parse(content, "the command line").space
+    shape = (2,) if name == "depth_fc" else (3, 32, 32)
+    return settings.model_dump(mode="json"), settings.build(shape, 10).space
+
+
+def _architecture(space: Space, text: str | None) -> Architecture:
+    if text is None:
+        return Architecture(space, tuple(len(choice) - 1 for choice in space.choices))
+    path = Path(text)
+    if path.suffix == ".json":
+        try:
+            content = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"Expected {path} to be a JSON file. Found: {error}.") from None
+        options = content.get("architecture", content.get("choices")) if isinstance(content, dict) else None
+        if not isinstance(options, dict):
+            raise InvalidInput(f"Expected {path} to have a key 'architecture' or 'choices'. Found none.")
+        return space.architecture(options)
+    if text.startswith("|"):
+        return parse_nb201(text, space)
+    return space.architecture(text.split(","))
