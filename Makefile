@@ -33,11 +33,11 @@ clean:
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "polyarch needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[report,onnx]'
 	touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --editable '.[dev,tensorboard]'
+	$(BIN)/pip install --quiet --editable '.[dev,tensorboard,report,onnx,serve,parquet,huggingface]'
 	touch $@
 
 .venv/installed-docs: .venv/installed

@@ -1,3 +1,37 @@
-"""polyarch: train one network, get a distribution over architectures."""
+"""Train one network, get a distribution over architectures."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyarch.classifier import PolyarchClassifier
+    from polyarch.facade import Found, search
+    from polyarch.jobs.prediction import Predictor
+    from polyarch.nn import Maybe, OneOf, Repeat
+    from polyarch.supernets import from_module
 
 __version__ = "0.1.0"
+
+__all__ = ["Found", "Maybe", "OneOf", "PolyarchClassifier", "Predictor", "Repeat", "from_module", "search"]
+
+_PLACES = {
+    "Found": "polyarch.facade",
+    "Maybe": "polyarch.nn",
+    "OneOf": "polyarch.nn",
+    "PolyarchClassifier": "polyarch.classifier",
+    "Predictor": "polyarch.jobs.prediction",
+    "Repeat": "polyarch.nn",
+    "from_module": "polyarch.supernets",
+    "search": "polyarch.facade",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names and rooms are imported when they are first used: `import polyarch` stays instant."""
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    if name == "data":
+        return importlib.import_module("polyarch.data")
+    raise AttributeError(f"module 'polyarch' has no attribute {name!r}")

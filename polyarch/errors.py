@@ -11,6 +11,7 @@
     ├── MissingData               a data set or table that is not on this machine
     ├── MissingExtra              an optional package is not installed
     ├── CorruptFile               a checksum or format that does not match
+    ├── ExportMismatch            an exported program that does not compute what its network computes
     ├── NotFiniteError            a loss or score became NaN or infinite (also an ArithmeticError)
     ├── WorkerDied                a worker process died too often on one item
     └── Interrupted               the user asked to stop; everything needed to resume is on disk
@@ -79,6 +80,10 @@ class MissingExtra(PolyarchError):
 
 class CorruptFile(PolyarchError):
     """A file whose checksum or format does not match."""
+
+
+class ExportMismatch(PolyarchError):
+    """An exported program that does not compute what its network computes."""
 
 
 class NotFiniteError(PolyarchError, ArithmeticError):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from polyarch.errors import CorruptFile
 from polyarch.files import write_json
 
-VERSION = 1
+VERSION = 2
 
 
 class Record(BaseModel):
@@ -33,6 +33,7 @@ class ScoredArchitecture(Record):
 
     architecture: dict[str, str]
     scores: list[ScoreRecord]
+    parameters: int
     truth: float | None = None
 
     def score(self, estimator: str) -> float:
@@ -79,6 +80,7 @@ class Accuracy(Record):
     loss: float
     calibration_error: float
     valid_accuracy: float
+    history: list[dict[str, float]] = []
 
 
 class Contender(Record):
@@ -88,6 +90,42 @@ class Contender(Record):
     mean: float
     std: float
     runs: list[Accuracy]
+
+
+class ReliabilityBin(Record):
+    """Predictions whose top probability lies between ``low`` and ``high``."""
+
+    low: float
+    high: float
+    confidence: float
+    accuracy: float
+    count: int
+
+
+class PredictorRecord(Record):
+    """How good and how honest the predictions of one network or mixture are on test data.
+
+    ``uncalibrated_*`` are the values at temperature 1. ``coverage`` and ``risk`` are points of the risk-coverage
+    curve: the error rate among the share of examples with the least entropy. ``flagged`` is the share of test examples
+    with an entropy above ``threshold``. ``detection`` says how well a score tells examples of another kind apart.
+    """
+
+    name: str
+    members: list[dict[str, str]]
+    weights: list[float]
+    temperature: float
+    accuracy: float
+    loss: float
+    brier: float
+    calibration_error: float
+    uncalibrated_loss: float
+    uncalibrated_calibration_error: float
+    reliability: list[ReliabilityBin]
+    coverage: list[float]
+    risk: list[float]
+    threshold: float
+    flagged: float
+    detection: dict[str, dict[str, float]] = {}
 
 
 class Claim(Record):
@@ -116,7 +154,10 @@ class ExperimentResults(Record):
 
 
 class Results(Record):
-    """The whole file. Everything but ``seconds`` is the same bits for the same settings."""
+    """The whole file. Everything but ``seconds`` is the same bits for the same settings.
+
+    ``predictors`` are the best network alone and the ensemble; ``decisions`` say what was chosen for the user and why.
+    """
 
     version: int = VERSION
     polyarch: str
@@ -129,6 +170,8 @@ class Results(Record):
     search: SearchRecord | None = None
     comparison: list[Contender] | None = None
     artifact: dict[str, Any] | None = None
+    predictors: list[PredictorRecord] = []
+    decisions: list[str] = []
     seconds: dict[str, float] = {}
 
     def write(self, path: Path) -> None:

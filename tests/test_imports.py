@@ -20,6 +20,7 @@ ROOMS = (
     "nn",
     "supernets",
     "objectives",
+    "predictive",
     "strategies",
     "estimators",
     "executors",
@@ -33,6 +34,9 @@ ROOMS = (
     "jobs",
     "experiments",
     "reports",
+    "serving",
+    "facade",
+    "classifier",
     "testing",
     "cli",
 )

@@ -9,34 +9,35 @@ import typer
 from rich.table import Table
 
 from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
-from polyarch.errors import UnknownName
-from polyarch.jobs.context import Context
+from polyarch.errors import ConfigError, MissingExtra, UnknownName
 from polyarch.jobs.display import Terminal
-from polyarch.jobs.overrides import parse_assignments, parse_quantity, resumed_settings, with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import Stage, check, run
-from polyarch.jobs.plan import in_words, plan
+from polyarch.jobs.overrides import parse_assignments, parse_quantity, with_overrides
+from polyarch.jobs.pipeline import Stage, run
 from polyarch.jobs.settings import SPACES, RunSettings, read_toml
-from polyarch.jobs.workspace import Workspace
+from polyarch.jobs.starting import Beginning
 from polyarch.reports import write_report
 from polyarch.results import Results
 from polyarch.training import stop_on_signal
 
-DataOption = Annotated[str | None, typer.Option("--data", help="Data set: digits, spirals, mnist, ...")]
+DataOption = Annotated[
+    str | None, typer.Option("--data", help="A name (see `polyarch data list`), a folder of images, a table, ...")
+]
+TargetOption = Annotated[str | None, typer.Option("--target", help="The label column of a table.")]
 SpaceOption = Annotated[str | None, typer.Option("--space", help=f"Space: {', '.join(SPACES)}.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
-MaxParamsOption = Annotated[str | None, typer.Option("--max-params", help="Most parameters, e.g. 100k.")]
-MaxMacsOption = Annotated[str | None, typer.Option("--max-macs", help="Most multiply-accumulates, e.g. 5M.")]
-MaxLatencyOption = Annotated[float | None, typer.Option("--max-latency", help="Most seconds per forward pass.")]
 
 
 def search(
     out: OutOption,
     data: DataOption = None,
+    target: TargetOption = None,
     space: SpaceOption = None,
+    module: Annotated[
+        str | None, typer.Option("--module", metavar="PACKAGE.MODULE:FUNCTION", help="Search your own network.")
+    ] = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -44,19 +45,32 @@ def search(
     device: DeviceOption = None,
     budget: Annotated[int | None, typer.Option("--budget", help="Architectures to score.")] = None,
     sampler: Annotated[str | None, typer.Option("--sampler", help="random, exhaustive, evolution, nsga2.")] = None,
-    max_params: MaxParamsOption = None,
-    max_macs: MaxMacsOption = None,
-    max_latency: MaxLatencyOption = None,
+    max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters, e.g. 100k.")] = None,
+    max_macs: Annotated[str | None, typer.Option("--max-macs", help="Most multiply-accumulates, e.g. 5M.")] = None,
+    max_latency: Annotated[
+        float | None, typer.Option("--max-latency", help="Most seconds per forward pass, measured here.")
+    ] = None,
+    max_minutes: Annotated[float | None, typer.Option("--max-minutes", help="Most minutes for all of it.")] = None,
+    outside: Annotated[
+        str | None, typer.Option("--outside", help="Images of another kind, to try the uncertainty on.")
+    ] = None,
     settings: SetOption = None,
 ) -> None:
-    """Train a supernet, rank, search, extract the best architecture, retrain it and compare."""
+    """Find an architecture for data: train a supernet, rank, search, train the best alone, calibrate and export."""
+    if module is not None and space not in (None, "module"):
+        raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
+    if space is None and config is None and not resume:
+        space = "auto" if module is None else "module"
     options = {
-        **_common(data, space, seed, workers, device),
+        **_common(data, target, space, seed, workers, device),
+        "space.module": module,
         "search.budget": budget,
         "search.sampler": sampler,
         "search.max_params": parse_quantity(max_params),
         "search.max_macs": parse_quantity(max_macs),
         "search.max_latency": max_latency,
+        "max_minutes": max_minutes,
+        "data.outside": outside,
     }
     _run("search", out, config, resume, options, settings)
 
@@ -64,6 +78,7 @@ def search(
 def train(
     out: OutOption,
     data: DataOption = None,
+    target: TargetOption = None,
     space: SpaceOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
@@ -76,7 +91,7 @@ def train(
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {
-        **_common(data, space, seed, workers, device),
+        **_common(data, target, space, seed, workers, device),
         "train.epochs": epochs,
         "train.strategy": strategy,
     }
@@ -86,6 +101,7 @@ def train(
 def rank(
     out: OutOption,
     data: DataOption = None,
+    target: TargetOption = None,
     space: SpaceOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
@@ -98,7 +114,7 @@ def rank(
 ) -> None:
     """Train a supernet (or take the one in --out with --resume) and rank random architectures."""
     options = {
-        **_common(data, space, seed, workers, device),
+        **_common(data, target, space, seed, workers, device),
         "rank.architectures": architectures,
         "rank.truth": truth,
     }
@@ -117,35 +133,19 @@ def _run(
     overrides = {key: value for key, value in options.items() if value is not None}
     overrides.update(parse_assignments(assignments or []))
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
-    if resume:
-        workspace, settings = Workspace.resume(out)
-        settings = resumed_settings(settings, content, overrides, origin)
-    else:
-        settings = RunSettings.parse(with_overrides(content or {}, overrides), origin)
-    display = Terminal(console)
     with stop_on_signal() as stop:
-        parts = Parts.build(settings)
-        if not resume:
-            check(Context(parts, Workspace(out), display, stop), until)
-            workspace = Workspace.start(out, settings)
-        context = Context(parts, workspace, display, stop)
-        _show_plan(context, until, resume)
+        beginning = Beginning(out, until, Terminal(console), stop)
+        if resume:
+            context = beginning.resume(content, overrides, origin)
+        else:
+            context = beginning.start(RunSettings.parse(with_overrides(content or {}, overrides), origin))
         results = run(context, until)
     if until == "search":
-        write_report(results, workspace.report)
+        try:
+            write_report(results, context.workspace.report)
+        except MissingExtra as error:
+            console.print(f"No report: {error}", markup=False)
     _show_summary(results, out)
-
-
-def _show_plan(context: Context, until: Stage, resume: bool) -> None:
-    planned = plan(context, until)
-    table = Table("stage", "work", "about")
-    for stage in planned:
-        table.add_row(stage.name, stage.work, in_words(stage.seconds))
-    total = in_words(sum(stage.seconds for stage in planned))
-    workers = context.parts.settings.workers
-    context.display.say(table)
-    again = "; what is already done is not done again" if resume else ""
-    context.display.say(f"About {total} with {workers} worker{'s' if workers > 1 else ''} from the start{again}.")
 
 
 def _show_summary(results: Results, out: Path) -> None:
@@ -162,16 +162,30 @@ def _show_summary(results: Results, out: Path) -> None:
             spread = f" +- {contender.std:.4f}" if len(contender.runs) > 1 else ""
             table.add_row(contender.name, f"{contender.mean:.4f}{spread}", str(len(contender.runs)))
         console.print(table)
+    if results.predictors:
+        table = Table("predictions", "test accuracy", "NLL", "calibration error", "temperature")
+        for predictor in results.predictors:
+            values = (predictor.accuracy, predictor.loss, predictor.calibration_error)
+            table.add_row(predictor.name, *(f"{value:.4f}" for value in values), f"{predictor.temperature:.2f}")
+        console.print(table)
     if results.artifact:
         key = "|".join(results.artifact["architecture"].values())
         console.print(f"Best architecture: {key}, {results.artifact['parameters']:,} parameters", markup=False)
-        console.print(f"Artifact: {out / 'artifact'}   Report: {out / 'report.html'}", markup=False)
+        folders = [out / "artifact", *([out / "ensemble"] if len(results.predictors) > 1 else [])]
+        console.print(f"Artifacts: {', '.join(map(str, folders))}   Report: {out / 'report.html'}", markup=False)
     console.print(f"Results: {out / 'results.json'}", markup=False)
 
 
 def _common(
-    data: str | None, space: str | None, seed: int | None, workers: int | None, device: str | None
+    data: str | None, target: str | None, space: str | None, seed: int | None, workers: int | None, device: str | None
 ) -> dict[str, Any]:
     if space is not None and space not in SPACES:
         raise UnknownName("space", space, SPACES)
-    return {"data.name": data, "space.kind": space, "seed": seed, "workers": workers, "device": device}
+    return {
+        "data.name": data,
+        "data.target": target,
+        "space.kind": space,
+        "seed": seed,
+        "workers": workers,
+        "device": device,
+    }

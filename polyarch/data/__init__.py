@@ -1,35 +1,56 @@
-"""Data: sources by name, splits, resident tensors and batch augmentation."""
+"""Data: sources by name, path or value; splits, resident and streamed examples, batches, preprocessing."""
 
 from polyarch.data.augmentations import Cutout, RandomFlip, RandomShift
-from polyarch.data.preprocessing import Normalisation, Preprocessing, preprocessing_from
-from polyarch.data.sources import Dataset, load, nb201_split
+from polyarch.data.cifar import nb201_split
+from polyarch.data.columns import Column, encode_rows
+from polyarch.data.dataset import Dataset
+from polyarch.data.decoding import decode_image
+from polyarch.data.images import ImageFiles
+from polyarch.data.locations import data_root
+from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
+from polyarch.data.sources import DATASETS, load
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
+from polyarch.data.table_files import read_frame
 from polyarch.data.tensors import (
     Augmentation,
     Batch,
     Batches,
     BatchSource,
+    Examples,
+    TableData,
     TensorData,
     endless,
+    resident,
 )
 
 __all__ = [
+    "DATASETS",
     "Augmentation",
     "Batch",
     "BatchSource",
     "Batches",
+    "Column",
     "Cutout",
     "Dataset",
+    "Examples",
+    "ImageFiles",
     "Normalisation",
     "Preprocessing",
     "RandomFlip",
     "RandomShift",
+    "TableData",
+    "TableEncoding",
     "TensorData",
+    "data_root",
+    "decode_image",
+    "encode_rows",
     "endless",
     "load",
     "nb201_split",
     "preprocessing_from",
+    "read_frame",
+    "resident",
     "spirals",
     "stratified_split",
 ]

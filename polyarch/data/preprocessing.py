@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from polyarch.data.tensors import TensorData
-from polyarch.errors import CorruptFile
+from polyarch.data.columns import Column
+from polyarch.data.tensors import Examples, TensorData, resident
+from polyarch.errors import CorruptFile, DataError
+from polyarch.randomness import generator_at
+
+STATISTICS_SAMPLE = 4096
+"""So many examples give the statistics of data that is not in memory."""
 
 
 class Preprocessing(Protocol):
@@ -34,17 +40,19 @@ class Normalisation:
     std: tuple[float, ...]
 
     @classmethod
-    def of(cls, data: TensorData) -> Normalisation:
-        """The statistics of (training) data per channel; a channel that never varies gets std 1."""
-        inputs = data.inputs
-        axes = [axis for axis in range(inputs.dim()) if axis != 1]
-        if inputs.is_floating_point():
-            values = inputs.double()
+    def of(cls, data: Examples) -> Normalisation:
+        """The statistics of (training) data per channel; a channel that never varies gets std 1.
+
+        Of data that is not in memory, a fixed random sample of up to `STATISTICS_SAMPLE` examples.
+        """
+        if isinstance(data, TensorData) and data.inputs.is_floating_point():
+            values = data.inputs.double()
+            axes = [axis for axis in range(values.dim()) if axis != 1]
             mean, std = values.mean(axes), values.std(axes, correction=0)
         else:  # by counting, so that a large byte tensor is not copied as floats
             levels = torch.arange(256, dtype=torch.float64) / 255
-            channels = inputs.transpose(0, 1).flatten(1)
-            counts = torch.stack([torch.bincount(c.flatten().int(), minlength=256) for c in channels]).double()
+            counts = sum(_counts(piece) for piece in _byte_pieces(data))
+            assert isinstance(counts, Tensor)
             weights = counts / counts.sum(1, keepdim=True)
             mean = weights @ levels
             std = (weights @ levels.square() - mean.square()).clamp_min(0).sqrt()
@@ -68,9 +76,116 @@ class Normalisation:
         return {"kind": "normalisation", "mean": list(self.mean), "std": list(self.std)}
 
 
+def _byte_pieces(data: Examples) -> Iterator[Tensor]:
+    if isinstance(data, TensorData):
+        return iter([data.inputs])
+    rows = torch.randperm(len(data), generator=generator_at(0, "statistics"))[:STATISTICS_SAMPLE]
+    return data.stream(rows.split(256))
+
+
+def _counts(images: Tensor) -> Tensor:
+    """(N, C, ...) bytes -> (C, 256): how often each value occurs."""
+    channels = images.transpose(0, 1).flatten(1)
+    return torch.stack([torch.bincount(c.flatten().int(), minlength=256) for c in channels]).double()
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """Rows of a table as features: numbers standardised, marks of missing numbers, categories one-hot.
+
+        number    (x - mean) / std,  a missing x is the median
+        mark      1 if x is missing, else 0; for the numbers that were missing in training
+        category  1 at its own place; all zeros if missing or unknown
+
+    in this order, each in the order of the columns. Mean and std are those of the training values after imputation.
+
+    Args:
+        columns: the columns of the raw rows (N, columns).
+        medians, means, stds: one per numeric column.
+        marked: the numeric columns that get a mark, counted among the numeric ones.
+    """
+
+    columns: tuple[Column, ...]
+    medians: tuple[float, ...]
+    means: tuple[float, ...]
+    stds: tuple[float, ...]
+    marked: tuple[int, ...]
+
+    @classmethod
+    def of(cls, train: Examples, columns: Sequence[Column]) -> TableEncoding:
+        """The statistics of training rows; a column that never varies gets std 1, an empty one median 0."""
+        rows = resident(train).inputs.double().numpy()
+        medians: list[float] = []
+        means: list[float] = []
+        stds: list[float] = []
+        marked: list[int] = []
+        for index in _numeric(columns):
+            values = rows[:, index]
+            missing = np.isnan(values)
+            if missing.any():
+                marked.append(len(medians))
+            median = 0.0 if missing.all() else float(np.median(values[~missing]))
+            filled = np.where(missing, median, values)
+            std = float(filled.std())
+            medians.append(median)
+            means.append(float(filled.mean()))
+            stds.append(std if std > 1e-30 else 1.0)
+        return cls(tuple(columns), tuple(medians), tuple(means), tuple(stds), tuple(marked))
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """(B, columns) raw rows -> (B, features) floats."""
+        device = inputs.device
+        parts = []
+        if numeric := _numeric(self.columns):
+            numbers = inputs.index_select(1, torch.tensor(numeric, device=device))
+            missing = numbers.isnan()
+            medians, means, stds = (
+                torch.tensor(values, dtype=torch.float32, device=device)
+                for values in (self.medians, self.means, self.stds)
+            )
+            parts.append((torch.where(missing, medians, numbers) - means) / stds)
+            if self.marked:
+                parts.append(missing.index_select(1, torch.tensor(self.marked, device=device)).float())
+        places = [
+            (index, category)
+            for index, column in enumerate(self.columns)
+            for category in range(len(column.categories or ()))
+        ]
+        if places:  # NaN and -1 equal no category
+            index, category = torch.tensor(places, device=device).unbind(1)
+            parts.append((inputs.index_select(1, index) == category).float())
+        return torch.cat(parts, 1)
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """(columns,) -> (features,)."""
+        if input_shape != (len(self.columns),):
+            raise DataError(f"Expected rows of {len(self.columns)} columns. Got examples of shape {input_shape}.")
+        categories = sum(len(column.categories or ()) for column in self.columns)
+        return (len(self.means) + len(self.marked) + categories,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for files; see `preprocessing_from`."""
+        return {
+            "kind": "table",
+            "columns": [column.to_dict() for column in self.columns],
+            "medians": list(self.medians),
+            "means": list(self.means),
+            "stds": list(self.stds),
+            "marked": list(self.marked),
+        }
+
+
+def _numeric(columns: Sequence[Column]) -> list[int]:
+    return [index for index, column in enumerate(columns) if column.categories is None]
+
+
 def preprocessing_from(content: Mapping[str, Any]) -> Preprocessing:
     """What ``to_dict`` gave."""
     match content.get("kind"):
         case "normalisation":
             return Normalisation(tuple(content["mean"]), tuple(content["std"]))
+        case "table":
+            columns = tuple(Column.from_dict(column) for column in content["columns"])
+            numbers = (tuple(content[key]) for key in ("medians", "means", "stds", "marked"))
+            return TableEncoding(columns, *numbers)
     raise CorruptFile(f"Expected a known kind of preprocessing. Found {content.get('kind')!r}.")

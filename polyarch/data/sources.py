@@ -1,215 +1,158 @@
-"""Data sets by name: embedded ones, and files under the data folder in their official formats."""
+"""`load`: a data set from its name, a file, a folder, arrays or a torch data set."""
 
 from __future__ import annotations
 
-import gzip
-import math
-import os
-import struct
-import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from polyarch.data.preprocessing import Normalisation, Preprocessing
+from polyarch.data.arrays import read_npz, read_pair
+from polyarch.data.cifar import cifar10_folder, cifar100_folder, read_cifar10, read_cifar100
+from polyarch.data.dataset import Dataset
+from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder
+from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
+from polyarch.data.image_folders import read_image_folder
+from polyarch.data.locations import data_root as data_root
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
+from polyarch.data.svhn import read_svhn, svhn_folder
+from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_table_file, read_table_folder, table_files
 from polyarch.data.tensors import TensorData
-from polyarch.errors import CorruptFile, DataError, MissingData, UnknownName
+from polyarch.data.torch_datasets import read_torch_dataset
+from polyarch.errors import DataError, InvalidInput, MissingData, UnknownName
+
+Source = str | Path | torch.utils.data.Dataset[Any] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """A data set as it is published: training and test examples, and the names of its classes."""
-
-    name: str
-    train: TensorData
-    test: TensorData
-    class_names: tuple[str, ...]
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return len(self.class_names)
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
-        return self.train.input_shape
-
-    @property
-    def is_image(self) -> bool:
-        """Whether examples are images (C, H, W)."""
-        return len(self.input_shape) == 3
-
-    def preprocessing(self, train: TensorData) -> Preprocessing:
-        """Fitted on this part of the training data."""
-        return Normalisation.of(train)
-
-    def resized(self, size: int) -> Dataset:
-        """The same images at size x size, each pixel the mean of the area it covers."""
-        if not self.is_image:
-            raise DataError(f"Expected images to resize. Got examples of shape {self.input_shape}.")
-        train, test = (
-            TensorData(resize(part.inputs, size), part.targets, part.classes) for part in (self.train, self.test)
-        )
-        return Dataset(self.name, train, test, self.class_names)
-
-
-def resize(images: Tensor, size: int) -> Tensor:
-    """(N, C, H, W) -> (N, C, size, size) of the same type, in pieces so that bytes stay bytes in memory."""
-    pieces = []
-    for piece in images.split(4096):
-        resized = F.interpolate(piece.float(), size=(size, size), mode="area")
-        pieces.append(resized if images.is_floating_point() else resized.round().to(images.dtype))
-    return torch.cat(pieces)
-
-
-def data_root() -> Path:
-    """``POLYARCH_DATA``, or the user's cache folder."""
-    named = os.environ.get("POLYARCH_DATA")
-    if named:
-        return Path(named)
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "polyarch"
-
-
-def load(name: str, *, root: Path | None = None) -> Dataset:
-    """The data set of that name.
+def load(
+    source: Source,
+    *,
+    root: Path | None = None,
+    target: str | None = None,
+    size: int | None = None,
+    test_share: float = 0.2,
+) -> Dataset:
+    """A data set, split into training and test examples.
 
     Args:
-        name: one of ``DATASETS``.
-        root: the folder that holds file-based sets, one folder each; ``data_root()`` by default.
+        source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
+            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set.
+        root: the folder of the named sets, one folder each; ``data_root()`` by default.
+        target: the column of labels of a table.
+        size: of images, in pixels.
+        test_share: of every class, where the source has no test examples of its own.
     """
-    if name not in DATASETS:
-        raise UnknownName("data set", name, DATASETS)
-    return DATASETS[name](root or data_root())
+    if target is not None and not _may_have_columns(source):
+        raise InvalidInput(f"Expected a table for target {target!r}. Got {_name_of(source)}.")
+    if isinstance(source, str) and source in DATASETS:
+        return _at_size(DATASETS[source].read(root or data_root()), size)
+    if isinstance(source, (str, Path)):
+        return _load_path(_existing(source), target, size, test_share)
+    if isinstance(source, torch.utils.data.Dataset):
+        return _at_size(read_torch_dataset(source, size=size, test_share=test_share), size)
+    if isinstance(source, tuple) and len(source) == 2:
+        return _at_size(read_pair(*source, test_share=test_share), size)
+    raise InvalidInput(
+        f"Expected the name of a data set, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}."
+    )
 
 
-def _digits(root: Path) -> Dataset:
-    """1,797 digits of 8x8 pixels (embedded in scikit-learn); a fixed stratified fifth is the test set."""
+def _load_path(path: Path, target: str | None, size: int | None, test_share: float) -> Dataset:
+    if path.is_file() and path.suffix.lower() == ".npz":
+        return _at_size(read_npz(path, test_share=test_share), size)
+    if path.is_dir() and is_huggingface_folder(path):
+        return read_huggingface_folder(path, target=target, size=size, test_share=test_share)
+    if path.is_file() and is_table_file(path):
+        return _at_size(read_table_file(path, target=target, test_share=test_share), size)
+    if path.is_dir() and "train" in table_files(path):
+        return _at_size(read_table_folder(path, target=target, test_share=test_share), size)
+    if path.is_dir():
+        return read_image_folder(path, size=size, test_share=test_share)
+    raise DataError(f"Expected a folder, or a file that ends in {', '.join(TABLE_SUFFIXES)} or .npz. Got {path}.")
+
+
+def _existing(source: str | Path) -> Path:
+    path = Path(source).expanduser()
+    if path.exists():
+        return path
+    if isinstance(source, Path) or len(path.parts) > 1 or path.suffix:
+        raise MissingData(
+            f"Expected a file or folder at {path}, or a data set out of {', '.join(DATASETS)}. Found nothing there."
+        )
+    raise UnknownName("data set", source, [*DATASETS, "or the path of a file or folder that exists"])
+
+
+def _at_size(data: Dataset, size: int | None) -> Dataset:
+    if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
+        return data
+    return data.resized(size)
+
+
+def _may_have_columns(source: Source) -> bool:
+    if not isinstance(source, (str, Path)) or source in DATASETS:
+        return False
+    path = Path(source).expanduser()
+    return (
+        not path.exists()
+        or is_table_file(path)
+        or (path.is_dir() and (is_huggingface_folder(path) or bool(table_files(path))))
+    )
+
+
+def _name_of(source: object) -> str:
+    return str(source) if isinstance(source, (str, Path)) else f"a {type(source).__name__}"
+
+
+def _read_digits(root: Path) -> Dataset:
+    """A fixed stratified fifth is the test set."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     images = torch.from_numpy(digits.images).float().unsqueeze(1) / 16  # (N, 1, 8, 8)
     train, test = stratified_split(TensorData(images, torch.from_numpy(digits.target).long(), 10), 0.2, seed=0)
-    return Dataset("digits", train, test, tuple(map(str, range(10))))
+    return Dataset("digits", train, test, DIGIT_CLASSES)
 
 
-def _spirals(root: Path) -> Dataset:
-    """200 training and 1,800 test points of the two spirals, seed 0."""
+def _read_spirals(root: Path) -> Dataset:
     return Dataset("spirals", spirals(200, seed=0), spirals(1800, seed=0, stream="test"), ("arm 0", "arm 1"))
 
 
-FASHION_CLASSES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-)  # fmt: skip
-CIFAR10_CLASSES = (
-    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
-)  # fmt: skip
+@dataclass(frozen=True)
+class NamedSource:
+    """A data set with a name.
+
+    Args:
+        what: a line for lists.
+        read: from the data folder.
+        folder: where its files are in the data folder, None if they are not; None for an embedded set.
+    """
+
+    what: str
+    read: Callable[[Path], Dataset]
+    folder: Callable[[Path], Path | None] | None = None
 
 
-def _idx_dataset(name: str, class_names: tuple[str, ...]) -> Callable[[Path], Dataset]:
-    def load_idx(root: Path) -> Dataset:
-        def part(prefix: str) -> TensorData:
-            images = read_idx(_find(root / name, f"{prefix}-images-idx3-ubyte"))
-            labels = read_idx(_find(root / name, f"{prefix}-labels-idx1-ubyte"))
-            if images.dim() != 3:
-                raise DataError(f"Expected images as N x H x W in {name}. Got shape {tuple(images.shape)}.")
-            return TensorData(images.unsqueeze(1), labels.long(), len(class_names))
-
-        return Dataset(name, part("train"), part("t10k"), class_names)
-
-    return load_idx
-
-
-def read_idx(path: Path) -> Tensor:
-    """A file of unsigned bytes in idx format, plain or gzipped, as a uint8 tensor."""
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise CorruptFile(f"Expected {path} to be a readable file. Found: {error}.") from None
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise CorruptFile(f"Expected {path} to start like an idx file of bytes. Found {content[:4].hex()!r}.")
-    dimensions = content[3]
-    header = 4 + 4 * dimensions
-    if len(content) < header:
-        raise CorruptFile(f"Expected {path} to have an idx header of {header} bytes. Found {len(content)}.")
-    shape = struct.unpack(f">{dimensions}I", content[4:header])
-    values = np.frombuffer(content, np.uint8, offset=header)
-    if values.size != math.prod(shape):
-        raise CorruptFile(f"Expected {path} to hold {math.prod(shape)} values. Found {values.size}.")
-    return torch.from_numpy(values.reshape(shape).copy())
-
-
-def _cifar10(root: Path) -> Dataset:
-    """CIFAR-10 from lossless WebP mosaics of 100x100 images and a file of labels."""
-    folder = root / "cifar10"
-    labels = _read_npz(_find(folder, "labels.npz"), ("train", "test"))
-    train = torch.cat([read_mosaic(_find(folder, f"train_{i}.webp")) for i in range(1, 6)])
-    test = read_mosaic(_find(folder, "test.webp"))
-    return Dataset(
-        "cifar10",
-        TensorData(train, labels["train"].long(), 10),
-        TensorData(test, labels["test"].long(), 10),
-        CIFAR10_CLASSES,
+def _idx(name: str, what: str, class_names: tuple[str, ...]) -> NamedSource:
+    return NamedSource(
+        f"{what}, 28x28 grey, 60,000 + 10,000",
+        partial(read_idx_dataset, name=name, class_names=class_names),
+        partial(idx_folder, name=name),
     )
 
 
-def read_mosaic(path: Path, *, size: int = 32) -> Tensor:
-    """A mosaic of square images in row order as (N, 3, size, size) uint8."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError) as error:
-        raise CorruptFile(f"Expected {path} to be a readable image. Found: {error}.") from None
-    height, width, _ = pixels.shape
-    if height % size or width % size:
-        raise CorruptFile(f"Expected {path} to be a mosaic of {size}x{size} images. Found {height}x{width} pixels.")
-    tiles = pixels.reshape(height // size, size, width // size, size, 3).transpose(0, 2, 4, 1, 3)
-    return torch.from_numpy(np.ascontiguousarray(tiles.reshape(-1, 3, size, size)))
-
-
-def nb201_split(data: TensorData, *, root: Path | None = None) -> tuple[TensorData, TensorData]:
-    """NAS-Bench-201's own 25,000 / 25,000 split of CIFAR-10's training set."""
-    path = _find((root or data_root()) / "cifar10", "nb201_train_valid_split.npz")
-    split = _read_npz(path, ("train", "valid"))
-    rows = torch.cat([split["train"], split["valid"]]).long()
-    if not torch.equal(rows.sort().values, torch.arange(len(data))):
-        raise DataError(f"Expected a split of {len(data)} examples without repeats in {path}. Found {len(rows)}.")
-    return data.subset(split["train"].long()), data.subset(split["valid"].long())
-
-
-def _read_npz(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: torch.from_numpy(arrays[name].astype(np.int64)) for name in names}
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptFile(f"Expected {path} to hold arrays {', '.join(names)}. Found: {error}.") from None
-
-
-def _find(folder: Path, name: str) -> Path:
-    """The file, plain or gzipped."""
-    for candidate in (folder / name, folder / f"{name}.gz"):
-        if candidate.is_file():
-            return candidate
-    raise MissingData(
-        f"Expected {name} (or {name}.gz) in {folder}. Found no such file; POLYARCH_DATA names the data folder."
-    )
-
-
-DATASETS: dict[str, Callable[[Path], Dataset]] = {
-    "digits": _digits,
-    "spirals": _spirals,
-    "mnist": _idx_dataset("mnist", tuple(map(str, range(10)))),
-    "fashion_mnist": _idx_dataset("fashion_mnist", FASHION_CLASSES),
-    "cifar10": _cifar10,
+DATASETS: dict[str, NamedSource] = {
+    "digits": NamedSource("written digits, 8x8 grey, 1,438 + 359, embedded in scikit-learn", _read_digits),
+    "spirals": NamedSource("points on two spirals, 2 numbers, 200 + 1,800, computed", _read_spirals),
+    "mnist": _idx("mnist", "written digits", DIGIT_CLASSES),
+    "fashion_mnist": _idx("fashion_mnist", "pieces of clothing", FASHION_CLASSES),
+    "kmnist": _idx("kmnist", "cursive Japanese letters", KUZUSHIJI_CLASSES),
+    "cifar10": NamedSource("10 kinds of things, 32x32 colour, 50,000 + 10,000", read_cifar10, cifar10_folder),
+    "cifar100": NamedSource("100 kinds of things, 32x32 colour, 50,000 + 10,000", read_cifar100, cifar100_folder),
+    "svhn": NamedSource("digits of house numbers, 32x32 colour, 73,257 + 26,032", read_svhn, svhn_folder),
 }

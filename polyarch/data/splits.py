@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
-from polyarch.data.tensors import TensorData
+from polyarch.data.tensors import Examples
 from polyarch.errors import DataError, InvalidInput
 from polyarch.randomness import generator_at
+
+AnyExamples = TypeVar("AnyExamples", bound=Examples)
 
 
 def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:
@@ -30,7 +34,7 @@ def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[
     return torch.cat(rest).sort().values, torch.cat(part).sort().values
 
 
-def stratified_split(data: TensorData, fraction: float, *, seed: int) -> tuple[TensorData, TensorData]:
+def stratified_split(data: AnyExamples, fraction: float, *, seed: int) -> tuple[AnyExamples, AnyExamples]:
     """The rest, and a part with ``fraction`` of every class."""
     rest, part = stratified_indices(data.targets, fraction, seed=seed)
     return data.subset(rest), data.subset(part)

@@ -1,10 +1,10 @@
-"""Resident data: whole data sets as tensors, and batches drawn from them by position."""
+"""Examples, most often resident: whole data sets as tensors, and batches drawn from them by position."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Generator, Tensor
@@ -37,6 +37,31 @@ class BatchSource(Protocol):
         """The batches of an epoch, from batch ``start`` on."""
 
 
+class Examples(Protocol):
+    """Labelled examples: labels are in memory, inputs come when they are asked for."""
+
+    def __len__(self) -> int:
+        """The number of examples N."""
+
+    @property
+    def targets(self) -> Tensor:
+        """(N,) int64 class indices."""
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
+
+    def subset(self, rows: Tensor | Sequence[int], /) -> Self:
+        """The examples at these rows, in this order."""
+
+    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Tensor]:
+        """The raw inputs (B, ...) of each tensor of rows (B,), one after the other."""
+
+
 @dataclass(frozen=True)
 class TensorData:
     """Examples and labels in memory, checked once.
@@ -65,6 +90,9 @@ class TensorData:
         low, high = int(self.targets.min()), int(self.targets.max())
         if low < 0 or high >= self.classes:
             raise DataError(f"Expected labels in 0..{self.classes - 1}. Found {low}..{high}.")
+        self._check_values()
+
+    def _check_values(self) -> None:
         if self.inputs.is_floating_point():
             finite = self.inputs.flatten(1).isfinite().all(1)
             if not finite.all():
@@ -79,14 +107,41 @@ class TensorData:
         """The shape of one example."""
         return tuple(self.inputs.shape[1:])
 
-    def subset(self, indices: Tensor | Sequence[int]) -> TensorData:
-        """The examples at these indices, in this order."""
-        rows = torch.as_tensor(indices)
-        return TensorData(self.inputs[rows], self.targets[rows], self.classes)
+    def subset(self, rows: Tensor | Sequence[int], /) -> Self:
+        """The examples at these rows, in this order."""
+        rows = torch.as_tensor(rows)
+        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows])
+
+    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Tensor]:
+        """The raw inputs (B, ...) of each tensor of rows (B,), one after the other."""
+        return (self.inputs[rows] for rows in orders)
+
+
+@dataclass(frozen=True)
+class TableData(TensorData):
+    """Rows of a table (N, columns) float32: a category is its index, an unknown one -1, a missing value NaN."""
+
+    def _check_values(self) -> None:
+        if self.inputs.dim() != 2 or self.inputs.dtype != torch.float32:
+            raise DataError(
+                f"Expected a table as (N, columns) of float32. Got {self.inputs.dtype}, {tuple(self.inputs.shape)}."
+            )
+        infinite = self.inputs.isinf()
+        if infinite.any():
+            row, column = infinite.nonzero()[0].tolist()
+            raise DataError(f"Expected finite or missing values. Found infinity in row {row}, column {column}.")
+
+
+def resident(data: Examples) -> TensorData:
+    """The same examples in memory."""
+    if isinstance(data, TensorData):
+        return data
+    inputs = torch.cat(list(data.stream(torch.arange(len(data)).split(256))))
+    return TensorData(inputs, data.targets, data.classes)
 
 
 class Batches:
-    """Batches of resident data: order from (seed, epoch), augmentation from (seed, epoch, batch).
+    """Batches of examples: order from (seed, epoch), augmentation from (seed, epoch, batch).
 
     Args:
         batch_size: at most this many examples per batch.
@@ -99,7 +154,7 @@ class Batches:
 
     def __init__(
         self,
-        data: TensorData,
+        data: Examples,
         batch_size: int,
         *,
         seed: int = 0,
@@ -133,12 +188,12 @@ class Batches:
             order = torch.randperm(len(self.data), generator=generator_at(self.seed, "order", epoch))
         else:
             order = torch.arange(len(self.data))
-        for index in range(start, len(self)):
-            rows = order[index * self.batch_size : (index + 1) * self.batch_size]
-            yield self._batch(rows, epoch, index)
+        orders = list(order.split(self.batch_size))[start : len(self)]
+        stream = self.data.stream(orders)  # ended with this generator, so worker processes do not stay behind
+        for index, (rows, inputs) in enumerate(zip(orders, stream, strict=True), start):
+            yield self._batch(inputs, rows, epoch, index)
 
-    def _batch(self, rows: Tensor, epoch: int, index: int) -> Batch:
-        inputs = self.data.inputs[rows]
+    def _batch(self, inputs: Tensor, rows: Tensor, epoch: int, index: int) -> Batch:
         if self.augmentations:
             generator = generator_at(self.seed, "augment", epoch, index)
             for augmentation in self.augmentations:

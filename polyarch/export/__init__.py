@@ -1,5 +1,26 @@
 """Artifacts: what leaves the house."""
 
-from polyarch.export.artifact import Artifact, read_artifact, read_weights, write_artifact
+from polyarch.export.artifact import Artifact, Build, Extract, Member, read_artifact, write_artifact
+from polyarch.export.formats import export_programs
+from polyarch.export.onnx_session import OnnxSession
+from polyarch.export.program import Program
+from polyarch.export.records import Description, Metadata, read_records
+from polyarch.export.weights import read_weights, weights_bytes, weights_of
 
-__all__ = ["Artifact", "read_artifact", "read_weights", "write_artifact"]
+__all__ = [
+    "Artifact",
+    "Build",
+    "Description",
+    "Extract",
+    "Member",
+    "Metadata",
+    "OnnxSession",
+    "Program",
+    "export_programs",
+    "read_artifact",
+    "read_records",
+    "read_weights",
+    "weights_bytes",
+    "weights_of",
+    "write_artifact",
+]

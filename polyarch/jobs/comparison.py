@@ -1,52 +1,87 @@
-"""The last stage: the best architecture against random ones and against the weights it inherits."""
+"""The last stage: the best architectures trained from scratch, against random ones and against inherited weights."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
-from polyarch.export import Artifact, read_weights, write_artifact
+from torch import nn
+
+from polyarch.errors import MissingExtra
+from polyarch.export import Artifact, Member, export_programs, read_weights, write_artifact
 from polyarch.jobs.context import Context
 from polyarch.jobs.journalled import run_missing
+from polyarch.jobs.judging import judge, outside_batches
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining, evaluate
-from polyarch.results import Accuracy, Contender
+from polyarch.results import Accuracy, Contender, PredictorRecord
 from polyarch.spaces import Architecture
 
 Item = tuple[Architecture, int]
 """An architecture and a seed."""
 
 
-def compare(context: Context, best: Architecture) -> tuple[list[Contender], dict[str, Any]]:
-    """Retrains the best and random architectures the same way, tests all, and writes the artifact.
+@dataclass(frozen=True)
+class Comparison:
+    """What the stage found.
 
-    Returns the contenders and what the artifact holds: the best architecture with the weights of the seed that did
-    best on validation data.
+    Args:
+        artifact: what the folder of the best network holds, in numbers.
+        predictors: the best network and, with several members, the ensemble.
     """
-    settings = context.parts.settings.retrain
-    best_items = [(best, seed) for seed in range(settings.seeds)]
+
+    contenders: list[Contender]
+    artifact: dict[str, Any]
+    predictors: list[PredictorRecord]
+
+
+def compare(context: Context, best: Sequence[Architecture]) -> Comparison:
+    """Trains the best and random architectures the same way, tests all, calibrates and writes the artifacts.
+
+    The first of ``best`` is trained with several seeds; its artifact has the weights of the seed that did best on
+    validation data. All of them together are the ensemble.
+    """
+    parts, settings = context.parts, context.parts.settings.retrain
+    first = best[0]
+    first_items = [(first, seed) for seed in range(settings.seeds)]
+    member_items = [(architecture, 0) for architecture in best[1:]]
     random_items = [(architecture, 0) for architecture in context.draw(settings.random_architectures, "random")]
-    task = Retraining(context.parts, context.workspace.checkpoints / "retrain")
-    trained = _train_all(context, list(dict.fromkeys(best_items + random_items)), task)
-    best_runs = [trained[item] for item in best_items]
-    contenders = [
-        _contender("best architecture, retrained", best_runs),
-        _contender("random architectures, retrained", [trained[item] for item in random_items]),
-        _contender("best architecture, inherited weights", [_inherited(context.parts, best)]),
-    ]
-    chosen = max(best_runs, key=lambda run: run.valid_accuracy)
-    return contenders, _write_artifact(context, best, chosen, task)
+    # By importance, because a limit on the time may cut the list short.
+    mixed = [item for pair in zip_longest(member_items, random_items) for item in pair if item is not None]
+    ordered = list(dict.fromkeys([first_items[0], *mixed, *first_items[1:]]))
+    task = Retraining(parts, context.workspace.checkpoints / "retrain")
+    trained = _train_all(context, ordered, task)
+    first_runs = [trained[item] for item in first_items if item in trained]
+    random_runs = [trained[item] for item in random_items if item in trained]
+    contenders = [_contender("best architecture, retrained", first_runs)]
+    if random_runs:
+        contenders.append(_contender("random architectures, retrained", random_runs))
+    contenders.append(_contender("best architecture, inherited weights", [_inherited(parts, first)]))
+    chosen = max(first_runs, key=lambda run: run.valid_accuracy)
+    members = [(first, chosen.seed), *[item for item in member_items if item in trained]]
+    predictors = _predictors(context, members, task)
+    return Comparison(contenders, _summary(parts, first, chosen), predictors)
 
 
 def _train_all(context: Context, items: Sequence[Item], task: Retraining) -> dict[Item, Accuracy]:
-    """Trains every item that is not in the journal."""
+    """Trains every item that is not in the journal, as far as the time goes; the first always."""
     keyed = {f"{architecture.key} seed {seed}": (architecture, seed) for architecture, seed in items}
     journal = context.workspace.journal("retrain")
     executor = context.parts.executor()
     with context.display.stage("retrain") as report, context.stop.at_once(), executor.open(task) as retrain:
-        records = run_missing(keyed, journal, retrain, dict, report)
-    return {item: Accuracy(architecture=item[0].to_dict(), seed=item[1], **records[key]) for key, item in keyed.items()}
+        workers = context.parts.settings.workers
+        records = run_missing(keyed, journal, retrain, dict, report, wave=workers, seconds_left=context.seconds_left)
+    if len(records) < len(keyed):
+        context.workspace.log("out of time", trained=len(records), planned=len(keyed))
+    return {
+        item: Accuracy(architecture=item[0].to_dict(), seed=item[1], **records[key])
+        for key, item in keyed.items()
+        if key in records
+    }
 
 
 def _inherited(parts: Parts, architecture: Architecture) -> Accuracy:
@@ -64,20 +99,68 @@ def _contender(name: str, runs: list[Accuracy]) -> Contender:
     return Contender(name=name, mean=statistics.fmean(values), std=std, runs=runs)
 
 
-def _write_artifact(context: Context, best: Architecture, chosen: Accuracy, task: Retraining) -> dict[str, Any]:
-    parts = context.parts
-    weights = read_weights(task.weights_path((best, chosen.seed)))
-    write_artifact(
-        context.workspace.artifact,
-        Artifact(
-            architecture=best.to_dict(),
-            network=parts.settings.space.model_dump(mode="json"),
-            preprocessing=parts.preprocessing.to_dict(),
-            input_shape=parts.data.input_shape,
-            classes=parts.data.class_names,
-            weights=weights,
+def _predictors(context: Context, items: Sequence[Item], task: Retraining) -> list[PredictorRecord]:
+    """Judges and writes the best network and, with several members, the ensemble."""
+    parts, workspace = context.parts, context.workspace
+    networks = [(item[0], _trained_network(parts, item, task)) for item in items]
+    outside = outside_batches(parts)
+    sides = {"best architecture": (networks[:1], workspace.artifact)}
+    if len(networks) > 1:
+        sides[f"ensemble of {len(networks)}"] = (networks, workspace.ensemble)
+    records = []
+    with context.display.stage("export") as report:
+        for index, (name, (members, folder)) in enumerate(sides.items()):
+            report(index, len(sides), name)
+            record = judge(name, members, parts, outside)
+            artifact = _artifact(parts, members, record)
+            write_artifact(folder, artifact)
+            for file, difference in _export(context, artifact, folder).items():
+                context.display.say(f"{folder.name}/{file}: largest difference {difference:.2g}")
+            records.append(record)
+        report(len(sides), len(sides), "")
+    return records
+
+
+def _export(context: Context, artifact: Artifact, folder: Path) -> dict[str, float]:
+    """The programs, checked on test examples; without the packages for ONNX, a sentence instead."""
+    examples = context.parts.raw_examples(64)
+    found = export_programs(folder, artifact, examples, formats=("pt2",))
+    try:
+        found |= export_programs(folder, artifact, examples, formats=("onnx",))
+    except MissingExtra as error:
+        context.display.say(f"No model.onnx: {error}")
+    return found
+
+
+def _trained_network(parts: Parts, item: Item, task: Retraining) -> nn.Module:
+    network = parts.net.extract(item[0])
+    network.load_state_dict(read_weights(task.weights_path(item)))
+    return network.eval()
+
+
+def _artifact(parts: Parts, members: Sequence[tuple[Architecture, nn.Module]], record: PredictorRecord) -> Artifact:
+    return Artifact(
+        network=parts.settings.space.model_dump(mode="json"),
+        members=tuple(
+            Member(architecture.to_dict(), weight, network)
+            for (architecture, network), weight in zip(members, record.weights, strict=True)
         ),
+        preprocessing=parts.preprocessing,
+        columns=parts.data.columns,
+        input_shape=parts.data.input_shape,
+        input_dtype=parts.raw_examples(1).dtype,
+        classes=parts.data.class_names,
+        temperature=record.temperature,
+        threshold=record.threshold,
+        metrics={
+            "data": parts.data.name,
+            "test_examples": len(parts.data.test),
+            **record.model_dump(include={"accuracy", "loss", "brier", "calibration_error", "detection"}),
+        },
     )
+
+
+def _summary(parts: Parts, best: Architecture, chosen: Accuracy) -> dict[str, Any]:
     return {
         "architecture": best.to_dict(),
         "seed": chosen.seed,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +29,12 @@ class Context:
     workspace: Workspace
     display: Display
     stop: StopRequest = field(default_factory=StopRequest)
+    started: float = field(default_factory=time.monotonic)
+
+    def seconds_left(self, share: float = 1.0) -> float:
+        """Until this share of ``max_minutes`` is over, counted from the start of this process; endless without it."""
+        minutes = self.parts.settings.max_minutes
+        return math.inf if minutes is None else self.started + 60 * minutes * share - time.monotonic()
 
     @cached_property
     def limits(self) -> Limits:

@@ -1,25 +1,71 @@
-"""Loading an artifact back as a network."""
+"""Loading an artifact back as networks."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from polyarch.errors import CorruptFile, PolyarchError
-from polyarch.export import read_artifact
+from polyarch.errors import CorruptFile
+from polyarch.export import Artifact, Extract, read_artifact
+from polyarch.export.sentences import first_problem
+from polyarch.jobs.own_module import Builder, build_own
 from polyarch.jobs.settings import SpaceSettings
+
+MOST_BLOCKS = 1000
+"""A file that asks for more would keep the machine busy before its weights are compared."""
 
 
 def load_network(folder: Path) -> nn.Module:
-    """The standalone network of an artifact folder, in evaluation mode: normalised inputs -> logits (B, classes)."""
-    artifact = read_artifact(folder)
+    """The standalone network of an artifact's first member, in evaluation mode: preprocessed inputs -> logits."""
+    return load_artifact(folder).members[0].network
+
+
+def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
+    """A whole artifact with its networks, in evaluation mode.
+
+    Args:
+        module: the function that makes the user's own network. A file is never trusted to name it.
+    """
+
+    def build(network: dict[str, Any], input_shape: tuple[int, ...], classes: int) -> Extract:
+        return _extract(network, input_shape, classes, module)
+
+    return read_artifact(folder, build)
+
+
+def is_own_module(network: dict[str, Any]) -> bool:
+    """Whether settings say that a function of the user makes the network."""
+    return network.get("kind") == "module"
+
+
+def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int, module: Builder | None) -> Extract:
+    if is_own_module(network):
+        if module is None:
+            raise CorruptFile("a network of the user's own, which only the function that made it can make again")
+        with torch.random.fork_rng(devices=[]):
+            net = build_own(module, input_shape, classes)
+        return lambda architecture: net.extract(net.space.architecture(architecture))
     try:
-        settings = TypeAdapter(SpaceSettings).validate_python(artifact.network)
-        net = settings.build(artifact.input_shape, len(artifact.classes))
-        network = net.extract(net.space.architecture(artifact.architecture))
-        network.load_state_dict(artifact.weights)
-    except (ValidationError, RuntimeError, PolyarchError) as error:
-        raise CorruptFile(f"Expected the artifact in {folder} to describe its network. Found: {error}.") from None
-    return network.eval()
+        settings = TypeAdapter(SpaceSettings).validate_python(network)
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise CorruptFile(f"{place}: {problem}") from None
+    for name in ("cells", "max_depth"):
+        if getattr(settings, name, 0) > MOST_BLOCKS:
+            raise CorruptFile(f"{name} {getattr(settings, name)}, more than {MOST_BLOCKS}")
+    with torch.device("meta"):  # no memory before the weights come, and no random numbers used up
+        net = settings.build(input_shape, classes)
+        example = torch.empty(2, *input_shape)
+
+    def extract(architecture: dict[str, str]) -> nn.Module:
+        standalone = net.extract(net.space.architecture(architecture)).eval()
+        logits = standalone(example)
+        if logits.shape != (2, classes):
+            raise CorruptFile(f"outputs of shape {tuple(logits.shape[1:])} for {classes} classes")
+        return standalone
+
+    return extract

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from polyarch.data import (
     Batches,
     Cutout,
     Dataset,
+    Examples,
     Preprocessing,
     RandomFlip,
     RandomShift,
@@ -29,12 +30,14 @@ from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, 
 from polyarch.errors import ConfigError
 from polyarch.estimators import Estimator, Latency, MACs, Parameters, SoTL, ValAcc, ValAccMini
 from polyarch.executors import Executor, Processes, Serial
-from polyarch.jobs.settings import OptimiserSettings, RunSettings, SearchSettings
+from polyarch.jobs.own_module import Builder, build_own
+from polyarch.jobs.settings import DataSettings, OptimiserSettings, RunSettings, SearchSettings
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.objectives import Exact, Sampled
 from polyarch.randomness import derive_seed, global_seed
 from polyarch.searchers import Limit, Limits, evolution, exhaustive_search, nsga2, random_search
 from polyarch.searchers.searcher import MakeSampler
+from polyarch.spaces import Architecture, Constraint
 from polyarch.strategies import SinglePath, Strategy, Variational
 from polyarch.supernets import Supernet
 from polyarch.training import Schedule, cosine
@@ -44,33 +47,59 @@ EVALUATION_BATCH = 256
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is made of, built once from its settings."""
+    """What a run is made of, built once from its settings.
+
+    ``make`` gives a supernet of this kind with weights from torch's global generator, as often as it is called.
+    """
 
     settings: RunSettings
     data: Dataset
-    train: TensorData
-    valid: TensorData
+    train: Examples
+    valid: Examples
     preprocessing: Preprocessing
+    make: Callable[[], Supernet]
     net: Supernet
 
     @classmethod
-    def build(cls, settings: RunSettings) -> Parts:
-        """Loads the data and makes a supernet with fresh weights from the seed."""
+    def build(cls, settings: RunSettings, *, data: Dataset | None = None, builder: Builder | None = None) -> Parts:
+        """Loads the data and makes a supernet with fresh weights from the seed.
+
+        Args:
+            data: instead of what the settings name.
+            builder: makes the user's own network, instead of what the settings name.
+        """
         device = _device(settings.device)
-        data = load(settings.data.name)
-        if settings.data.size:
-            data = data.resized(settings.data.size)
-        if settings.data.split == "nb201":
-            if data.name != "cifar10":
-                raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
-            train, valid = nb201_split(data.train)
+        data = data or load_data(settings.data)
+        train, valid = split(data, settings)
+        preprocessing = data.preprocessing(train)
+        shape = preprocessing.output_shape(data.input_shape)
+        if builder is None:
+            make = partial(settings.space.build, shape, data.classes)
         else:
-            train, valid = stratified_split(data.train, settings.data.validation, seed=settings.seed)
-        if settings.data.limit:
-            train, valid = (_limited(part, settings.data.limit, settings.seed) for part in (train, valid))
+            make = partial(build_own, builder, shape, data.classes)
         with global_seed(settings.seed, "supernet"):
-            net = settings.space.build(data.input_shape, data.classes)
-        return cls(settings, data, train, valid, data.preprocessing(train), to_device(net, device))
+            net = to_device(make(), device)
+        return cls(settings, data, train, valid, preprocessing, make, net)
+
+    def fresh(self, architecture: Architecture, *, seed: int) -> nn.Module:
+        """The architecture alone with untrained weights from the seed."""
+        with global_seed(seed, "initialise"):
+            network = self.make().extract(architecture)
+        return to_device(network, torch.device(self.settings.device))  # type: ignore[no-any-return]
+
+    @property
+    def network_shape(self) -> tuple[int, ...]:
+        """The shape of one example after the preprocessing."""
+        return self.preprocessing.output_shape(self.data.input_shape)
+
+    def raw_examples(self, count: int) -> Tensor:
+        """Up to ``count`` test examples as they are, (B, ...)."""
+        return next(iter(self.data.test.stream([torch.arange(min(count, len(self.data.test)))])))
+
+    @property
+    def bytes_in(self) -> bool:
+        """Whether raw examples are bytes 0..255, as of images, and not floats."""
+        return not self.raw_examples(1).is_floating_point()
 
     def summary(self) -> dict[str, Any]:
         """The data in numbers, for the results."""
@@ -78,12 +107,13 @@ class Parts:
             "name": self.data.name,
             "classes": list(self.data.class_names),
             "input_shape": list(self.data.input_shape),
+            "dtype": "uint8" if self.bytes_in else "float32",
             "train": len(self.train),
             "valid": len(self.valid),
             "test": len(self.data.test),
         }
 
-    def batches(self, data: TensorData, batch_size: int, *, stream: str) -> Batches:
+    def batches(self, data: Examples, batch_size: int, *, stream: str) -> Batches:
         """Shuffled, augmented training batches; ``stream`` tells their orders apart."""
         return Batches(
             data,
@@ -94,7 +124,7 @@ class Parts:
             device=self.settings.device,
         )
 
-    def evaluation_batches(self, data: TensorData) -> Batches:
+    def evaluation_batches(self, data: Examples) -> Batches:
         """Batches in order, without augmentation."""
         return Batches(
             data, EVALUATION_BATCH, shuffle=False, preprocessing=self.preprocessing, device=self.settings.device
@@ -105,7 +135,7 @@ class Parts:
         train = self.settings.train
         if train.strategy == "single_path":
             optimizer = sgd(self.net, train)
-            return SinglePath(self.net, optimizer, loss=smoothed_loss(train)), optimizer
+            return SinglePath(self.net, optimizer, q=self.allowed(), loss=smoothed_loss(train)), optimizer
         space = self.net.space
         q: Categorical | FactorisedCategorical
         if len(space.choices) == 1:
@@ -118,13 +148,23 @@ class Parts:
         optimizer = sgd(nn.ModuleList([self.net, q]), train)
         return variational(self.net, optimizer=optimizer, num_data=len(self.train)), optimizer
 
+    def allowed(self) -> Uniform:
+        """The uniform distribution over the architectures that keep the limits: others need no training.
+
+        A limit on measured latency is left out, because the same seed would not give the same draws.
+        """
+        limits = self.limits(measured=False)
+        if not limits.limits:
+            return Uniform(self.net.space)
+        return Uniform(self.net.space.constrained(Constraint("limits kept", limits.allows)))
+
     def estimators(self, names: tuple[str, ...]) -> list[Estimator]:
         """Estimators by name."""
         scores = self.settings.scores
         train = self.batches(self.train, scores.batch_size, stream="scores")
         valid = self.evaluation_batches(self.valid)
         policy = self.policy()
-        shape = self.data.input_shape
+        shape = self.network_shape
         known: dict[str, Estimator] = {
             "sotl": SoTL(
                 train,
@@ -159,15 +199,14 @@ class Parts:
         train = self.batches(self.train, self.settings.scores.batch_size, stream="scores")
         return (batch.inputs for batch in endless(train))
 
-    def limits(self) -> Limits:
-        """The hard limits, cheap ones first."""
+    def limits(self, *, measured: bool = True) -> Limits:
+        """The hard limits, cheap ones first; without ``measured`` only those that can be counted, not timed."""
         search = self.settings.search
-        pairs = (("params", search.max_params), ("macs", search.max_macs), ("latency", search.max_latency))
-        asked = [(name, value) for name, value in pairs if value is not None]
-        costs = self.estimators(tuple(name for name, _ in asked))
-        return Limits(
-            self.net, [Limit(cost, value) for cost, (_, value) in zip(costs, asked, strict=True) if value is not None]
-        )
+        counted: list[tuple[str, float | None]] = [("params", search.max_params), ("macs", search.max_macs)]
+        pairs = [*counted, ("latency", search.max_latency)] if measured else counted
+        asked = {name: value for name, value in pairs if value is not None}
+        costs = self.estimators(tuple(asked))
+        return Limits(self.net, [Limit(cost, asked[cost.name]) for cost in costs])
 
     def executor(self) -> Executor:
         """Worker processes, or this one."""
@@ -227,7 +266,26 @@ def to_device(network: nn.Module, device: torch.device) -> Any:
     return network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def _limited(data: TensorData, limit: int, seed: int) -> TensorData:
+def load_data(settings: DataSettings) -> Dataset:
+    """The data set that the settings name."""
+    return load(settings.name, target=settings.target, size=settings.size)
+
+
+def split(data: Dataset, settings: RunSettings) -> tuple[Examples, Examples]:
+    """Training and validation examples."""
+    asked = settings.data
+    if asked.split == "nb201":
+        if data.name != "cifar10" or not isinstance(data.train, TensorData):
+            raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
+        train, valid = nb201_split(data.train)
+    else:
+        train, valid = stratified_split(data.train, asked.validation, seed=settings.seed)
+    if asked.limit:
+        return _limited(train, asked.limit, settings.seed), _limited(valid, asked.limit, settings.seed)
+    return train, valid
+
+
+def _limited(data: Examples, limit: int, seed: int) -> Examples:
     return stratified_split(data, limit / len(data), seed=seed)[1] if limit < len(data) else data
 
 

@@ -20,7 +20,8 @@ from polyarch.jobs.parts import Parts, sampler
 from polyarch.jobs.ranking import rank
 from polyarch.jobs.searching import search
 from polyarch.jobs.supernet_training import train
-from polyarch.results import Results, TrainingRecord
+from polyarch.results import Results, SearchRecord, TrainingRecord
+from polyarch.spaces import Architecture
 
 Stage = Literal["train", "rank", "search"]
 STAGES: tuple[Stage, ...] = ("train", "rank", "search")
@@ -41,9 +42,10 @@ def run(context: Context, until: Stage = "search") -> Results:
         if "rank" in stages:
             _score(context, stages, results)
         if results.search is not None:
-            best = context.parts.net.space.architecture(results.search.best[0].architecture)
             with _timed(results.seconds, "retrain"):
-                results.comparison, results.artifact = compare(context, best)
+                compared = compare(context, _best(context, results.search))
+            results.comparison, results.artifact = compared.contenders, compared.artifact
+            results.predictors = compared.predictors
             results.write(context.workspace.results)
     context.workspace.log("finished", stage=until)
     return results
@@ -74,13 +76,25 @@ def _score(context: Context, stages: Sequence[Stage], results: Results) -> None:
         {stage: Scoring(context.parts.net, context.parts.estimators(names[stage])) for stage in names}
     )
     with context.stop.at_once(), context.parts.executor().open(scoring) as score:
-        with _timed(results.seconds, "rank"):
-            results.ranking = rank(context, score)
-        results.write(context.workspace.results)
+        if settings.rank.architectures:
+            with _timed(results.seconds, "rank"):
+                results.ranking = rank(context, score)
+            results.write(context.workspace.results)
         if "search" in stages:
             with _timed(results.seconds, "search"):
                 results.search = search(context, score)
             results.write(context.workspace.results)
+
+
+def _best(context: Context, found: SearchRecord) -> list[Architecture]:
+    """The members of the ensemble: different networks, the best of the search first, then by the first objective."""
+    parts = context.parts
+    (objective,) = parts.estimators((found.objectives[0],))
+    sign = -1 if objective.goal == "maximise" else 1
+    by_score = sorted(found.evaluated, key=lambda item: sign * item.score(objective.name))
+    ordered = [parts.net.space.architecture(item.architecture) for item in (found.best[0], *by_score)]
+    distinct = {architecture.canonical(): architecture for architecture in reversed(ordered)}
+    return list(reversed(distinct.values()))[: parts.settings.retrain.members]
 
 
 def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) -> Results:
@@ -99,6 +113,7 @@ def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) 
         data=parts.summary(),
         space=described,
         training=training,
+        decisions=list(parts.settings.decisions),
         seconds=seconds,
     )
 

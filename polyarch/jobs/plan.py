@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -13,11 +15,14 @@ from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.context import Context
 from polyarch.jobs.pipeline import Stage, stages_until
+from polyarch.jobs.settings import RunSettings
 from polyarch.randomness import generator_at
 
-WARM_UP_STEPS = 5
+WARM_UP_STEPS = 8
 START_SECONDS = 5.0
 """What it takes to start worker processes."""
+EXPORT_SECONDS = 25.0
+"""What it takes to write and check two artifacts and the report."""
 
 
 @dataclass(frozen=True)
@@ -29,20 +34,34 @@ class PlannedStage:
     seconds: float
 
 
-def plan(context: Context, until: Stage) -> list[PlannedStage]:
-    """The stages of a run that starts from nothing; measures on copies, so the run itself is untouched."""
-    parts, settings = context.parts, context.parts.settings
+@dataclass(frozen=True)
+class Timings:
+    """Measured seconds: of a supernet step, and of scoring one architecture in each stage."""
+
+    step: float
+    rank_score: float
+    search_score: float
+
+
+def measure(context: Context, until: Stage) -> Timings:
+    """Times the very steps of the run on copies, so the run itself is untouched."""
+    settings, stages = context.parts.settings, stages_until(until)
+    with one_thread(), torch.random.fork_rng():
+        return Timings(
+            step=_step_seconds(context),
+            rank_score=_score_seconds(context, settings.rank.estimators) if "rank" in stages else 0.0,
+            search_score=_score_seconds(context, settings.search.objectives) if "search" in stages else 0.0,
+        )
+
+
+def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
+    """The stages of a run that starts from nothing, with ``examples`` for training."""
     stages = stages_until(until)
     workers = settings.workers
     start = START_SECONDS if workers > 1 else 0.0
-    with one_thread(), torch.random.fork_rng():
-        step = _step_seconds(context)
-        rank_score = _score_seconds(context, settings.rank.estimators) if "rank" in stages else 0.0
-        search_score = _score_seconds(context, settings.search.objectives) if "search" in stages else 0.0
     train, rank, search, retrain = settings.train, settings.rank, settings.search, settings.retrain
-    networks = retrain.seeds + retrain.random_architectures
-    examples = len(parts.train)
-    example = step / train.batch_size
+    networks = retrain.seeds + retrain.members - 1 + retrain.random_architectures
+    example = timings.step / min(train.batch_size, examples)
     planned = {
         "train": PlannedStage(
             "train",
@@ -52,20 +71,27 @@ def plan(context: Context, until: Stage) -> list[PlannedStage]:
         "rank": PlannedStage(
             "rank",
             f"{rank.architectures} random architectures by {', '.join(rank.estimators)}",
-            start + rank_score * rank.architectures / workers,
+            start + timings.rank_score * math.ceil(rank.architectures / workers) if rank.architectures else 0.0,
         ),
         "search": PlannedStage(
             "search",
             f"{search.budget} architectures by {search.sampler} on {', '.join(search.objectives)}",
-            search.budget * search_score / workers,
+            timings.search_score * math.ceil(search.budget / workers),
         ),
         "retrain": PlannedStage(
             "retrain",
-            f"{retrain.seeds} x the best and {retrain.random_architectures} random ones, {retrain.epochs} epochs",
-            start + networks * examples * retrain.epochs * example / workers,
+            f"{retrain.seeds} x the best, {retrain.members - 1} more for the ensemble and "
+            f"{retrain.random_architectures} random ones, {retrain.epochs} epochs",
+            start + math.ceil(networks / workers) * examples * retrain.epochs * example,
         ),
+        "export": PlannedStage("export", "calibration, artifacts and report", EXPORT_SECONDS),
     }
-    return [planned[stage] for stage in (*stages, *(["retrain"] if "search" in stages else []))]
+    return [planned[stage] for stage in (*stages, *(["retrain", "export"] if "search" in stages else []))]
+
+
+def total_seconds(planned: Sequence[PlannedStage]) -> float:
+    """All stages together."""
+    return math.fsum(stage.seconds for stage in planned)
 
 
 def _step_seconds(context: Context) -> float:

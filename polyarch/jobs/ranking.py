@@ -29,7 +29,14 @@ def rank(context: Context, score: ScoreMapper) -> RankingRecord:
         if "scores" in record:
             truth = table.value(architecture, settings.truth) if table and settings.truth else None
             scores = [ScoreRecord(**values) for values in record["scores"]]
-            scored.append(ScoredArchitecture(architecture=architecture.to_dict(), scores=scores, truth=truth))
+            scored.append(
+                ScoredArchitecture(
+                    architecture=architecture.to_dict(),
+                    scores=scores,
+                    parameters=context.parts.net.parameter_count(architecture),
+                    truth=truth,
+                )
+            )
     return RankingRecord(
         reference=settings.truth or settings.estimators[0],
         architectures=scored,

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polyarch.data import BatchSource
 from polyarch.export.artifact import weights_bytes, weights_of
 from polyarch.files import write_atomically
 from polyarch.jobs.parts import Parts, schedule, sgd, smoothed_loss
-from polyarch.randomness import derive_seed, global_seed
+from polyarch.predictive import calibration_error, negative_log_likelihood
+from polyarch.randomness import derive_seed
 from polyarch.spaces import Architecture
-from polyarch.strategies import Supervised, Tally
+from polyarch.strategies import Supervised
 from polyarch.training import CheckpointStore, fit
 
 
@@ -32,9 +33,9 @@ class Retraining:
         architecture, seed = item
         parts, settings = self.parts, self.parts.settings
         position = derive_seed(settings.seed, "retrain", architecture.key, seed) >> 1
-        network = fresh(parts.net.extract(architecture), seed=position)
+        network = parts.fresh(architecture, seed=position)
         optimizer = sgd(network, settings.retrain)
-        fit(
+        history = fit(
             Supervised(network, optimizer, loss=smoothed_loss(settings.retrain)),
             parts.batches(parts.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
             epochs=settings.retrain.epochs,
@@ -47,7 +48,11 @@ class Retraining:
         write_atomically(path, weights_bytes(weights_of(network)))
         network.eval()
         valid = evaluate(network, parts.evaluation_batches(parts.valid))
-        return {**evaluate(network, parts.evaluation_batches(parts.data.test)), "valid_accuracy": valid["accuracy"]}
+        return {
+            **evaluate(network, parts.evaluation_batches(parts.data.test)),
+            "valid_accuracy": valid["accuracy"],
+            "history": [{"epoch": row["epoch"], "loss": row["loss"]} for row in history.rows],
+        }
 
     def checkpoint_folder(self, item: tuple[Architecture, int]) -> Path:
         """Where one item keeps its checkpoints."""
@@ -60,31 +65,19 @@ class Retraining:
         return self.checkpoint_folder(item) / "weights.safetensors"
 
 
-def fresh(network: nn.Module, *, seed: int) -> nn.Module:
-    """Initialises every layer anew by its own ``reset_parameters``, from the seed."""
-    with global_seed(seed, "initialise"):
-        for module in network.modules():
-            reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
-                reset()
-    return network
-
-
 def evaluate(network: nn.Module, batches: BatchSource) -> dict[str, float]:
     """Accuracy, mean negative log-likelihood and expected calibration error (15 bins) of a prepared network."""
-    # Here and not above: the import takes two seconds, which every command and every worker would wait for.
-    from torchmetrics.functional.classification import multiclass_calibration_error
+    logits, targets = outputs(network, batches)
+    probabilities = logits.softmax(-1)
+    return {
+        "accuracy": float((probabilities.argmax(-1) == targets).float().mean()),
+        "loss": negative_log_likelihood(probabilities, targets),
+        "calibration_error": calibration_error(probabilities, targets),
+    }
 
-    tally = Tally()
-    logits, targets = [], []
+
+def outputs(network: nn.Module, batches: BatchSource) -> tuple[Tensor, Tensor]:
+    """Logits (N, C) in float64 and targets (N,) of all examples, on the CPU."""
     with torch.no_grad():
-        for batch in batches.epoch(0):
-            output = network(batch.inputs)
-            tally.add(output, batch.targets)
-            logits.append(output)
-            targets.append(batch.targets)
-    probabilities = torch.cat(logits).softmax(-1)
-    error = multiclass_calibration_error(
-        probabilities, torch.cat(targets), num_classes=probabilities.shape[-1], n_bins=15
-    )
-    return {**tally.means(), "calibration_error": float(error)}
+        pairs = [(network(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]
+    return torch.cat([logits for logits, _ in pairs]), torch.cat([targets for _, targets in pairs])

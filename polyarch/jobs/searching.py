@@ -9,6 +9,9 @@ from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
 from polyarch.searchers import StudySearcher
 from polyarch.spaces import Architecture
 
+SHARE_OF_TIME = 0.5
+"""Of ``max_minutes``: then what was found must do, because training the best takes the rest."""
+
 
 def search(context: Context, score: ScoreMapper) -> SearchRecord:
     """Asks, scores and tells until the budget is spent; the best by the first objective come first."""
@@ -24,7 +27,7 @@ def search(context: Context, score: ScoreMapper) -> SearchRecord:
     with context.display.stage("search") as report:
         done = searcher.count()
         report(done, settings.budget, "")
-        while done < settings.budget:
+        while done < settings.budget and (done < settings.batch or context.seconds_left(SHARE_OF_TIME) > 0):
             asked = searcher.ask(min(settings.batch, settings.budget - done))
             if not asked:
                 break  # an exhaustive search has seen everything
@@ -38,7 +41,11 @@ def search(context: Context, score: ScoreMapper) -> SearchRecord:
 
     def scored(architecture: Architecture) -> ScoredArchitecture:
         scores = [ScoreRecord(**values) for values in notes[architecture]]
-        return ScoredArchitecture(architecture=architecture.to_dict(), scores=scores)
+        return ScoredArchitecture(
+            architecture=architecture.to_dict(),
+            scores=scores,
+            parameters=context.parts.net.parameter_count(architecture),
+        )
 
     return SearchRecord(
         sampler=settings.sampler,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -9,12 +10,29 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
 
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
+from polyarch.jobs.own_module import build_own, import_builder
 from polyarch.spaces import NB201_OPERATIONS
-from polyarch.supernets import CellSupernet, ChainSupernet, ConvolutionalDepth, FullyConnectedDepth, Supernet
+from polyarch.supernets import (
+    CellSupernet,
+    ChainSupernet,
+    ConvolutionalDepth,
+    FullyConnectedDepth,
+    MLPSupernet,
+    Supernet,
+)
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -29,10 +47,14 @@ class Settings(BaseModel):
 class DataSettings(Settings):
     """Which data, how it is split, and how batches are augmented.
 
-    ``size`` resizes images; ``limit`` keeps that many training and as many validation examples, class by class.
+    ``name`` is a known data set or a path, ``target`` the label column of a table. ``size`` resizes images; ``limit``
+    keeps that many training and as many validation examples, class by class. ``outside`` names data of another kind
+    on which the uncertainty is tried.
     """
 
     name: str = "digits"
+    target: str | None = None
+    outside: str | None = None
     validation: Fraction = 0.25
     split: Literal["stratified", "nb201"] = "stratified"
     size: PositiveInt | None = None
@@ -96,10 +118,8 @@ class VectorDepthSettings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for any data; images are flattened."""
-        features = 1
-        for size in input_shape:
-            features *= size
-        return FullyConnectedDepth(features=features, classes=classes, max_depth=self.max_depth, width=self.width)
+        options = self.model_dump(exclude={"kind"})
+        return FullyConnectedDepth(features=math.prod(input_shape), classes=classes, **options)
 
 
 class ImageDepthSettings(Settings):
@@ -119,14 +139,59 @@ class ImageDepthSettings(Settings):
         return ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
 
 
+class MLPSettings(Settings):
+    """A fully connected residual network whose depth and inner widths are the choices."""
+
+    kind: Literal["mlp"] = "mlp"
+    width: PositiveInt = 128
+    max_depth: PositiveInt = 4
+    inner_widths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 128, 256)
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for any data; images are flattened."""
+        options = self.model_dump(exclude={"kind"})
+        return MLPSupernet(features=math.prod(input_shape), classes=classes, **options)
+
+
+class ModuleSettings(Settings):
+    """A network of your own with `OneOf`, `Repeat` and `Maybe` blocks, made by ``package.module:function``."""
+
+    kind: Literal["module"] = "module"
+    module: str
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """Calls the function; see `build_own`."""
+        return build_own(import_builder(self.module), input_shape, classes)
+
+
+class AutoSettings(Settings):
+    """A space that fits the data, chosen when the run starts."""
+
+    kind: Literal["auto"] = "auto"
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """There is nothing to build before the choice is made."""
+        raise ConfigError("Expected a space that was chosen. Got 'auto', which a run replaces at its start.")
+
+
 SpaceSettings = Annotated[
-    CellSettings | ChainSettings | VectorDepthSettings | ImageDepthSettings, Field(discriminator="kind")
+    CellSettings
+    | ChainSettings
+    | VectorDepthSettings
+    | ImageDepthSettings
+    | MLPSettings
+    | ModuleSettings
+    | AutoSettings,
+    Field(discriminator="kind"),
 ]
-SPACES: dict[str, type[CellSettings | ChainSettings | VectorDepthSettings | ImageDepthSettings]] = {
+SPACES: dict[str, type[Settings]] = {
+    "auto": AutoSettings,
     "nb201": CellSettings,
     "chain": ChainSettings,
+    "mlp": MLPSettings,
     "depth_fc": VectorDepthSettings,
     "depth_cnn": ImageDepthSettings,
+    "module": ModuleSettings,
 }
 
 
@@ -171,9 +236,9 @@ class EstimatorSettings(Settings):
 
 
 class RankSettings(Settings):
-    """Which random architectures are ranked, by what, and against which truth."""
+    """Which random architectures are ranked, by what, and against which truth; none with 0 ``architectures``."""
 
-    architectures: Annotated[int, Field(ge=3)] = 24
+    architectures: NonNegativeInt = 24
     estimators: tuple[EstimatorName, ...] = ("sotl", "val_acc", "params", "macs")
     truth: str | None = None
 
@@ -193,17 +258,28 @@ class SearchSettings(Settings):
 
 
 class RetrainSettings(OptimiserSettings):
-    """How the best architecture and random ones are trained from scratch for comparison."""
+    """How the best architectures, and random ones for comparison, are trained from scratch.
+
+    The best is trained with ``seeds`` seeds; the ``members`` best form an ensemble. ``flag`` is the share of
+    validation examples that count as uncertain, which sets the threshold of the flag on predictions.
+    """
 
     epochs: PositiveInt = 20
     seeds: PositiveInt = 3
-    random_architectures: PositiveInt = 10
+    members: PositiveInt = 3
+    random_architectures: NonNegativeInt = 10
+    flag: Fraction = 0.05
 
 
 class RunSettings(Settings):
-    """A whole run."""
+    """A whole run.
+
+    ``max_minutes`` bounds the time of a search. ``decisions`` say what was chosen for the user and why.
+    """
 
     seed: int = 0
+    max_minutes: PositiveFloat | None = None
+    decisions: tuple[str, ...] = ()
     device: str = "cpu"
     workers: PositiveInt = Field(default_factory=lambda: len(os.sched_getaffinity(0)))
     checkpoint_seconds: NonNegative = 20.0
@@ -257,5 +333,5 @@ def _require_images(kind: str, input_shape: tuple[int, ...]) -> None:
     if len(input_shape) != 3:
         raise ConfigError(
             f"Expected images (channels, height, width) for space {kind!r}. "
-            f"Got examples of shape {input_shape}; space depth_fc takes any shape."
+            f"Got examples of shape {input_shape}; space mlp takes any shape."
         )

@@ -25,6 +25,7 @@ class Workspace:
         self.study = folder / "study.db"
         self.report = folder / "report.html"
         self.artifact = folder / "artifact"
+        self.ensemble = folder / "ensemble"
         self.checkpoints = folder / "checkpoints"
 
     @classmethod

@@ -8,6 +8,7 @@ from polyarch.nn.batchnorm import (
     RunningStatistics,
 )
 from polyarch.nn.mixed import ChoiceBlock, Selection, gate_for
+from polyarch.nn.own import Maybe, OneOf, Repeat
 from polyarch.nn.recording import call, record
 from polyarch.nn.residual import ReductionBlock, bottleneck
 
@@ -15,9 +16,12 @@ __all__ = [
     "AdaptedStatistics",
     "BatchStatistics",
     "ChoiceBlock",
+    "Maybe",
     "NormPolicy",
+    "OneOf",
     "ReductionBlock",
     "ReestimatedStatistics",
+    "Repeat",
     "RunningStatistics",
     "Selection",
     "bottleneck",

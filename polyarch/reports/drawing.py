@@ -2,85 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from html import escape
+import re
+from collections.abc import Mapping, Sequence
 
+from polyarch.reports.canvas import WIDTH, arrow, box, label, picture
 from polyarch.spaces import NB201_EDGES, edge_name
 
-ARCS = {(0, 2): 65, (0, 3): 120, (1, 3): -70}
+Choices = Mapping[str, Sequence[str]]
+"""Choice name -> its options."""
+
+ARCS = {(0, 2): 56, (0, 3): 108, (1, 3): -62}
+"""How far the middle of a long edge lies above the nodes of a cell."""
 COLOURS = {
     "skip_connect": "#80868b",
-    "nor_conv_1x1": "#1a73e8",
-    "nor_conv_3x3": "#c5221f",
-    "avg_pool_3x3": "#188038",
+    "nor_conv_1x1": "#3b82f6",
+    "nor_conv_3x3": "#e5484d",
+    "avg_pool_3x3": "#2f9e57",
 }
 LABELS = {"skip_connect": "skip", "nor_conv_1x1": "conv 1x1", "nor_conv_3x3": "conv 3x3", "avg_pool_3x3": "pool 3x3"}
-FONT = 'font-family="system-ui, sans-serif" font-size="13"'
+NOTHING = ("skip", "skip_connect", "identity", "none")
+"""Options that compute nothing; their boxes are dashed."""
 
 
-def draw(architecture: Mapping[str, str], kind: str) -> str:
-    """An SVG picture: the cell as a graph for ``nb201``, a row of boxes for the others."""
-    return _cell(architecture) if kind == "nb201" else _chain(architecture)
+def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None = None) -> str:
+    """An SVG picture of an architecture.
+
+    Args:
+        architecture: choice name -> option name.
+        kind: the kind of space: ``nb201`` gives a graph, a depth a row of blocks, ``mlp`` blocks of their widths, and
+            every other kind a box per choice.
+        choices: the options on offer; with them unused blocks of a depth are shown, and widths are compared with the
+            largest possible one.
+    """
+    choices = choices or {}
+    if kind == "nb201" and all(edge_name(*edge) in architecture for edge in NB201_EDGES):
+        return _cell(architecture)
+    if kind.startswith("depth") and _number(architecture.get("depth", "")) is not None:
+        return _depth(architecture, choices)
+    if kind == "mlp" and _number(architecture.get("depth", "")) is not None:
+        return _widths(architecture, choices)
+    return _boxes(architecture, columns=3 if kind == "module" else 4)
 
 
 def _cell(architecture: Mapping[str, str]) -> str:
     """Four nodes on a line; longer edges are arcs further out; ``none`` is left away."""
-    level = 150
-    places = [70 + 170 * node for node in range(4)]
+    level = 138
+    places = [30 + 140 * node for node in range(4)]
     parts = []
     for source, target in NB201_EDGES:
         operation = architecture[edge_name(source, target)]
         if operation == "none":
             continue
-        rise = ARCS.get((source, target), 0)  # how far the middle of the arc lies above the nodes
-        edge = 20 if rise > 0 else -20 if rise < 0 else 0
+        rise = ARCS.get((source, target), 0)
+        edge = 20 if rise > 0 else -20 if rise < 0 else 0  # arcs leave a node at its top or bottom
         shift = 8 if rise else 22
         x1, x2, y = places[source] + shift, places[target] - shift, level - edge
         middle, control = (x1 + x2) / 2, y - 2 * (rise - edge)
-        colour = COLOURS[operation]
-        dash = ' stroke-dasharray="5 4"' if operation == "skip_connect" else ""
-        label_y = level - rise + (18 if rise < 0 else -8)
-        parts.append(
-            f'<path d="M{x1},{y} Q{middle},{control} {x2},{y}" fill="none" stroke="{colour}" stroke-width="2.2"{dash} '
-            f'marker-end="url(#arrow)"/>'
-            f'<text x="{middle}" y="{label_y}" text-anchor="middle" fill="{colour}" {FONT}>{LABELS[operation]}</text>'
-        )
+        colour = COLOURS.get(operation, "currentColor")
+        parts.append(arrow(f"M{x1},{y} Q{middle},{control} {x2},{y}", colour=colour, dashed=operation in NOTHING))
+        parts.append(label(middle, level - rise + (18 if rise < 0 else -8), LABELS.get(operation, operation), 92))
     for node, x in enumerate(places):
         name = {0: "in", 3: "out"}.get(node, str(node))
-        parts.append(
-            f'<circle cx="{x}" cy="{level}" r="20" fill="none" stroke="currentColor" stroke-width="1.6"/>'
-            f'<text x="{x}" y="{level + 4.5}" text-anchor="middle" fill="currentColor" {FONT}>{name}</text>'
-        )
-    return _svg(650, 270, parts)
+        parts.append(f'<circle cx="{x}" cy="{level}" r="20" fill="none" stroke="currentColor" stroke-width="1.6"/>')
+        parts.append(label(x, level + 5, name, 30))
+    return picture(230, parts, _words(architecture))
 
 
-def _chain(architecture: Mapping[str, str]) -> str:
-    """One box per choice, in rows of six."""
+def _boxes(architecture: Mapping[str, str], columns: int) -> str:
+    """One box per choice with its option, row by row."""
+    step = (WIDTH - 8) / columns
+    width = step - 18
     parts = []
-    rows = -(-len(architecture) // 6)
     for index, (choice, option) in enumerate(architecture.items()):
-        row, column = divmod(index, 6)
-        x, y = 14 + 106 * column, 20 + 74 * row
-        dash = ' stroke-dasharray="5 4"' if option == "skip" else ""
-        parts.append(
-            f'<rect x="{x}" y="{y}" width="88" height="46" rx="6" fill="none" stroke="currentColor"{dash}/>'
-            f'<text x="{x + 44}" y="{y + 18}" text-anchor="middle" fill="currentColor" opacity="0.65" {FONT}>'
-            f"{escape(choice)}</text>"
-            f'<text x="{x + 44}" y="{y + 36}" text-anchor="middle" fill="currentColor" {FONT}>{escape(option)}</text>'
-        )
-        if column < 5 and index + 1 < len(architecture):
-            parts.append(
-                f'<path d="M{x + 88},{y + 23} h14" stroke="currentColor" stroke-width="1.6" marker-end="url(#arrow)"/>'
-            )
-    return _svg(650, 30 + 74 * rows, parts)
+        row, column = divmod(index, columns)
+        x, y = 4 + step * column, 6 + 70 * row
+        parts.append(box(x, y, width, 52, filled=option not in NOTHING, dashed=option in NOTHING))
+        parts.append(label(x + width / 2, y + 21, choice, width - 8, quiet=True))
+        parts.append(label(x + width / 2, y + 41, option, width - 8))
+        if column < columns - 1 and index + 1 < len(architecture):
+            parts.append(arrow(f"M{x + width:g},{y + 26:g} h16"))
+    rows = -(-len(architecture) // columns)
+    return picture(max(70 * rows - 6, 10), parts, _words(architecture))
 
 
-def _svg(width: int, height: int, parts: list[str]) -> str:
-    marker = (
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>'
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="architecture">{marker}{"".join(parts)}</svg>\n'
-    )
+def _depth(architecture: Mapping[str, str], choices: Choices) -> str:
+    """A row of numbered blocks, ten in a line; the used ones are filled."""
+    used = _number(architecture["depth"]) or 0
+    deepest = max([used, *(_number(option) or 0 for option in choices.get("depth", ()))])
+    parts = []
+    for index in range(deepest):
+        row, column = divmod(index, 10)
+        x, y = 4 + 47.5 * column, 6 + 52 * row
+        parts.append(box(x, y, 38, 38, filled=index < used, dashed=index >= used))
+        parts.append(label(x + 19, y + 24, str(index + 1), 38, quiet=index >= used))
+    rows = -(-deepest // 10)
+    of = f" of {deepest}" if deepest > used else ""
+    parts.append(label(WIDTH / 2, 6 + 52 * rows + 14, f"{used}{of} blocks used", WIDTH))
+    return picture(52 * rows + 30, parts, _words(architecture))
+
+
+def _widths(architecture: Mapping[str, str], choices: Choices) -> str:
+    """The used blocks from top to bottom, each as wide as its option says; other choices follow as boxes."""
+    depth = _number(architecture["depth"]) or 0
+    blocks = [name for name in architecture if re.fullmatch(r"block\d+", name)]
+    options = [option for name in blocks for option in (architecture[name], *choices.get(name, ()))]
+    largest = max([_number(option) or 0 for option in options], default=0) or 1
+    middle, y = WIDTH / 2, 18.0
+    parts = [label(middle, y, "in", 60, quiet=True)]
+    for name in blocks[:depth]:
+        option = architecture[name]
+        width = max(360 * (_number(option) or largest) / largest, 8)
+        parts.append(arrow(f"M{middle:g},{y + 6:g} v18"))
+        parts.append(box(middle - width / 2, y + 26, width, 34, filled=True))
+        if width >= 60:
+            parts.append(label(middle, y + 48, option, width - 8))
+        else:  # a narrow block has its words beside it
+            parts.append(label(middle + width / 2 + 40, y + 48, option, 70))
+        parts.append(label(32, y + 48, name, 62, quiet=True))
+        y += 62
+    parts.append(arrow(f"M{middle:g},{y + 6:g} v18"))
+    parts.append(label(middle, y + 42, "out", 60, quiet=True))
+    others = [f"{name}: {option}" for name, option in architecture.items() if name not in (*blocks, "depth")]
+    for index, words in enumerate(others):
+        parts.append(label(middle, y + 68 + 22 * index, words, WIDTH - 8))
+    return picture(y + 52 + 22 * len(others), parts, _words(architecture))
+
+
+def _number(option: str) -> int | None:
+    """The number in an option such as ``h64`` or ``3``."""
+    digits = re.search(r"[0-9]{1,9}", option)
+    return int(digits[0]) if digits else None
+
+
+def _words(architecture: Mapping[str, str]) -> str:
+    return "architecture: " + ", ".join(f"{choice} {option}" for choice, option in architecture.items())

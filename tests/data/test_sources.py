@@ -13,9 +13,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from polyarch.data import Dataset, load, nb201_split
-from polyarch.data.sources import data_root as default_data_root
-from polyarch.data.sources import read_idx, read_mosaic, resize
+from polyarch.data import Dataset, load, nb201_split, resident
+from polyarch.data import data_root as default_data_root
+from polyarch.data.cifar import read_mosaic
+from polyarch.data.dataset import resize
+from polyarch.data.idx import read_idx
 from polyarch.errors import CorruptFile, DataError, MissingData, UnknownName
 from polyarch.randomness import generator_at
 
@@ -49,7 +51,7 @@ class TestEmbedded:
         assert (dataset.name, len(dataset.train), len(dataset.test)) == (name, train, test)
         assert (dataset.input_shape, dataset.classes) == (shape, classes)
         assert dataset.is_image == (len(shape) == 3)
-        assert dataset.train.inputs.dtype == torch.float32
+        assert resident(dataset.train).inputs.dtype == torch.float32
 
     @pytest.mark.parametrize("name", ["digits", "spirals"])
     def test_every_load_gives_the_same_bits(self, name: str) -> None:
@@ -61,11 +63,11 @@ class TestEmbedded:
 
     def test_training_and_test_examples_differ(self) -> None:
         spirals = load("spirals")
-        assert not torch.equal(spirals.train.inputs, spirals.test.inputs[: len(spirals.train)])
+        assert not torch.equal(resident(spirals.train).inputs, resident(spirals.test).inputs[: len(spirals.train)])
 
     def test_digits_are_scaled_to_one_and_all_classes_are_on_both_sides(self) -> None:
         digits = load("digits")
-        assert torch.stack(digits.train.inputs.aminmax()).tolist() == [0, 1]
+        assert torch.stack(resident(digits.train).inputs.aminmax()).tolist() == [0, 1]
         for part in (digits.train, digits.test):
             assert part.targets.unique().tolist() == list(range(10))
 
@@ -154,7 +156,7 @@ class TestIdx:
             write(tmp_path / f"mnist/{part}-images-idx3-ubyte.gz", idx((6, 28, 28), images.numpy().tobytes()))
             write(tmp_path / f"mnist/{part}-labels-idx1-ubyte", idx((6,), labels))
         mnist = load("mnist", root=tmp_path)
-        assert torch.equal(mnist.train.inputs, images.unsqueeze(1))
+        assert torch.equal(resident(mnist.train).inputs, images.unsqueeze(1))
         assert mnist.test.targets.tolist() == list(labels)
 
     @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ class TestMosaic:
         cifar10 = load("cifar10", root=tmp_path)
         assert cifar10.train.targets.tolist() == list(range(10))
         assert cifar10.input_shape == (3, 32, 32)
-        assert torch.equal(cifar10.train.inputs[8:], random_bytes(2, 3, 32, 32))
+        assert torch.equal(resident(cifar10.train).inputs[8:], random_bytes(2, 3, 32, 32))
 
     @pytest.mark.parametrize(
         "damage",
@@ -246,9 +248,9 @@ class TestRealFiles:
     @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
     def test_idx_sets(self, data_root: Path, name: str) -> None:
         dataset = loaded(name, data_root)
-        assert dataset.train.inputs.shape == (60000, 1, 28, 28)
-        assert dataset.test.inputs.shape == (10000, 1, 28, 28)
-        assert dataset.train.inputs.dtype == torch.uint8
+        assert resident(dataset.train).inputs.shape == (60000, 1, 28, 28)
+        assert resident(dataset.test).inputs.shape == (10000, 1, 28, 28)
+        assert resident(dataset.train).inputs.dtype == torch.uint8
         assert dataset.test.targets.bincount().tolist() == (
             [1000] * 10 if name == "fashion_mnist" else [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         )

@@ -3,54 +3,258 @@
 from __future__ import annotations
 
 import json
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from polyarch.errors import CorruptFile
-from polyarch.export import Artifact, read_artifact, write_artifact
-from polyarch.export.artifact import weights_of
-from polyarch.jobs.loading import load_network
-from polyarch.jobs.settings import CellSettings
+from polyarch.errors import CorruptFile, InvalidInput
+from polyarch.export import Artifact, Member, Program, write_artifact
+from polyarch.jobs.loading import load_artifact, load_network
+from polyarch.jobs.settings import SPACES
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> tuple[Path, torch.nn.Module]:
-    settings = CellSettings(channels=4)
-    net = settings.build((3, 8, 8), 5)
-    architecture = net.space.sample(torch.Generator().manual_seed(3))
-    network = net.extract(architecture).eval()
-    artifact = Artifact(
-        architecture=architecture.to_dict(),
-        network=settings.model_dump(mode="json"),
-        preprocessing={"mean": [0.5] * 3, "std": [0.2] * 3},
-        input_shape=(3, 8, 8),
-        classes=tuple("abcde"),
-        weights=weights_of(network),
-    )
+def written(tmp_path: Path, examples: ModuleType) -> tuple[Path, Artifact]:
+    artifact = examples.image_artifact(2)
     write_artifact(tmp_path / "artifact", artifact)
-    return tmp_path / "artifact", network
+    return tmp_path / "artifact", artifact
 
 
-def test_round_trip(written: tuple[Path, torch.nn.Module]) -> None:
-    folder, network = written
-    artifact = read_artifact(folder)
-    assert artifact.classes == tuple("abcde") and artifact.input_shape == (3, 8, 8)
-    x = torch.randn(4, 3, 8, 8)
+def test_round_trip(written: tuple[Path, Artifact], examples: ModuleType) -> None:
+    folder, artifact = written
+    read = load_artifact(folder)
+    same = [name for name in Artifact.__dataclass_fields__ if name != "members"]
+    assert [getattr(read, name) for name in same] == [getattr(artifact, name) for name in same]
+    assert [(m.architecture, m.weight) for m in read.members] == [(m.architecture, m.weight) for m in artifact.members]
+    inputs = examples.images(9)
     with torch.no_grad():
-        assert torch.equal(load_network(folder)(x), network(x))
+        for found, expected in zip(Program.of(read)(inputs), Program.of(artifact)(inputs), strict=True):
+            assert torch.equal(found, expected)
+        x = artifact.preprocessing(inputs)
+        torch.testing.assert_close(load_network(folder)(x), artifact.members[0].network.eval()(x))
 
 
-def test_damage_is_recognised(written: tuple[Path, torch.nn.Module]) -> None:
+def test_tables_round_trip(tmp_path: Path, examples: ModuleType) -> None:
+    artifact = examples.table_artifact()
+    write_artifact(tmp_path, artifact)
+    read = load_artifact(tmp_path)
+    assert read.columns == artifact.columns and read.preprocessing == artifact.preprocessing
+    assert read.classes == artifact.classes and read.input_dtype == torch.float32
+
+
+def test_the_same_weights_give_the_same_bytes(tmp_path: Path, examples: ModuleType) -> None:
+    artifact = examples.image_artifact(2)
+    for name in ("first", "second"):
+        write_artifact(tmp_path / name, artifact)
+        artifact = load_artifact(tmp_path / name)  # contiguous this time, not channels-last
+    for file in ("weights.safetensors", "architecture.json", "metadata.json"):
+        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
+
+
+def test_what_others_read(written: tuple[Path, Artifact]) -> None:
+    folder, artifact = written
+    description = json.loads((folder / "architecture.json").read_text())
+    assert description["format"] == 2 and description["input_shape"] == [3, 8, 8]
+    assert description["members"][1] == {"architecture": artifact.members[1].architecture, "weight": 2.0}
+    metadata = json.loads((folder / "metadata.json").read_text())
+    assert metadata["classes"] == list("abcde") and metadata["input"] == {"shape": [3, 8, 8], "dtype": "uint8"}
+    assert metadata["temperature"] == 1.3 and metadata["threshold"] == 1.2 and metadata["exports"] == {}
+    assert set(metadata["outputs"]) == {"probabilities", "entropy", "mutual_information"}
+    assert set(metadata["versions"]) == {"polyarch", "torch", "python"}
+    names = load_file(folder / "weights.safetensors").keys()
+    assert {name.split(".")[0] for name in names} == {"0", "1"}
+
+
+def test_loading_uses_no_random_numbers(written: tuple[Path, Artifact]) -> None:
+    before = torch.get_rng_state()
+    load_artifact(written[0])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("kind", sorted(set(SPACES) - {"auto", "module"}))
+def test_every_space_loads(kind: str, tmp_path: Path, examples: ModuleType) -> None:
+    small: dict[str, dict[str, Any]] = {
+        "nb201": {"channels": 4},
+        "depth_cnn": {"max_depth": 2, "channels": 4, "inner_channels": 2},
+    }
+    settings: Any = SPACES[kind](**small.get(kind, {}))
+    net = settings.build((3, 8, 8), 5)
+    architecture = net.space.sample(torch.Generator().manual_seed(1))
+    member = Member(architecture.to_dict(), 1.0, net.extract(architecture))
+    base = examples.image_artifact()
+    write_artifact(tmp_path, replace(base, network=settings.model_dump(mode="json"), members=(member,)))
+    x = torch.randn(3, 3, 8, 8)
+    with torch.no_grad():
+        assert torch.equal(load_network(tmp_path)(x), member.network.eval()(x))
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.update(format=1),
+        lambda content: content.update(format=[2]),
+        lambda content: content.update(members=[]),
+        lambda content: content["members"].pop(),
+        lambda content: content["members"][0].update(architecture={}),
+        lambda content: content["members"][0].update(architecture={"0->1": 3}),
+        lambda content: content["members"][0].update(weight=-1.0),
+        lambda content: content["members"][0].update(weight=float("nan")),
+        lambda content: content["members"][0].update(weight="1"),
+        lambda content: content.update(network={"kind": "?"}),
+        lambda content: content.update(network={"kind": "auto"}),
+        lambda content: content.update(network={"kind": "module", "module": "os:getcwd"}),
+        lambda content: content["network"].update(channels=8),
+        lambda content: content["network"].update(channels=1 << 60),
+        lambda content: content["network"].update(cells=1 << 40),
+        lambda content: content["network"].update(operations=["none"] * 5),
+        lambda content: content.update(input_shape=[3, 8]),
+        lambda content: content.update(input_shape=[]),
+        lambda content: content.update(input_shape=[3, -8, 8]),
+        lambda content: content.pop("network"),
+    ],
+)
+def test_wrong_descriptions_are_one_sentence(written: tuple[Path, Artifact], change: Change) -> None:
+    _damage(written[0], "architecture.json", change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.update(preprocessing={"kind": "?"}),
+        lambda content: content.update(preprocessing={"kind": "normalisation"}),
+        lambda content: content["preprocessing"].update(mean=["a", "b", "c"]),
+        lambda content: content["preprocessing"].update(mean=[0.5] * 7),
+        lambda content: content["preprocessing"].update(mean=3),
+        lambda content: content.update(preprocessing={"kind": "table", "columns": 3}),
+        lambda content: content.update(classes=["a"]),
+        lambda content: content.update(classes=[]),
+        lambda content: content.update(classes=[1, 2, 3, 4, 5]),
+        lambda content: content.update(temperature=0.0),
+        lambda content: content.update(temperature=float("inf")),
+        lambda content: content.update(threshold="often"),
+        lambda content: content["input"].update(dtype="object"),
+        lambda content: content["input"].update(shape=[3, 9, 9]),
+        lambda content: content.update(columns=[{"name": "a", "categories": None}]),
+        lambda content: content.clear(),
+    ],
+)
+def test_wrong_metadata_is_one_sentence(written: tuple[Path, Artifact], change: Change) -> None:
+    _damage(written[0], "metadata.json", change)
+
+
+def _damage(folder: Path, name: str, change: Change) -> None:
+    content = json.loads((folder / name).read_text())
+    change(content)
+    (folder / name).write_text(json.dumps(content))
+    _assert_refused(folder)
+
+
+def _assert_refused(folder: Path) -> None:
+    with pytest.raises(CorruptFile, match="Expected") as caught:
+        load_artifact(folder)
+    assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["architecture.json", "metadata.json", "weights.safetensors"])
+def test_damaged_files_are_one_sentence(written: tuple[Path, Artifact], name: str) -> None:
+    path = written[0] / name
+    whole = path.read_bytes()
+    pickled = pickle.dumps(print)
+    for content in (b"", b"\x00" * 20, whole[: len(whole) // 2], b"[" * 100_000, b"null", pickled, b"\xff" * 9):
+        path.write_bytes(content)
+        _assert_refused(written[0])
+    path.unlink()
+    _assert_refused(written[0])
+    path.mkdir()
+    _assert_refused(written[0])
+
+
+def test_random_damage_never_crashes(written: tuple[Path, Artifact]) -> None:
     folder, _ = written
-    description = folder / "architecture.json"
-    content = json.loads(description.read_text())
-    for broken in ({**content, "format": 9}, {**content, "architecture": {}}, {**content, "network": {"kind": "?"}}):
-        description.write_text(json.dumps(broken))
-        with pytest.raises(CorruptFile, match="Expected"):
-            load_network(folder)
-    description.write_text(json.dumps(content))
-    (folder / "weights.safetensors").write_bytes(b"\x00" * 20)
-    with pytest.raises(CorruptFile, match="to hold weights"):
-        load_network(folder)
+    generator = random.Random(0)
+    for name in ("architecture.json", "metadata.json", "weights.safetensors"):
+        whole = (folder / name).read_bytes()
+        for _ in range(60):
+            content = bytearray(whole)
+            for _ in range(3):
+                content[generator.randrange(min(len(content), 2000))] = generator.randrange(32, 127)
+            (folder / name).write_bytes(content)
+            try:
+                load_artifact(folder)
+            except CorruptFile as error:
+                assert "\n" not in str(error)
+        (folder / name).write_bytes(whole)
+
+
+def test_foreign_weights_are_one_sentence(written: tuple[Path, Artifact]) -> None:
+    folder, _ = written
+    path = folder / "weights.safetensors"
+    weights = load_file(path)
+    first = next(iter(weights))
+    for changed in (
+        {**weights, "7.extra": torch.zeros(1)},
+        {**weights, "0.extra": torch.zeros(1)},
+        {name: value for name, value in weights.items() if name != first},
+        {**weights, first: torch.zeros(1, 2, 3)},
+        {name: value.double() if value.is_floating_point() else value for name, value in weights.items()},
+    ):
+        save_file(changed, path)
+        _assert_refused(folder)
+
+
+def test_an_unfinished_folder_is_no_artifact(
+    tmp_path: Path, examples: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writing over another artifact never leaves old words beside new weights."""
+    write_artifact(tmp_path, examples.image_artifact(1))
+    (tmp_path / "model.onnx").write_bytes(b"old")
+
+    def killed(path: Path, value: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polyarch.export.artifact.write_json", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_artifact(tmp_path, examples.image_artifact(2))
+    assert not (tmp_path / "model.onnx").exists()
+    _assert_refused(tmp_path)
+
+
+class WordyLinear(torch.nn.Linear):
+    def get_extra_state(self) -> Any:
+        return "text"
+
+
+def test_states_other_than_tensors_are_not_written(tmp_path: Path, examples: ModuleType) -> None:
+    write_artifact(tmp_path, examples.image_artifact())
+    with pytest.raises(InvalidInput, match="whose state is tensors"):
+        write_artifact(tmp_path, replace(examples.image_artifact(), members=(Member({}, 1.0, WordyLinear(2, 2)),)))
+    load_artifact(tmp_path)  # what was there is still there
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"members": ()}, "members"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"threshold": float("nan")}, "threshold"),
+        ({"input_dtype": torch.int64}, "uint8 or float32"),
+        ({"classes": ()}, "classes"),
+    ],
+)
+def test_wrong_artifacts_are_not_written(
+    change: dict[str, Any], words: str, tmp_path: Path, examples: ModuleType
+) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        write_artifact(tmp_path / "artifact", replace(examples.image_artifact(), **change))
+    assert not (tmp_path / "artifact").exists()

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from polyarch.spaces import Architecture, Space, parse_nb201
-from polyarch.supernets import CellSupernet, ChainSupernet, ConvolutionalDepth, FullyConnectedDepth, Supernet
+from polyarch.supernets import (
+    CellSupernet,
+    ChainSupernet,
+    ConvolutionalDepth,
+    FullyConnectedDepth,
+    MLPSupernet,
+    Supernet,
+)
 from polyarch.testing import SupernetContract
 
 CELLS = (
@@ -90,3 +97,14 @@ class TestConvolutionalDepth(TestFullyConnectedDepth):
 
     def make_inputs(self) -> Tensor:
         return torch.randn(8, 1, 9, 10, dtype=torch.float64)
+
+
+class TestMLPSupernet(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return MLPSupernet(features=6, classes=3, width=5, max_depth=3, inner_widths=(2, 4)).double()
+
+    def make_inputs(self) -> Tensor:
+        return torch.randn(8, 2, 3, dtype=torch.float64)
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return list(space.enumerate())

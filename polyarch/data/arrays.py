@@ -1,0 +1,128 @@
+"""Arrays as data sets: pairs (X, y), .npz files and torch data sets."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyarch.data.dataset import Dataset
+from polyarch.data.labels import Array, ClassLabels, check_counts
+from polyarch.data.splits import stratified_split
+from polyarch.data.tensors import TensorData
+from polyarch.errors import CorruptFile, DataError
+
+CHANNELS = (1, 3, 4)
+PAIRS = (
+    ("x", "y"), ("X", "y"), ("inputs", "targets"),
+    *((inputs, labels) for inputs in ("data", "images") for labels in ("labels", "label", "targets", "target", "y")),
+)  # fmt: skip
+SPLITS = (("x_train", "y_train", "x_test", "y_test"), ("X_train", "y_train", "X_test", "y_test"))
+
+
+def read_pair(inputs: Any, labels: Any, *, test_share: float = 0.2) -> Dataset:
+    """Arrays or tensors X (N, ...) and y (N,); ``test_share`` of every class is for testing."""
+    return _divided("arrays", inputs, labels, ("X", "y"), test_share)
+
+
+def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
+    """A file of arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test, y_test."""
+    arrays = _read_arrays(path)
+    for names in SPLITS:
+        if all(name in arrays for name in names):
+            origins = [f"array {name!r} of {path}" for name in names]
+            classes = ClassLabels.of(label_array(arrays[names[1]], origins[1]), origins[1])
+            train, test = (
+                _examples(arrays[names[side]], arrays[names[side + 1]], classes, origins[side : side + 2])
+                for side in (0, 2)
+            )
+            if train.input_shape != test.input_shape:
+                raise DataError(
+                    f"Expected examples of one shape in {path}. Found {train.input_shape} in {names[0]!r} and "
+                    f"{test.input_shape} in {names[2]!r}."
+                )
+            check_counts(train.targets, classes.names, origins[1], fewest=2)
+            return Dataset(path.name, train, test, classes.names)
+    for inputs, labels in PAIRS:
+        if inputs in arrays and labels in arrays:
+            origins = [f"array {name!r} of {path}" for name in (inputs, labels)]
+            return _divided(path.name, arrays[inputs], arrays[labels], origins, test_share)
+    raise DataError(
+        f"Expected arrays x and y, or x_train, y_train, x_test and y_test, in {path}. "
+        f"Found {', '.join(arrays) or 'none'}."
+    )
+
+
+def input_tensor(values: Any, origin: str) -> Tensor:
+    """(N, F), (N, H, W), (N, H, W, C) or (N, C, H, W) -> (N, F) or (N, C, H, W), bytes or float32.
+
+    Where both readings of four dimensions fit, the last is the channel for numpy and the second for torch.
+    """
+    is_tensor = isinstance(values, Tensor)
+    array = values.detach().cpu().numpy() if is_tensor else np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"Expected numbers in {origin}. Found {array.dtype}.")
+    if array.ndim == 3:
+        array = array[:, np.newaxis]
+    elif array.ndim == 4:
+        first, last = array.shape[1] in CHANNELS, array.shape[3] in CHANNELS
+        if not first and not last:
+            raise DataError(f"Expected images with 1, 3 or 4 channels in {origin}. Found shape {array.shape}.")
+        if last and not (first and is_tensor):
+            array = array.transpose(0, 3, 1, 2)
+    elif array.ndim != 2:
+        raise DataError(f"Expected rows or images, (N, F) to (N, C, H, W), in {origin}. Found shape {array.shape}.")
+    if array.size == 0:
+        raise DataError(f"Expected at least one number in {origin}. Found shape {array.shape}.")
+    if array.dtype == np.uint8:
+        return torch.from_numpy(np.array(array))
+    with np.errstate(over="ignore"):
+        floats = np.array(array, dtype=np.float32)
+    unusable = ~np.isfinite(floats).reshape(len(floats), -1).all(1)
+    if unusable.any():
+        row = int(np.flatnonzero(unusable)[0])
+        raise DataError(f"Expected finite numbers in {origin}. Found NaN or infinity in example {row}.")
+    return torch.from_numpy(floats)
+
+
+def label_array(values: Any, origin: str) -> Array:
+    """(N,) or (N, 1) labels -> (N,)."""
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.size == 0:
+        raise DataError(f"Expected one label per example in {origin}. Found shape {array.shape}.")
+    return np.asarray(array)
+
+
+def _divided(name: str, inputs: Any, labels: Any, origins: Any, test_share: float) -> Dataset:
+    classes = ClassLabels.of(label_array(labels, origins[1]), origins[1])
+    data = _examples(inputs, labels, classes, origins)
+    check_counts(data.targets, classes.names, origins[1])
+    train, test = stratified_split(data, test_share, seed=0)
+    return Dataset(name, train, test, classes.names)
+
+
+def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> TensorData:
+    tensor = input_tensor(inputs, origins[0])
+    array = label_array(labels, origins[1])
+    if len(tensor) != len(array):
+        raise DataError(
+            f"Expected one label per example in {origins[1]}. Found {len(array)} for {len(tensor)} examples."
+        )
+    return TensorData(tensor, classes.encode(array, origins[1]), len(classes.names))
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    wanted = {name for names in (*SPLITS, *PAIRS) for name in names}
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            names = list(arrays.files)  # other arrays are not read: they may be anything
+            return {name: arrays[name] if name in wanted else np.empty(0) for name in names}
+    except (AttributeError, KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {error}.") from None

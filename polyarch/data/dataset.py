@@ -1,0 +1,85 @@
+"""A data set: training and test examples, and what is known about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from polyarch.data.columns import Column
+from polyarch.data.images import ImageFiles
+from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding
+from polyarch.data.tensors import Examples, TensorData, resident
+from polyarch.errors import DataError, InvalidInput
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set as it is published: training and test examples, and the names of its classes.
+
+    Args:
+        columns: of a table; empty for everything else.
+        notes: sentences on what loading left out or changed.
+    """
+
+    name: str
+    train: Examples
+    test: Examples
+    class_names: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one raw example; `Preprocessing.output_shape` says what a network takes in."""
+        return self.train.input_shape
+
+    @property
+    def is_image(self) -> bool:
+        """Whether examples are images (C, H, W)."""
+        return len(self.input_shape) == 3
+
+    @property
+    def is_table(self) -> bool:
+        """Whether examples are rows of a table with named columns."""
+        return bool(self.columns)
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether raw examples are bytes 0..255; otherwise they are floats."""
+        return not isinstance(self.train, TensorData) or self.train.inputs.dtype == torch.uint8
+
+    def preprocessing(self, train: Examples) -> Preprocessing:
+        """Fitted on this part of the training data."""
+        return TableEncoding.of(train, self.columns) if self.is_table else Normalisation.of(train)
+
+    def resized(self, size: int) -> Dataset:
+        """The same images at size x size, each pixel the mean of the area it covers."""
+        if not self.is_image:
+            raise DataError(f"Expected images to resize. Got examples of shape {self.input_shape}.")
+        if size < 1:
+            raise InvalidInput(f"Expected images of 1 pixel or more. Got size {size}.")
+        return replace(self, train=_resized(self.train, size), test=_resized(self.test, size))
+
+
+def _resized(data: Examples, size: int) -> Examples:
+    if isinstance(data, ImageFiles):
+        return data.resized(size)
+    whole = resident(data)
+    return TensorData(resize(whole.inputs, size), whole.targets, whole.classes)
+
+
+def resize(images: Tensor, size: int) -> Tensor:
+    """(N, C, H, W) -> (N, C, size, size) of the same type, in pieces so that bytes stay bytes in memory."""
+    pieces = []
+    for piece in images.split(4096):
+        resized = F.interpolate(piece.float(), size=(size, size), mode="area")
+        pieces.append(resized if images.is_floating_point() else resized.round().to(images.dtype))
+    return torch.cat(pieces)

@@ -1,0 +1,70 @@
+"""MNIST and the sets in its format: files of bytes with a header, called idx."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyarch.data.dataset import Dataset
+from polyarch.data.locations import find, missing
+from polyarch.data.tensors import TensorData
+from polyarch.errors import CorruptFile, DataError
+
+DIGIT_CLASSES = tuple(map(str, range(10)))
+FASHION_CLASSES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+KUZUSHIJI_CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+
+IDX_FILES = tuple(
+    f"{part}-{content}" for part in ("train", "t10k") for content in ("images-idx3-ubyte", "labels-idx1-ubyte")
+)
+
+
+def read_idx_dataset(root: Path, name: str, class_names: tuple[str, ...]) -> Dataset:
+    """The four official files in ``root/name``, each plain or gzipped."""
+
+    def read(file: str) -> Tensor:
+        path = find(root / name, file)
+        if path is None:
+            raise missing(name, root / name, f"{file} (or {file}.gz)")
+        return read_idx(path)
+
+    def part(prefix: str) -> TensorData:
+        images, labels = read(f"{prefix}-images-idx3-ubyte"), read(f"{prefix}-labels-idx1-ubyte")
+        if images.dim() != 3:
+            raise DataError(f"Expected images as N x H x W in {name}. Got shape {tuple(images.shape)}.")
+        return TensorData(images.unsqueeze(1), labels.long(), len(class_names))
+
+    return Dataset(name, part("train"), part("t10k"), class_names)
+
+
+def idx_folder(root: Path, name: str) -> Path | None:
+    """The folder of the four files, if they are there."""
+    return root / name if all(find(root / name, file) for file in IDX_FILES) else None
+
+
+def read_idx(path: Path) -> Tensor:
+    """A file of unsigned bytes in idx format, plain or gzipped, as a uint8 tensor."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptFile(f"Expected {path} to be a readable file. Found: {error}.") from None
+    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
+        raise CorruptFile(f"Expected {path} to start like an idx file of bytes. Found {content[:4].hex()!r}.")
+    dimensions = content[3]
+    header = 4 + 4 * dimensions
+    if len(content) < header:
+        raise CorruptFile(f"Expected {path} to have an idx header of {header} bytes. Found {len(content)}.")
+    shape = struct.unpack(f">{dimensions}I", content[4:header])
+    values = np.frombuffer(content, np.uint8, offset=header)
+    if values.size != math.prod(shape):
+        raise CorruptFile(f"Expected {path} to hold {math.prod(shape)} values. Found {values.size}.")
+    return torch.from_numpy(values.reshape(shape).copy())

@@ -1,0 +1,112 @@
+"""From the labels that people write to class indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from polyarch.errors import DataError
+
+FEWEST_EXAMPLES = 3
+"""Of every class that is still to be split: one each for training, validation and test."""
+
+MOST_FRACTIONS = 50
+"""So many different fractions may be classes; more are the values of a regression."""
+
+Array = npt.NDArray[Any]
+Place = Callable[[int], str]
+"""What sentences call the position of a label."""
+
+
+def example_place(position: int) -> str:
+    """Of arrays, counted as Python does."""
+    return f"example {position}"
+
+
+def row_place(position: int) -> str:
+    """Of tables, counted as people do."""
+    return f"row {position + 1}"
+
+
+@dataclass(frozen=True)
+class ClassLabels:
+    """The classes of a data set.
+
+    Args:
+        values: the label of each class, sorted: all integers, all fractions or all texts.
+    """
+
+    values: tuple[int | float | str, ...]
+
+    @classmethod
+    def of(cls, labels: Array, origin: str, place: Place = example_place) -> ClassLabels:
+        """The classes that occur in (training) labels (N,)."""
+        found = np.unique(_uniform(labels, origin, place))
+        if found.dtype.kind == "f" and int((found != np.floor(found)).sum()) > MOST_FRACTIONS:
+            raise DataError(
+                f"Expected classes as labels in {origin}: polyarch classifies. Found {len(found)} different numbers, "
+                "as for a regression."
+            )
+        if len(found) < 2:
+            raise DataError(f"Expected two or more classes in {origin}. Found only {str(found[0])!r}.")
+        return cls(tuple(found.tolist()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as texts."""
+        return tuple(map(str, self.values))
+
+    def encode(self, labels: Array, origin: str, place: Place = example_place) -> Tensor:
+        """(N,) labels -> (N,) class indices."""
+        uniform = _uniform(labels, origin, place)
+        index = {value: position for position, value in enumerate(self.values)}
+        distinct, inverse = np.unique(uniform, return_inverse=True)
+        known = np.array([index.get(value, -1) for value in distinct.tolist()], dtype=np.int64)
+        encoded = known[inverse.reshape(-1)]
+        if (encoded < 0).any():
+            first = int(np.flatnonzero(encoded < 0)[0])
+            raise DataError(
+                f"Expected only labels of the training data in {origin}. "
+                f"Found {str(uniform[first])!r} in {place(first)}."
+            )
+        return torch.from_numpy(encoded)
+
+
+def check_counts(targets: Tensor, class_names: Sequence[str], origin: str, *, fewest: int = FEWEST_EXAMPLES) -> None:
+    """Refuses a single class, and classes with too few examples to split them."""
+    if len(class_names) < 2:
+        raise DataError(f"Expected two or more classes in {origin}. Found only {', '.join(map(repr, class_names))}.")
+    counts = targets.bincount(minlength=len(class_names)).tolist()
+    for name, count in zip(class_names, counts, strict=True):
+        if count < fewest:
+            raise DataError(
+                f"Expected {fewest} or more examples of every class in {origin}. Found {count} of class {name!r}."
+            )
+
+
+def _uniform(labels: Array, origin: str, place: Place) -> Array:
+    """Labels as int64, float64 or text; float64 only if some are fractions."""
+    match labels.dtype.kind:
+        case "i" | "u":
+            return labels.astype(np.int64)
+        case "f":
+            unusable = ~np.isfinite(labels)
+            if unusable.any():
+                first = int(np.flatnonzero(unusable)[0])
+                raise DataError(
+                    f"Expected a label for every example of {origin}. Found {labels[first]} in {place(first)}."
+                )
+            whole = bool((labels == np.floor(labels)).all() and (np.abs(labels) < 2**53).all())
+            return labels.astype(np.int64 if whole else np.float64)
+        case "b" | "U" | "T":
+            return labels.astype(np.str_)
+        case "O" if all(isinstance(label, str) for label in labels):
+            return labels.astype(np.str_)
+        case _:
+            raise DataError(f"Expected integers or texts as labels in {origin}. Found {labels.dtype}.")

@@ -1,0 +1,33 @@
+"""Where data sets lie on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from polyarch.errors import MissingData
+
+
+def data_root() -> Path:
+    """``POLYARCH_DATA``, or the user's cache folder."""
+    named = os.environ.get("POLYARCH_DATA")
+    if named:
+        return Path(named)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "polyarch"
+
+
+def find(folder: Path, name: str) -> Path | None:
+    """The file, plain or gzipped."""
+    for candidate in (folder / name, folder / f"{name}.gz"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def missing(dataset: str, folder: Path, expected: str) -> MissingData:
+    """The sentence on files that are not there."""
+    return MissingData(
+        f"Expected {expected} in {folder}. Found no such file; POLYARCH_DATA names the data folder, and "
+        f"`polyarch data download {dataset}` fetches the files."
+    )

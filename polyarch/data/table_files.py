@@ -1,0 +1,131 @@
+"""Tables in files: CSV (also gzipped) and parquet, one file or a folder of train and test."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from polyarch.data.dataset import Dataset
+from polyarch.data.tables import Table, table_dataset
+from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
+SEPARATORS = ",;\t|"
+
+
+def is_table_file(path: Path) -> bool:
+    """Whether the name ends like a table's."""
+    return path.name.lower().endswith(TABLE_SUFFIXES)
+
+
+def table_files(folder: Path) -> dict[str, Path]:
+    """The tables called train, test, ... in a folder, by that name."""
+    found: dict[str, Path] = {}
+    for side in ("train", "test", "val", "valid", "validation"):
+        for suffix in TABLE_SUFFIXES:
+            path = folder / f"{side}{suffix}"
+            if path.is_file():
+                found.setdefault(side, path)
+    return found
+
+
+def read_table_file(path: Path, *, target: str | None = None, test_share: float = 0.2) -> Dataset:
+    """The data set of one file; ``test_share`` of every class is for testing."""
+    return table_dataset(path.name, _table(path), target=target, test_share=test_share)
+
+
+def read_table_folder(folder: Path, *, target: str | None = None, test_share: float = 0.2) -> Dataset:
+    """The data set of train.csv and test.csv (or parquet); of train.csv alone, ``test_share`` is for testing."""
+    files = table_files(folder)
+    train = _table(files.pop("train"))
+    tests = list(files.values())
+    unused = tuple(f"{path} is not used: validation examples come from train." for path in tests[1:])
+    train = replace(train, notes=(*train.notes, *unused))
+    test = _table(tests[0]) if tests else None
+    return table_dataset(folder.resolve().name, train, test, target=target, test_share=test_share)
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """A table as a data frame, with every row as long as the header."""
+    import pandas
+
+    if not path.is_file():
+        raise MissingData(f"Expected a table at {path}. Found no such file.")
+    if path.suffix.lower() == ".parquet":
+        try:
+            return pandas.read_parquet(path)
+        except ImportError:
+            raise MissingExtra("Reading a parquet file", "parquet") from None
+        except Exception as error:  # damaged bytes make the reader raise anything
+            raise CorruptFile(f"Expected {path} to be a readable parquet file. Found: {_first_line(error)}.") from None
+    try:
+        separator, rows = _checked_lines(path)
+        frame = pandas.read_csv(
+            path,
+            sep=separator,
+            encoding="utf-8-sig",
+            index_col=False,
+            skipinitialspace=True,
+            na_values=["?"],
+            low_memory=False,  # types of whole columns, not of pieces
+        )
+    except DataError:
+        raise
+    except UnicodeDecodeError as error:
+        raise CorruptFile(f"Expected {path} to be text in UTF-8. Found: {error}.") from None
+    except (csv.Error, OSError, EOFError, zlib.error, ValueError) as error:
+        raise CorruptFile(f"Expected {path} to be a readable table. Found: {_first_line(error)}.") from None
+    if len(frame) != rows:
+        raise CorruptFile(f"Expected {path} to have {rows} rows. Found {len(frame)}: check its quotation marks.")
+    return frame
+
+
+def _checked_lines(path: Path) -> tuple[str, int]:
+    """The separator and the number of rows; pandas would fill short rows and cut long ones without a word."""
+    with _open_text(path) as file:
+        header = file.readline()
+        separator = max(SEPARATORS, key=header.count)
+        file.seek(0)
+        lines = csv.reader(file, delimiter=separator, skipinitialspace=True)
+        names = [name.strip() for name in next(lines, [])]
+        if not names:
+            raise CorruptFile(f"Expected {path} to have a line of column names. Found an empty file.")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise DataError(f"Expected columns with names of their own in {path}. Found {repeated[0]!r} twice.")
+        rows = 0
+        for cells in lines:
+            if not cells:
+                continue
+            rows += 1
+            if len(cells) != len(names):
+                raise CorruptFile(
+                    f"Expected {len(names)} cells in every row of {path}. Found {len(cells)} in row {rows}."
+                )
+    return separator, rows
+
+
+def _open_text(path: Path) -> IO[str]:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _table(path: Path) -> Table:
+    """The table without columns that have no name: they number the rows."""
+    frame = read_frame(path)
+    unnamed = [name for name in frame.columns if str(name).startswith("Unnamed: ")]
+    notes = tuple(f"{name.replace('Unnamed:', 'Column')} is left out: it has no name." for name in unnamed)
+    return Table(frame.drop(columns=unnamed), str(path), notes)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,193 @@
+"""Programs that run without polyarch: torch.export and ONNX, each compared with the original before it is kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
+from polyarch.export.artifact import Artifact
+from polyarch.export.onnx_session import OnnxSession
+from polyarch.export.program import Program
+from polyarch.export.records import METADATA_FILE, OUTPUTS, PROGRAM_FILES, read_object
+from polyarch.export.sentences import one_line
+from polyarch.files import write_atomically, write_json
+
+Run = Callable[[Tensor], Sequence[Tensor]]
+"""Raw examples (B, ...) to the three outputs."""
+
+BATCH_SIZES = (1, 2, 7, 64)
+"""Of the random inputs: a program must not remember the batch it was made with."""
+
+
+def export_programs(
+    folder: Path,
+    artifact: Artifact,
+    examples: Tensor,
+    *,
+    formats: Sequence[str] = ("pt2", "onnx"),
+    tolerance: float = 1e-4,
+) -> dict[str, float]:
+    """Adds ``model.pt2`` and ``model.onnx`` to an artifact's folder, preprocessing inside, for any batch size.
+
+    Each is loaded back and compared with the original on the examples and on random inputs; only a program that
+    agrees is written. The differences go into the metadata.
+
+    Args:
+        folder: where `write_artifact` wrote the artifact.
+        examples: (N, *input_shape) raw examples, real ones.
+        tolerance: the largest difference of any output that is accepted.
+
+    Returns:
+        File name -> largest absolute difference of all outputs.
+    """
+    for name in formats:
+        if name not in PROGRAM_FILES:
+            raise UnknownName("format", name, PROGRAM_FILES)
+    if examples.dtype != artifact.input_dtype or examples.shape[1:] != artifact.input_shape or not len(examples):
+        raise InvalidInput(
+            f"Expected examples of shape (N, *{artifact.input_shape}) as {artifact.input_dtype}. "
+            f"Got {tuple(examples.shape)} as {examples.dtype}."
+        )
+    program = Program.of(artifact)
+    trials = [examples.cpu(), *random_inputs(artifact, examples.cpu())]
+    differences: dict[str, float] = {}
+    for name in formats:
+        file = PROGRAM_FILES[name]
+        _note(folder, file, None)  # what an earlier export left must not stay beside new weights
+        (folder / file).unlink(missing_ok=True)
+        try:
+            content, run = _EXPORTERS[name](program, trials[0])
+        except PolyarchError:
+            raise
+        except Exception as error:  # the exporters' exceptions have no common base
+            raise InvalidInput(f"Expected networks that {file} can hold. Found: {one_line(error)}.") from error
+        differences[file] = _largest_difference(program, run, trials, file)
+        if not differences[file] <= tolerance:  # written so that NaN is a mismatch, too
+            raise ExportMismatch(
+                f"Expected {file} to agree with its network within {tolerance:g}. "
+                f"Found a difference of {differences[file]:g}."
+            )
+        write_atomically(folder / file, content)
+        _note(folder, file, {"largest_difference": differences[file], "tolerance": tolerance})
+    return differences
+
+
+def random_inputs(artifact: Artifact, examples: Tensor) -> Iterator[Tensor]:
+    """Batches of several sizes in the range of the examples; tables also get missing and unknown values."""
+    generator = Generator().manual_seed(0)
+    for size in BATCH_SIZES:
+        shape = (size, *artifact.input_shape)
+        if not examples.is_floating_point():
+            yield torch.randint(0, 256, shape, generator=generator, dtype=examples.dtype)
+            continue
+        low, high = examples.nan_to_num(torch.inf).amin(0), examples.nan_to_num(-torch.inf).amax(0)
+        seen = low <= high  # a column may have no value at all in the examples
+        low, high = torch.where(seen, low, 0.0), torch.where(seen, high, 1.0)
+        values = low + (high - low) * torch.rand(shape, generator=generator)
+        for index, column in enumerate(artifact.columns):
+            if column.categories is not None:
+                codes = torch.randint(-1, len(column.categories), (size,), generator=generator)
+                values[:, index] = codes.float()
+            values[torch.rand(size, generator=generator) < 0.1, index] = torch.nan
+        yield values
+
+
+def _export_pt2(program: Program, examples: Tensor) -> tuple[bytes, Run]:
+    with _quiet():
+        exported = torch.export.export(program, (_two(examples),), dynamic_shapes=_dynamic_batch())
+        buffer = io.BytesIO()
+        torch.export.save(exported, buffer)
+        # Loading may unpickle, which is why this is the only place that does: these bytes are our own.
+        loaded = torch.export.load(io.BytesIO(buffer.getvalue())).module()
+    return buffer.getvalue(), loaded
+
+
+def _export_onnx(program: Program, examples: Tensor) -> tuple[bytes, Run]:
+    feature = "Exporting to ONNX"
+    if not all(importlib.util.find_spec(package) for package in ("onnx", "onnxscript", "onnxruntime")):
+        raise MissingExtra(feature, "onnx")
+    with _quiet():
+        exported = torch.onnx.export(
+            program,
+            (_two(examples),),
+            dynamo=True,
+            input_names=["inputs"],
+            output_names=list(OUTPUTS),
+            dynamic_shapes=_dynamic_batch(),
+            verbose=False,
+        )
+    assert exported is not None
+    content = exported.model_proto.SerializeToString()
+    return content, OnnxSession(content, feature)
+
+
+_EXPORTERS: dict[str, Callable[[Program, Tensor], tuple[bytes, Run]]] = {"pt2": _export_pt2, "onnx": _export_onnx}
+
+
+def _dynamic_batch() -> tuple[dict[int, Any]]:
+    return ({0: torch.export.Dim("batch")},)
+
+
+def _two(examples: Tensor) -> Tensor:
+    """Two examples: exporters take a size of 1 for a constant."""
+    return examples[:2] if len(examples) > 1 else examples.repeat(2, *[1] * (examples.dim() - 1))
+
+
+def _largest_difference(program: Program, run: Run, trials: Sequence[Tensor], file: str) -> float:
+    """Over all trials and outputs; NaN counts as a difference."""
+    largest = 0.0
+    for inputs in trials:
+        with torch.no_grad():
+            expected = program(inputs)
+            try:
+                found = run(inputs)
+            except Exception as error:  # the runtimes' exceptions have no common base
+                raise ExportMismatch(
+                    f"Expected {file} to take inputs of shape {tuple(inputs.shape)}. Found: {one_line(error)}."
+                ) from None
+        for name, wanted, value in zip(OUTPUTS, expected, found, strict=True):
+            if wanted.shape != value.shape:
+                raise ExportMismatch(
+                    f"Expected {name} of shape {tuple(wanted.shape)} from {file}. Found {tuple(value.shape)}."
+                )
+            difference = float((wanted - value).abs().max())
+            largest = difference if math.isnan(difference) else max(largest, difference)
+    return largest
+
+
+def _note(folder: Path, file: str, record: dict[str, float] | None) -> None:
+    """Writes down what is known about a program, or that there is none."""
+    metadata = read_object(folder / METADATA_FILE)
+    exports = {name: value for name, value in metadata["exports"].items() if name != file}
+    if record is not None:
+        exports[file] = record
+    write_json(folder / METADATA_FILE, {**metadata, "exports": exports})
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch says about its own insides and prints of half a graph, and about torchvision."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+
+    def not_about_torchvision(record: logging.LogRecord) -> bool:
+        return "torchvision" not in record.getMessage()
+
+    logger.addFilter(not_about_torchvision)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            for category in (FutureWarning, DeprecationWarning):
+                warnings.filterwarnings("ignore", category=category)
+            yield
+    finally:
+        logger.removeFilter(not_about_torchvision)

@@ -1,0 +1,40 @@
+"""Raw examples to predictions in one module: what is exported."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.data import Preprocessing
+from polyarch.export.artifact import Artifact
+from polyarch.predictive import Mixture
+
+
+class Program(nn.Module):
+    """Preprocessing, then the mixture.
+
+    Args:
+        preprocessing: from raw examples (B, ...) to what the members take in.
+        mixture: from there to probabilities and uncertainty.
+    """
+
+    def __init__(self, preprocessing: Preprocessing, mixture: Mixture) -> None:
+        super().__init__()
+        self.preprocessing = preprocessing
+        self.mixture = mixture
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Program:
+        """Copies of the members on the CPU, in evaluation mode and in the usual layout; theirs stay as they are."""
+        networks = [copy.deepcopy(member.network) for member in artifact.members]
+        weights = [member.weight for member in artifact.members]
+        program = cls(artifact.preprocessing, Mixture(networks, weights, temperature=artifact.temperature))
+        # Channels-last strides would become constants of the exported graph.
+        return program.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, ...) raw examples -> probabilities (B, C), entropy (B,) and mutual information (B,) in nats."""
+        outputs: tuple[Tensor, Tensor, Tensor] = self.mixture(self.preprocessing(inputs))
+        return outputs

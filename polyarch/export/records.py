@@ -1,0 +1,140 @@
+"""The two JSON files of an artifact, and their reading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, ValidationError, field_validator
+
+from polyarch.errors import CorruptFile
+from polyarch.export.sentences import first_problem
+
+FORMAT: Final = 2
+
+ARCHITECTURE_FILE = "architecture.json"
+METADATA_FILE = "metadata.json"
+WEIGHTS_FILE = "weights.safetensors"
+PROGRAM_FILES = {"pt2": "model.pt2", "onnx": "model.onnx"}
+
+OUTPUTS = {
+    "probabilities": "(B, classes): the probability of every class, in the order of `classes`; a row sums to 1.",
+    "entropy": "(B,): how unsure the prediction is, in nats; 0 is sure, log(classes) knows nothing.",
+    "mutual_information": "(B,): how far the members disagree, in nats; 0 for one member.",
+}
+
+Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+Positive = Annotated[FiniteFloat, Field(gt=0)]
+NonNegative = Annotated[FiniteFloat, Field(ge=0)]
+
+
+class Record(BaseModel):
+    """Base: nothing is converted, so that a number is never read out of a string."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+
+class MemberRecord(Record):
+    """One network of the mixture and its share."""
+
+    architecture: dict[str, str]
+    weight: Positive
+
+
+class Description(Record):
+    """``architecture.json``: what builds the networks; ``input_shape`` is that of a raw example."""
+
+    format: Literal[2]
+    network: dict[str, Any]
+    members: Annotated[list[MemberRecord], Field(min_length=1)]
+    input_shape: Shape
+
+
+class InputRecord(Record):
+    """What the program takes in: batches (B, *shape)."""
+
+    shape: Shape
+    dtype: Literal["uint8", "float32"]
+
+
+class ColumnRecord(Record):
+    """A column of a table: of numbers where ``categories`` is null, else of indices of its categories.
+
+    A missing value is NaN in the input, an unknown category -1.
+    """
+
+    name: str
+    categories: tuple[str, ...] | None
+
+
+class ExportRecord(Record):
+    """How far a program was from the original networks when it was written, over all outputs."""
+
+    largest_difference: NonNegative
+    tolerance: NonNegative
+
+
+class Metadata(Record):
+    """``metadata.json``: what somebody needs to use the programs without polyarch."""
+
+    input: InputRecord
+    outputs: dict[str, str] = OUTPUTS
+    classes: Annotated[tuple[str, ...], Field(min_length=1)]
+    columns: tuple[ColumnRecord, ...] = ()
+    preprocessing: dict[str, Any]
+    temperature: Positive
+    threshold: NonNegative
+    metrics: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    exports: dict[str, ExportRecord] = {}
+
+    @field_validator("classes", "columns")
+    @classmethod
+    def _names_of_their_own(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        names = [item.name if isinstance(item, ColumnRecord) else item for item in value]
+        if len(set(names)) < len(names):
+            raise ValueError("a name occurs twice")
+        return value
+
+
+def read_records(folder: Path) -> tuple[Description, Metadata]:
+    """Both files of a folder, each as it should be and in agreement with the other."""
+    description = _read(Description, folder / ARCHITECTURE_FILE)
+    metadata = _read(Metadata, folder / METADATA_FILE)
+    shape = description.input_shape
+    if metadata.input.shape != shape:
+        raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input.shape}.")
+    if metadata.columns and shape != (len(metadata.columns),):
+        raise CorruptFile(f"Expected rows of {len(metadata.columns)} columns in {folder}. Found shape {shape}.")
+    return description, metadata
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    return _parse(path)[1]
+
+
+def _parse(path: Path) -> tuple[bytes, dict[str, Any]]:
+    try:
+        raw = path.read_bytes()
+        content = json.loads(raw)
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorruptFile(f"Expected {path} to be a JSON file of an artifact. Found: {error}.") from None
+    if not isinstance(content, dict):
+        raise CorruptFile(f"Expected {path} to hold a JSON object. Found {type(content).__name__}.")
+    return raw, content
+
+
+R = TypeVar("R", bound=Record)
+
+
+def _read(kind: type[R], path: Path) -> R:
+    raw, content = _parse(path)
+    if kind is Description and content.get("format") != FORMAT:  # other formats have other keys: say this first
+        raise CorruptFile(f"Expected {path} to have format {FORMAT}. Found {content.get('format')!r}.")
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise CorruptFile(f"Expected {place} in {path} to fit. Found: {problem}.") from None

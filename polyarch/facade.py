@@ -1,0 +1,139 @@
+"""The whole job as one function: what `polyarch search` does, from Python."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from polyarch.data import Dataset, load
+from polyarch.errors import ConfigError, MissingExtra
+from polyarch.jobs.display import Display, Quiet, Terminal
+from polyarch.jobs.overrides import with_overrides
+from polyarch.jobs.own_module import Builder
+from polyarch.jobs.pipeline import run
+from polyarch.jobs.prediction import Predictor
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.starting import Beginning
+from polyarch.reports import write_report
+from polyarch.results import Results
+from polyarch.training import stop_on_signal
+
+IN_PYTHON = "<given in Python>"
+"""Stands in the settings for a network or data that no file names."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found, and where it lies.
+
+    Args:
+        results: every number of the run.
+        folder: of the run, with ``report.html``, ``artifact/`` and ``ensemble/``.
+        builder: makes the user's own network, if there is one.
+    """
+
+    results: Results
+    folder: Path
+    builder: Builder | None = None
+
+    def predictor(self) -> Predictor:
+        """The best network with its calibration."""
+        return Predictor.load(self.folder / "artifact", module=self.builder)
+
+    def ensemble(self) -> Predictor:
+        """The best networks as a mixture; the best alone where only one was trained."""
+        folder = self.folder / "ensemble"
+        return Predictor.load(folder, module=self.builder) if folder.exists() else self.predictor()
+
+
+def search(
+    data: Any,
+    *,
+    out: str | Path,
+    target: str | None = None,
+    space: str = "auto",
+    module: str | nn.Module | Builder | None = None,
+    max_params: float | None = None,
+    max_macs: float | None = None,
+    max_latency: float | None = None,
+    max_minutes: float | None = None,
+    outside: str | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    device: str = "cpu",
+    resume: bool = False,
+    quiet: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> Found:
+    """Finds an architecture for the data, trains it alone, calibrates it and writes artifacts and a report.
+
+    Args:
+        data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
+        out: the folder of the run; new or empty, unless ``resume``.
+        target: the label column of a table.
+        space: ``auto``, or one of `polyarch spaces list`.
+        module: your own network with `OneOf`, `Repeat` and `Maybe` blocks: a module, a function that makes one (its
+            arguments may be ``input_shape`` and ``classes``), or ``"package.module:function"``.
+        max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
+        outside: images of another kind, to try the uncertainty on.
+        workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
+            network that is defined in an importable file.
+        resume: go on with the run in ``out``.
+        settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
+    """
+    builder = None if module is None or isinstance(module, str) else _builder(module)
+    given = None if isinstance(data, str | Path) else _dataset(data, target)
+    overrides: dict[str, Any] = {
+        "data.name": str(data) if given is None else IN_PYTHON,
+        "data.target": target,
+        "data.outside": outside,
+        "space.kind": space if module is None else "module",
+        "space.module": None if module is None else module if isinstance(module, str) else IN_PYTHON,
+        "search.max_params": max_params,
+        "search.max_macs": max_macs,
+        "search.max_latency": max_latency,
+        "max_minutes": max_minutes,
+        "seed": seed,
+        "workers": workers,
+        "device": device,
+        **(settings or {}),
+    }
+    if module is not None and space not in ("auto", "module"):
+        raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
+    asked = {key: value for key, value in overrides.items() if value is not None}
+    display: Display = Quiet() if quiet else Terminal()
+    with stop_on_signal() as stop:
+        beginning = Beginning(Path(out), "search", display, stop, data=given, builder=builder)
+        if resume:
+            context = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
+        else:
+            context = beginning.start(RunSettings.parse(with_overrides({}, asked), "the arguments of search"))
+        results = run(context)
+    try:
+        write_report(results, context.workspace.report)
+    except MissingExtra as error:
+        display.say(f"No report: {error}")
+    return Found(results, Path(out), builder)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Gives copies of one network, with the weights it came with."""
+
+    module: nn.Module
+
+    def __call__(self) -> nn.Module:
+        return copy.deepcopy(self.module)
+
+
+def _builder(module: nn.Module | Callable[..., nn.Module]) -> Builder:
+    return _Copies(module) if isinstance(module, nn.Module) else module
+
+
+def _dataset(data: Any, target: str | None) -> Dataset:
+    return data if isinstance(data, Dataset) else load(data, target=target)

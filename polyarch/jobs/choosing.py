@@ -1,0 +1,166 @@
+"""What is chosen for a user who only brings data: a space, its width and a schedule, each with its reason in words."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from polyarch.data import Dataset
+from polyarch.estimators import MACs
+from polyarch.jobs.own_module import Builder
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.settings import RunSettings
+from polyarch.randomness import generator_at
+
+SMALL_IMAGE = 40
+"""Sides up to this go to the cell network, which halves its resolution only twice."""
+
+SHARE = 0.25
+"""The share of random architectures that must keep the limits for a width to be taken."""
+
+DRAWS = 100
+
+# Forward multiply-accumulates that a network's training may take. A core of 2024 trains at about 6e9 per second, so
+# these are three minutes each. They are counted, not timed: the same data give the same schedule on every machine.
+SUPERNET_WORK = 9e11
+RETRAIN_WORK = 1.1e12
+SMALLEST_EXAMPLE = 2.5e5
+"""What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
+
+
+def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None) -> tuple[dict[str, Any], list[str]]:
+    """Settings by section for this data, and the reasons; a ``module`` space is kept and gets a schedule only."""
+    found: dict[str, Any] = {"data": _data(data)}
+    reasons = []
+    if settings.space.kind == "auto":
+        space, reason, parts = _space(settings, data, found)
+        found["space"] = space
+    else:
+        reason, parts = "your own network", _parts(settings, data, found, builder)
+    reasons.append(f"space {parts.settings.space.kind}: {reason}")
+    schedule, reason = _schedule(parts)
+    reasons.append(reason)
+    if parts.settings.data.flip or parts.settings.data.shift:
+        mirrored = " and mirrored" if parts.settings.data.flip else ""
+        reasons.append(
+            f"augmentation: training images are shifted by up to {parts.settings.data.shift} pixels{mirrored} at "
+            "random (data.shift and data.flip change it)"
+        )
+    return {**found, **schedule}, reasons
+
+
+def merged(suggested: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, and what was suggested where nothing was."""
+    result = dict(suggested)
+    for key, value in asked.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def _data(data: Dataset) -> dict[str, Any]:
+    found: dict[str, Any] = {"validation": round(min(0.2, 5000 / len(data.train)), 3)}
+    if data.is_image:
+        channels, height, width = data.input_shape
+        side = min(height, width)
+        found["shift"] = side // 14 if channels == 1 else side // 8
+        # Photographs are in colour and may be mirrored; digits and letters, mostly grey, may not.
+        found["flip"] = channels == 3 and data.name != "svhn"
+    return found
+
+
+def _space(settings: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tuple[dict[str, Any], str, Parts]:
+    """The widest of the candidates of which a quarter keeps the limits on parameters and operations."""
+    for space, reason in _candidates(data):
+        parts = _parts(settings, data, {**found, "space": space})
+        limits = parts.limits(measured=False)
+        if not limits.limits:
+            return space, reason, parts
+        draws = [parts.net.space.sample(generator_at(settings.seed, "fit", position)) for position in range(DRAWS)]
+        kept = sum(map(limits.allows, draws))
+        if kept >= SHARE * DRAWS:
+            return space, f"{reason}; {kept} of {DRAWS} random architectures keep the limits", parts
+    return space, f"{reason}; few architectures keep the limits, even at this width", parts
+
+
+def _candidates(data: Dataset) -> Iterator[tuple[dict[str, Any], str]]:
+    """From wide to narrow."""
+    if not data.is_image:
+        what = f"{len(data.columns)} columns" if data.is_table else f"examples of shape {data.input_shape}"
+        for width in (128, 64, 32, 16, 8):
+            inner = [width // 2, width, 2 * width]
+            yield (
+                {"kind": "mlp", "width": width, "inner_widths": inner},
+                f"{what} go to a fully connected network of width {width} that chooses its depth and inner widths",
+            )
+        return
+    side = min(data.input_shape[1:])
+    if side <= SMALL_IMAGE:
+        widest = min(max(side // 2, 4), 16)
+        for cell_channels in [c for c in (16, 12, 8, 6, 4, 2) if c <= widest]:
+            yield (
+                {"kind": "nb201", "channels": cell_channels},
+                f"images of {side} pixels go to the NAS-Bench-201 cell network, with {cell_channels} channels",
+            )
+        return
+    strides = [2, 1, 2, 1, 2, 1] if side > 80 else [1, 1, 2, 1, 2, 1]
+    for share in (1.0, 0.75, 0.5, 0.25):
+        channels = [max(int(c * share) // 4 * 4, 4) for c in (16, 16, 24, 24, 40, 40)]
+        yield (
+            {
+                "kind": "chain",
+                "channels": channels,
+                "strides": strides,
+                "stem_stride": 2,
+                "stem_channels": channels[0],
+                "head_channels": int(128 * share),
+            },
+            f"images of {side} pixels go to a chain of MobileNetV2 blocks of {channels[0]} to {channels[-1]} channels",
+        )
+
+
+def _schedule(parts: Parts) -> tuple[dict[str, Any], str]:
+    """Epochs from the work that an example takes; more comparisons where training is cheap."""
+    examples = len(parts.train)
+    limits = parts.limits(measured=False)
+    seed = parts.settings.seed
+    sizes = [MACs(parts.network_shape).score(parts.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)]
+    example = statistics.fmean(sizes)
+    work = max(example, SMALLEST_EXAMPLE) * examples
+    train = min(max(round(SUPERNET_WORK / work), 3), 120)
+    retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
+    cheap = retrain * work < RETRAIN_WORK / 4
+    batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
+    batch_size = min(batch_size, max(examples // 16, 8))
+    found = {
+        "train": {"epochs": train, "batch_size": batch_size},
+        "scores": {"batch_size": batch_size, "steps": 40},
+        "rank": {"architectures": 12 if cheap else 6, "estimators": ["sotl", "val_acc_mini", "params", "macs"]},
+        "search": {"budget": 60 if cheap else 40},
+        "retrain": {
+            "epochs": retrain,
+            "batch_size": batch_size,
+            "seeds": 3 if cheap else 1,
+            "random_architectures": 8 if cheap else 2,
+        },
+    }
+    reason = (
+        f"schedule: {train} epochs for the supernet and {retrain} for each network trained alone, from {examples:,} "
+        f"training examples of about {_millions(example)} multiply-accumulates each"
+    )
+    return found, reason
+
+
+def _parts(settings: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Parts:
+    """The parts with what has been found so far in place of what was not asked for."""
+    asked = settings.model_dump(mode="json", exclude_unset=True)
+    if settings.space.kind == "auto":
+        asked.pop("space", None)
+    return Parts.build(
+        RunSettings.parse(merged(found, asked), "the choices made for this data"), data=data, builder=builder
+    )
+
+
+def _millions(value: float) -> str:
+    return f"{value / 1e6:.3g} million" if value >= 1e5 else f"{value:,.0f}"

@@ -1,0 +1,76 @@
+"""A schedule that fits into a number of minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polyarch.errors import ConfigError
+from polyarch.jobs.plan import PlannedStage, in_words, total_seconds
+from polyarch.jobs.settings import RunSettings
+
+CAUTION = 0.75
+"""The share of the time that is planned for: machines are noisy, and the first steps tell little."""
+
+MOST_EPOCHS = {"train": 200, "retrain": 100}
+
+
+def fitted(
+    settings: RunSettings, planned: Callable[[RunSettings], list[PlannedStage]], *, stretch: bool
+) -> tuple[RunSettings, str | None]:
+    """Settings whose plan takes about three quarters of ``max_minutes``, and what was changed, in words.
+
+    Epochs and budgets shrink together until the plan fits; with ``stretch`` epochs also grow into time that is left.
+    """
+    if settings.max_minutes is None:
+        return settings, None
+    allowed = 60 * settings.max_minutes
+    target = CAUTION * allowed
+    seconds = total_seconds(planned(settings))
+    factor = 1.0
+    if seconds > target:
+        while seconds > target and factor > 0.005:
+            factor *= 0.95
+            seconds = total_seconds(planned(_scaled(settings, factor)))
+        if seconds > allowed:
+            raise ConfigError(
+                f"Expected a run of at most {in_words(allowed)}. The shortest takes about {in_words(seconds)}; "
+                "data.limit keeps fewer examples."
+            )
+    elif stretch:
+        while seconds < 0.95 * target and factor < 50:
+            factor *= 1.05
+            seconds = total_seconds(planned(_scaled(settings, factor)))
+    changed = _scaled(settings, factor)
+    if changed == settings:
+        return settings, None
+    return changed, (
+        f"time: {changed.train.epochs} epochs for the supernet and {changed.retrain.epochs} for each network trained "
+        f"alone, so that the run takes about {in_words(seconds)} of {in_words(allowed)}"
+    )
+
+
+def _scaled(settings: RunSettings, factor: float) -> RunSettings:
+    """All that costs time, times the factor; what is compared only shrinks."""
+    shrink = min(factor, 1.0)
+    change: dict[str, dict[str, Any]] = {
+        "train": {"epochs": min(max(int(settings.train.epochs * factor), 1), _most("train", settings))},
+        "retrain": {
+            "epochs": min(max(int(settings.retrain.epochs * factor), 1), _most("retrain", settings)),
+            "seeds": _shrunk(settings.retrain.seeds, shrink**0.5, least=1),
+            "random_architectures": _shrunk(settings.retrain.random_architectures, shrink**0.5, least=1),
+        },
+        "rank": {"architectures": _shrunk(settings.rank.architectures, shrink, least=3)},
+        "search": {"budget": _shrunk(settings.search.budget, shrink, least=10)},
+    }
+    updated = {name: getattr(settings, name).model_copy(update=values) for name, values in change.items()}
+    return settings.model_copy(update=updated)
+
+
+def _shrunk(count: int, factor: float, *, least: int) -> int:
+    return max(int(count * factor), min(count, least))
+
+
+def _most(section: str, settings: RunSettings) -> int:
+    epochs: int = getattr(settings, section).epochs
+    return max(MOST_EPOCHS[section], epochs)

@@ -1,0 +1,62 @@
+"""A user's own network as a supernet: named on the command line, or handed over in Python."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import ConfigError, InvalidInput, PolyarchError
+from polyarch.supernets import Supernet, from_module
+
+Builder = Callable[..., nn.Module]
+"""Makes a network; its arguments may be ``input_shape`` (of one example) and ``classes``, by these names."""
+
+
+def import_builder(reference: str) -> Builder:
+    """The function (or class) that ``package.module:function`` names, looked up from the current folder too."""
+    module_name, separator, name = reference.partition(":")
+    if not separator or not module_name or not name:
+        raise ConfigError(f"Expected a module such as mypackage.net:build. Got {reference!r}.")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        builder = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"Expected {reference!r} to be importable. Found: {error}.") from None
+    if not callable(builder):
+        raise ConfigError(f"Expected {reference!r} to make a network. Got a {type(builder).__name__}.")
+    return builder  # type: ignore[no-any-return]
+
+
+def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int) -> Supernet:
+    """The supernet of a user's network for examples of this shape; a dry run finds what cannot work."""
+    offered: dict[str, Any] = {"input_shape": input_shape, "classes": classes}
+    taken = inspect.signature(builder).parameters
+    model = builder(**{name: value for name, value in offered.items() if name in taken})
+    if not isinstance(model, nn.Module):
+        raise InvalidInput(f"Expected the module function to return an nn.Module. Got {type(model).__name__}.")
+    example = torch.zeros(2, *input_shape)
+    try:
+        net = from_module(model, example)
+        network = net.extract(net.space.sample(torch.Generator().manual_seed(0))).eval()
+        with torch.no_grad():
+            output = network(example)
+    except PolyarchError:
+        raise
+    except Exception as error:  # whatever a user's forward can raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInput(
+            f"Expected the network to take a batch of shape {tuple(example.shape)}. Found: {reason}."
+        ) from error
+    shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if shape != (len(example), classes):
+        raise InvalidInput(f"Expected the network to give logits of shape {(len(example), classes)}. Got {shape}.")
+    return net

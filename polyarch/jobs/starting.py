@@ -1,0 +1,110 @@
+"""From what was asked for to a run that can start: data loaded, choices made, time planned, folder taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from polyarch.data import Dataset
+from polyarch.data.sources import DATASETS
+from polyarch.jobs.choosing import merged, suggest
+from polyarch.jobs.context import Context
+from polyarch.jobs.display import Display
+from polyarch.jobs.minutes import fitted
+from polyarch.jobs.overrides import resumed_settings
+from polyarch.jobs.own_module import Builder
+from polyarch.jobs.parts import Parts, load_data
+from polyarch.jobs.pipeline import Stage, check
+from polyarch.jobs.plan import PlannedStage, in_words, measure, plan, total_seconds
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.workspace import Workspace
+from polyarch.training import StopRequest
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a run begins with.
+
+    Args:
+        until: the last stage.
+        data: instead of what the settings name.
+        builder: makes the user's own network, instead of what the settings name.
+    """
+
+    out: Path
+    until: Stage
+    display: Display
+    stop: StopRequest
+    data: Dataset | None = None
+    builder: Builder | None = None
+
+    def start(self, asked: RunSettings) -> Context:
+        """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
+        asked = _with_whole_path(asked)
+        data = self.data or load_data(asked.data)
+        settings, decisions = asked, list(data.notes)
+        chosen = asked.space.kind in ("auto", "module")
+        if chosen:
+            suggested, reasons = suggest(asked, data, self.builder)
+            settings = _chosen(suggested, asked)
+            decisions += reasons
+        parts = Parts.build(settings, data=data, builder=self.builder)
+        trial = self._context(parts, Workspace(self.out))
+        check(trial, self.until)
+        timings = measure(trial, self.until)
+
+        def planned(settings: RunSettings) -> list[PlannedStage]:
+            return plan(settings, timings, len(parts.train), self.until)
+
+        if self.until == "search":
+            settings, reason = fitted(settings, planned, stretch=chosen)
+            decisions += [reason] if reason else []
+        settings = settings.model_copy(update={"decisions": tuple(decisions)})
+        for decision in decisions:
+            self.display.say(f"Chosen: {decision}.")
+        self._show(planned(settings), settings)
+        return self._context(replace(parts, settings=settings), Workspace.start(self.out, settings))
+
+    def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Context:
+        """An earlier run, with its settings."""
+        workspace, settings = Workspace.resume(self.out)
+        settings = resumed_settings(settings, content, overrides, origin)
+        parts = Parts.build(settings, data=self.data, builder=self.builder)
+        context = self._context(parts, workspace)
+        self._show(plan(settings, measure(context, self.until), len(parts.train), self.until), settings)
+        self.display.say("What is already done is not done again.")
+        return context
+
+    def _context(self, parts: Parts, workspace: Workspace) -> Context:
+        return Context(parts, workspace, self.display, self.stop)
+
+    def _show(self, planned: list[PlannedStage], settings: RunSettings) -> None:
+        table = Table("stage", "work", "about")
+        for stage in planned:
+            table.add_row(stage.name, stage.work, in_words(stage.seconds))
+        self.display.say(table)
+        workers = f"{settings.workers} worker{'s' if settings.workers > 1 else ''}"
+        self.display.say(f"About {in_words(total_seconds(planned))} with {workers} from the start.")
+
+
+def _chosen(suggested: Mapping[str, Any], asked: RunSettings) -> RunSettings:
+    """Everything that was asked for, and suggestions for the rest."""
+    content = asked.model_dump(mode="json", exclude_unset=True)
+    if asked.space.kind == "auto":
+        content.pop("space", None)
+    return RunSettings.parse(merged(suggested, content), "the choices made for this data")
+
+
+def _with_whole_path(asked: RunSettings) -> RunSettings:
+    """Paths that do not depend on the current folder, so that a run can be resumed from another one."""
+    values = {"name": asked.data.name, "outside": asked.data.outside}
+    whole = {
+        key: str(Path(value).resolve())
+        for key, value in values.items()
+        if value is not None and value not in DATASETS and Path(value).exists()
+    }
+    return asked.model_copy(update={"data": asked.data.model_copy(update=whole)}) if whole else asked

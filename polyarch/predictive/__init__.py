@@ -1,0 +1,46 @@
+"""What a network or a mixture of networks predicts, how sure it is, and whether that can be trusted."""
+
+from polyarch.predictive.calibration import (
+    Bin,
+    brier,
+    calibration_error,
+    fit_temperature,
+    negative_log_likelihood,
+    reliability,
+)
+from polyarch.predictive.mixture import Mixture
+from polyarch.predictive.modes import most_probable
+from polyarch.predictive.selection import Curve, area, risk_coverage, threshold_at
+from polyarch.predictive.uncertainty import (
+    Detection,
+    aupr,
+    auroc,
+    detect,
+    entropy,
+    fpr_at_tpr,
+    max_probability,
+    mutual_information,
+)
+
+__all__ = [
+    "Bin",
+    "Curve",
+    "Detection",
+    "Mixture",
+    "area",
+    "aupr",
+    "auroc",
+    "brier",
+    "calibration_error",
+    "detect",
+    "entropy",
+    "fit_temperature",
+    "fpr_at_tpr",
+    "max_probability",
+    "most_probable",
+    "mutual_information",
+    "negative_log_likelihood",
+    "reliability",
+    "risk_coverage",
+    "threshold_at",
+]

@@ -1,0 +1,126 @@
+"""Whether probabilities mean what they say, and the temperature that makes them mean it better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyarch.errors import InvalidInput
+from polyarch.predictive.checks import check_labels, check_outputs, check_probabilities, normalised_weights
+
+TEMPERATURES = (0.05, 20.0)
+"""The range of fitted temperatures: on separable data the best one would be 0."""
+
+_GRID = 30
+"""Steps from log T = 0 to either end."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The examples whose top probability lies in low..high: how sure the predictions were, how often right."""
+
+    low: float
+    high: float
+    confidence: float
+    accuracy: float
+    count: int
+
+
+def negative_log_likelihood(probabilities: Tensor, labels: Tensor) -> float:
+    """-(1/N) sum_n log p_n[y_n] in nats: (N, C), (N,). Infinite where a label was given probability 0."""
+    p, y = _checked(probabilities, labels)
+    return float(-p.gather(1, y[:, None]).log().mean())
+
+
+def brier(probabilities: Tensor, labels: Tensor) -> float:
+    """(1/N) sum_n sum_c (p_nc - [c = y_n])^2, in 0..2: (N, C), (N,)."""
+    p, y = _checked(probabilities, labels)
+    truth = torch.zeros_like(p).scatter_(1, y[:, None], 1.0)
+    return float((p - truth).square().sum(1).mean())
+
+
+def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> float:
+    """sum_b (n_b / N) |accuracy_b - confidence_b| over bins of equal width of the top probability, in 0..1."""
+    found = reliability(probabilities, labels, bins)
+    gaps = (part.count * abs(part.accuracy - part.confidence) for part in found)
+    return math.fsum(gaps) / len(labels)
+
+
+def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[Bin]:
+    """The bins [low, high) of the top probability that hold examples, the last one with 1: (N, C), (N,)."""
+    p, y = _checked(probabilities, labels)
+    if bins < 1:
+        raise InvalidInput(f"Expected 1 or more bins. Got {bins}.")
+    edges = torch.arange(bins + 1, dtype=torch.float64) / bins
+    confidence, predicted = p.max(1)
+    place = torch.bucketize(confidence, edges[1:-1], right=True)  # (N,) in 0..bins-1
+    counts = torch.bincount(place, minlength=bins)
+    sure = torch.bincount(place, confidence, minlength=bins)
+    right = torch.bincount(place, (predicted == y).double(), minlength=bins)
+    return [
+        Bin(float(edges[i]), float(edges[i + 1]), float(sure[i] / n), float(right[i] / n), n)
+        for i, n in enumerate(counts.tolist())
+        if n
+    ]
+
+
+def fit_temperature(logits: Tensor, labels: Tensor, weights: Tensor | Sequence[float] | None = None) -> float:
+    """The T in 0.05..20 with the lowest -(1/N) sum_n log sum_k w_k softmax(logits_kn / T)[y_n].
+
+    For one network the loss has one valley in log T; for a mixture it may have more. So: the best of 61 temperatures
+    equally far apart in log T (the one closest to 1 among equals), then bisection of the slope beside it, in
+    float64. The same input gives the same T; logits that say nothing give 1.
+
+    Args:
+        logits: (N, C) of one network, or (K, N, C) of the members of a mixture, before any temperature.
+        labels: (N,).
+        weights: (K,) of 0 or more, normalised here; equal by default.
+    """
+    check_outputs(logits, "(N, C)" if logits.dim() == 2 else "(K, N, C)")
+    if logits.dim() == 2:
+        logits = logits[None]
+    members, examples, classes = logits.shape
+    y = check_labels(labels, examples, classes).cpu().expand(members, examples)[..., None]
+    log_weights = normalised_weights(weights, members).log()[:, None]
+    z = logits.detach().cpu().double()
+    z = z - z.amax(-1, keepdim=True)  # equal logits become exact zeros, whose loss is exactly flat
+
+    def loss(log_temperature: float) -> tuple[float, float]:
+        """The loss at u = log T and its slope, mean_n sum_k r_kn (z_y - E_k[z]) / T.
+
+        r_kn is the posterior of member k given y_n, E_k the mean over classes under member k.
+        """
+        scaled = z * math.exp(-log_temperature)
+        log_p = torch.log_softmax(scaled, -1)
+        joint = log_p.gather(-1, y)[..., 0] + log_weights  # (K, N)
+        total = torch.logsumexp(joint, 0)
+        lead = scaled.gather(-1, y)[..., 0] - (log_p.exp() * scaled).sum(-1)
+        return float(-total.mean()), float(((joint - total).exp() * lead).sum(0).mean())
+
+    lowest, highest = TEMPERATURES
+    points = [math.log(highest) * step / _GRID for step in range(-_GRID, _GRID + 1)]  # log 0.05 = -log 20
+    losses = [loss(point)[0] for point in points]
+    best = min(range(len(points)), key=lambda i: (losses[i], abs(points[i])))
+    slope = loss(points[best])[1]
+    # The loss falls away from the best point on one side and is as high again at the next one: a valley between.
+    beside = best if slope == 0 else best - 1 if slope > 0 else best + 1
+    beside = min(max(beside, 0), len(points) - 1)
+    low, high = sorted((points[best], points[beside]))
+    for _ in range(50):  # from 0.1 to below the rounding of log T
+        middle = (low + high) / 2
+        if loss(middle)[1] > 0:
+            high = middle
+        else:
+            low = middle
+    return min(max(math.exp((low + high) / 2), lowest), highest)
+
+
+def _checked(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Both on the CPU, probabilities in float64."""
+    check_probabilities(probabilities, "(N, C)")
+    y = check_labels(labels, *probabilities.shape)
+    return probabilities.detach().cpu().double(), y.cpu()

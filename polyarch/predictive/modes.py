@@ -1,0 +1,62 @@
+"""The most probable architectures of a distribution, exactly, also where the space is too large to walk."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from polyarch.distributions import ArchDistribution, FactorisedCategorical, Uniform
+from polyarch.errors import InvalidInput
+from polyarch.objectives import support
+from polyarch.spaces import Architecture
+
+
+def most_probable(q: ArchDistribution, most: int) -> list[tuple[Architecture, float]]:
+    """At most ``most`` pairs (a, log q(a)) of highest probability, best first, equal ones in the space's order.
+
+    Fewer where q has fewer architectures; those with probability 0 are left out. Independent choices are searched
+    best first, everything else is enumerated. A uniform q with more architectures than asked for is refused: none
+    of them is more probable than another, so any few of them should be drawn, not listed.
+    """
+    if most < 1:
+        raise InvalidInput(f"Expected 1 or more architectures to list. Got {most}.")
+    if isinstance(q, FactorisedCategorical):
+        return _best_first(q, most)
+    if isinstance(q, Uniform) and q.space.count() > most:
+        raise InvalidInput(
+            f"Expected a distribution that prefers some architectures. Got a uniform one over {q.space.count():,}, "
+            f"more than the {most:,} to list: draw them with q.sample."
+        )
+    architectures = support(q)
+    values: list[float] = q.log_prob(architectures).detach().double().tolist()
+    pairs = [pair for pair in zip(architectures, values, strict=True) if pair[1] > -math.inf]
+    return heapq.nsmallest(most, pairs, key=lambda pair: (-pair[1], pair[0].indices))
+
+
+def _best_first(q: FactorisedCategorical, most: int) -> list[tuple[Architecture, float]]:
+    """Walks from the mode downwards: one step replaces one choice's option by its next less probable one.
+
+    A step never raises the probability, so the best of all reached and not yet listed is the next of the list. Steps
+    are taken in the order of the choices (from ``first`` on), so that every architecture is reached once. The heap
+    holds at most ``most`` times the number of choices.
+    """
+    columns = []
+    for log_marginal in q.log_marginals():
+        values: list[float] = log_marginal.detach().double().tolist()
+        columns.append(sorted(enumerate(values), key=lambda option: -option[1]))  # equal ones stay in order
+
+    def entry(ranks: tuple[int, ...], first: int) -> tuple[float, tuple[int, ...], tuple[int, ...], int]:
+        options = [column[rank] for column, rank in zip(columns, ranks, strict=True)]
+        # An exactly rounded sum: architectures that exchange equal factors between choices are exactly equal.
+        return -math.fsum(value for _, value in options), tuple(index for index, _ in options), ranks, first
+
+    heap = [entry((0,) * len(columns), 0)]
+    found: list[tuple[Architecture, float]] = []
+    while heap and len(found) < most:
+        cost, indices, ranks, first = heapq.heappop(heap)
+        found.append((Architecture(q.space, indices), -cost))
+        for position in range(first, len(columns)):
+            rank = ranks[position] + 1
+            if rank < len(columns[position]):
+                heapq.heappush(heap, entry((*ranks[:position], rank, *ranks[position + 1 :]), position))
+    return found

@@ -1,0 +1,64 @@
+"""Which charts a run has: names of places on the page to specifications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from polyarch.reports import plots
+from polyarch.reports.distribution import distributions
+from polyarch.reports.headline import entries
+from polyarch.reports.searched import best_architecture
+from polyarch.reports.specs import Row, Spec
+from polyarch.results import Results
+
+LOSSES = {"loss": "training loss", "valid_loss": "validation loss"}
+
+
+def charts(results: Results) -> dict[str, Spec]:
+    """Every chart for which the run has got far enough."""
+    found: dict[str, Spec] = {}
+    contenders = entries(results)
+    if contenders:
+        found["contenders"] = plots.contenders(contenders)
+    supernet = list(_curve(results.training.history, LOSSES))
+    if supernet:
+        found["supernet"] = plots.curves(supernet, "loss (nats)")
+    found.update(_retraining(results))
+    found.update(_distribution(results))
+    if results.search is not None and results.search.evaluated:
+        found["sizes"] = plots.score_against_size(results.search, best_architecture(results))
+    if any(one.reliability for one in results.predictors):
+        found["reliability"] = plots.reliability(results.predictors)
+    if any(one.coverage for one in results.predictors):
+        found["risk"] = plots.risk_coverage(results.predictors)
+    return found
+
+
+def _retraining(results: Results) -> Iterator[tuple[str, Spec]]:
+    runs = results.comparison[0].runs if results.comparison else []
+    losses = [{**row, "seed": run.seed} for run in runs for row in _curve(run.history, LOSSES)]
+    if losses:
+        yield "retraining", plots.curves(losses, "loss (nats)")
+    names = {"valid_accuracy": "validation accuracy"}
+    accuracies = [{**row, "seed": run.seed} for run in runs for row in _curve(run.history, names)]
+    if accuracies:
+        yield "retraining-accuracy", plots.curves(accuracies, "validation accuracy", "~%")
+
+
+def _distribution(results: Results) -> Iterator[tuple[str, Spec]]:
+    found = [shares for shares in distributions(results) if shares.shares]
+    if not found:
+        return
+    if len(found[0].choices) == 1:
+        yield "options", plots.option_bars(found)
+        return
+    largest = max(share.share for shares in found for share in shares.shares)
+    for name, shares in zip(("options", "options-all"), found, strict=False):
+        yield name, plots.option_map(shares, largest)
+
+
+def _curve(history: Iterable[dict[str, float]], names: dict[str, str]) -> Iterator[Row]:
+    for row in history:
+        for key, name in names.items():
+            if key in row and "epoch" in row:
+                yield {"epoch": row["epoch"], "value": row[key], "series": name}

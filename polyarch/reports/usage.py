@@ -1,0 +1,60 @@
+"""How the artifact of a run is loaded and used: blocks to copy, and what goes in and comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyarch.results import Results
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of code with a heading."""
+
+    heading: str
+    code: str
+
+
+def blocks(results: Results) -> list[Block]:
+    """For a shell, for polyarch, and for programs that do without it; paths start at the folder of the run."""
+    shape = ", ".join(str(size) for size in results.data["input_shape"])
+    dtype = str(results.data.get("dtype", "float32"))
+    return [
+        Block("In a shell", "polyarch predict artifact INPUT\npolyarch serve artifact"),
+        Block(
+            "In Python, with polyarch",
+            "from pathlib import Path\n"
+            "from polyarch.jobs.loading import load_network\n\n"
+            'network = load_network(Path("artifact"))  # a plain torch module, in evaluation mode',
+        ),
+        Block(
+            "In Python, with torch alone",
+            "import torch\n\n"
+            'program = torch.export.load("artifact/model.pt2").module()\n'
+            f"inputs = torch.zeros(1, {shape}, dtype=torch.{dtype})  # raw examples: preprocessing is inside\n"
+            "probabilities, entropy, mutual_information = program(inputs)",
+        ),
+        Block(
+            "With ONNX Runtime",
+            "import numpy\nimport onnxruntime\n\n"
+            'session = onnxruntime.InferenceSession("artifact/model.onnx")\n'
+            f"inputs = numpy.zeros((1, {shape}), dtype=numpy.{dtype})  # raw examples: preprocessing is inside\n"
+            'probabilities, entropy, mutual_information = session.run(None, {"inputs": inputs})',
+        ),
+    ]
+
+
+def inputs_in_words(results: Results) -> str:
+    """What the network takes in."""
+    shape = ", ".join(str(size) for size in results.data["input_shape"])
+    dtype = results.data.get("dtype", "float32")
+    return f"{dtype} of shape (N, {shape}) for N examples"
+
+
+def classes_in_words(results: Results, most: int = 20) -> str:
+    """The classes in the order of the outputs; of many only the first."""
+    names = [str(name) for name in results.data["classes"]]
+    shown = ", ".join(names[:most])
+    more = f", … ({len(names) - most:,} more)" if len(names) > most else ""
+    number = "1 class" if len(names) == 1 else f"{len(names):,} classes"
+    return f"{number}: {shown}{more}"

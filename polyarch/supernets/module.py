@@ -1,0 +1,235 @@
+"""Any torch module as a supernet: its `OneOf`, `Repeat` and `Maybe` blocks are the choices."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import Selection
+from polyarch.nn.selected import CHOSEN, Block, Runner, Selected, marked, require_alike, require_known, running
+from polyarch.spaces import Architecture, Gates, Space
+from polyarch.supernets.supernet import Supernet
+
+
+@dataclass(frozen=True)
+class RunChoices:
+    """A canonical key that leaves out the choices inside of what is not run.
+
+    Args:
+        outer: the positions of the choices that are always run.
+        inner: position, option -> the positions of the choices that this option runs, next to those further in.
+    """
+
+    outer: tuple[int, ...]
+    inner: tuple[tuple[tuple[int, ...], ...], ...]
+
+    def __call__(self, architecture: Architecture) -> str:
+        """The option of every choice that is run, ``-`` for the others.
+
+        Equal keys agree from the outer choices inwards on what is run, so no name of an option can be mistaken.
+        """
+        waiting, run = list(self.outer), set(self.outer)
+        while waiting:
+            position = waiting.pop()
+            for further in self.inner[position][architecture.indices[position]]:
+                if further not in run:
+                    run.add(further)
+                    waiting.append(further)
+        return "|".join(name if position in run else "-" for position, name in enumerate(architecture.names))
+
+
+class ModuleSupernet(Supernet):
+    """A network of one's own; see `from_module`.
+
+    Nothing of the network is changed: ``net.model`` is the module, and outside of supernet calls its blocks run their
+    defaults.
+    """
+
+    def __init__(self, model: nn.Module, *, name: str | None = None) -> None:
+        if not isinstance(model, nn.Module):
+            raise InvalidInput(f"Expected a torch module to make a supernet of. Got {type(model).__name__}.")
+        super().__init__(_space(name or type(model).__name__, model, _blocks(model)))
+        self.model = model
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, ...) -> (B, classes), or whatever the network gives."""
+        selected = Selected(self._selections(architecture))
+        with running(selected):
+            output = self.model(x)
+        return cast(Tensor, marked(output, selected))
+
+    def extract(self, architecture: Architecture) -> nn.Module:
+        """A copy of the network in which every block is what was chosen there; other options are not copied."""
+        chosen = dict(zip(self.space.choice_names, self.space.validate(architecture).indices, strict=True))
+        return copy.deepcopy(self.model, {id(CHOSEN): chosen})
+
+    def parameter_count(self, architecture: Architecture) -> int:
+        """The weights of the extracted network; those that several modules share count once."""
+        self.space.validate(architecture)
+        waiting, seen = [self.model], set[nn.Module]()
+        parameters = set[nn.Parameter]()
+        while waiting:
+            module = waiting.pop()
+            if isinstance(module, Block):
+                waiting.append(module.chosen(architecture[module.name]))
+            elif module not in seen:
+                seen.add(module)
+                parameters.update(module.parameters(recurse=False))
+                waiting.extend(module.children())
+        return sum(parameter.numel() for parameter in parameters)
+
+    def _selections(self, architecture: Architecture | Gates) -> Mapping[str, Selection]:
+        names = self.space.choice_names
+        if isinstance(architecture, Architecture):
+            return dict(zip(names, self.space.validate(architecture).indices, strict=True))
+        for choice in self.space.choices:
+            gates = architecture.get(choice.name)
+            if gates is None or gates.dim() not in (1, 2) or gates.shape[-1] != len(choice):
+                found = "nothing" if gates is None else f"shape {tuple(gates.shape)}"
+                raise InvalidInput(
+                    f"Expected gates ({len(choice)},) or (batch, {len(choice)}) for {choice.name!r}. Got {found}."
+                )
+        return {name: architecture[name] for name in names}
+
+
+def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
+    """A supernet whose choices are the `OneOf`, `Repeat` and `Maybe` blocks of a module, in order of definition.
+
+    >>> from polyarch.nn import Maybe, OneOf, Repeat
+    >>> class Net(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.stem = OneOf("stem", conv3=nn.Conv2d(1, 8, 3, padding=1), conv5=nn.Conv2d(1, 8, 5, padding=2))
+    ...         self.body = Repeat("depth", [nn.Conv2d(8, 8, 3, padding=1) for _ in range(3)])
+    ...         self.norm = Maybe("norm", nn.BatchNorm2d(8))
+    ...         self.head = nn.Linear(8, 10)
+    ...
+    ...     def forward(self, x):
+    ...         return self.head(self.norm(self.body(self.stem(x))).mean((2, 3)))
+    >>> images = torch.zeros(2, 1, 16, 16)
+    >>> net = from_module(Net(), images)
+    >>> net.space.size
+    12
+    >>> architecture = net.space.architecture({"stem": "conv5", "depth": "2", "norm": "off"})
+    >>> net(images, architecture).shape
+    torch.Size([2, 10])
+    >>> net.extract(architecture).body
+    Sequential(
+      (0): Conv2d(8, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))
+      (1): Conv2d(8, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))
+    )
+
+    Args:
+        model: takes one tensor. It is used, not copied.
+        example: a batch to try it on: all options are run once on what reaches them, and the first that does not fit
+            is reported. Modes and buffers stay as they are.
+        name: the name of the space; by default that of the module's class.
+    """
+    net = ModuleSupernet(model, name=name)
+    if example is not None:
+        _try(model, net.space, example)
+    return net
+
+
+def _blocks(model: nn.Module) -> list[Block]:
+    """The blocks in order of definition; the same block in several places is one."""
+    paths: dict[str, str] = {}
+    blocks = []
+    for path, module in model.named_modules():
+        if isinstance(module, Supernet):
+            raise InvalidInput(
+                f"Expected a network without a supernet inside. Got {type(module).__name__} at {path!r}."
+            )
+        if isinstance(module, Block):
+            if module.name in paths:
+                raise InvalidInput(
+                    f"Expected every block to have a name of its own. "
+                    f"Got {module.name!r} at {paths[module.name]!r} and {path!r}."
+                )
+            paths[module.name] = path
+            blocks.append(module)
+    if not blocks:
+        raise InvalidInput(
+            f"Expected a OneOf, Repeat or Maybe among the submodules of {type(model).__name__}. Got none."
+        )
+    return blocks
+
+
+def _space(name: str, model: nn.Module, blocks: list[Block]) -> Space:
+    positions = {block: position for position, block in enumerate(blocks)}
+
+    def inside(module: nn.Module) -> tuple[int, ...]:
+        return tuple(positions[block] for block in _nearest(module))
+
+    outer = inside(model)
+    inner = tuple(tuple(inside(block.chosen(index)) for index in range(len(block.choice))) for block in blocks)
+    canonical = RunChoices(outer, inner) if len(outer) < len(blocks) else None
+    return Space(name, tuple(block.choice for block in blocks), canonical=canonical)
+
+
+def _nearest(module: nn.Module) -> Iterator[Block]:
+    """The module, if it is a block, or the blocks among its submodules that are not inside other blocks."""
+    waiting, seen = [module], set[nn.Module]()
+    while waiting:
+        module = waiting.pop()
+        if module not in seen:
+            seen.add(module)
+            if isinstance(module, Block):
+                yield module
+            else:
+                waiting.extend(module.children())
+
+
+class _Trial(Runner):
+    """Runs every option of every block, says which does not fit, and goes on with the default's output."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+        self.reached = set[str]()
+
+    def run(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The output of the default option."""
+        require_known(block, self.names)
+        self.reached.add(block.name)
+        shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        results = block.outputs(*args, **kwargs)
+        outputs: list[Any] = []
+        for option in block.choice.options:
+            try:
+                outputs.append(next(results))
+            except InvalidInput:  # from a block inside this option, which says more
+                raise
+            except Exception as error:
+                reason = next(iter(str(error).splitlines()), "")
+                raise InvalidInput(
+                    f"Expected option {option!r} of {block.name!r} to run on an input of shape "
+                    f"{', '.join(map(str, shapes))}. Got {type(error).__name__}: {reason}"
+                ) from error
+            require_alike(block, (block.choice.options[0], outputs[0]), (option, outputs[-1]), dtypes=True)
+        return outputs[block.default]
+
+
+def _try(model: nn.Module, space: Space, example: Tensor) -> None:
+    """One pass in evaluation mode that runs everything."""
+    trial = _Trial(space.choice_names)
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if not is_lazy(buffer)}
+    model.eval()
+    try:
+        with torch.no_grad(), running(trial):
+            functional_call(model, buffers, (example.clone(),))  # a layer may write into its buffers or its input
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    for name in space.choice_names:
+        if name not in trial.reached:
+            raise InvalidInput(f"Expected the network to use its block {name!r}. Got a pass that never reached it.")

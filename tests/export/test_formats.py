@@ -1,0 +1,163 @@
+"""Exported programs compute what the networks compute, or are not written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, UnknownName
+from polyarch.export import Artifact, Member, OnnxSession, Program, export_programs, write_artifact
+from polyarch.export.formats import random_inputs
+
+
+def test_programs_agree_with_the_networks(whole: Any) -> None:
+    assert set(whole.differences) == {"model.pt2", "model.onnx"}
+    assert max(whole.differences.values()) < 1e-5
+    noted = json.loads((whole.folder / "metadata.json").read_text())["exports"]
+    assert {name: value["largest_difference"] for name, value in noted.items()} == whole.differences
+    assert all(value["tolerance"] == 1e-4 for value in noted.values())
+    session = OnnxSession((whole.folder / "model.onnx").read_bytes(), "")
+    with torch.no_grad():
+        for size in (1, 3, 20):
+            expected = Program.of(whole.artifact)(whole.inputs[:size])
+            for found, wanted in zip(session(whole.inputs[:size]), expected, strict=True):
+                torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+
+
+def test_the_onnx_file_is_whole_and_named(whole: Any) -> None:
+    model = onnx.load(whole.folder / "model.onnx", load_external_data=False)
+    onnx.checker.check_model(model, full_check=True)
+    assert [value.name for value in model.graph.input] == ["inputs"]
+    assert [value.name for value in model.graph.output] == ["probabilities", "entropy", "mutual_information"]
+    batch = model.graph.input[0].type.tensor_type.shape.dim[0]
+    assert batch.dim_param and not batch.dim_value
+    assert not any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
+    files = {"architecture.json", "metadata.json", "weights.safetensors", "model.pt2", "model.onnx"}
+    assert {path.name for path in whole.folder.iterdir()} == files
+
+
+def test_the_original_stays_as_it_is(tmp_path: Path, examples: ModuleType) -> None:
+    artifact = examples.image_artifact()
+    network = artifact.members[0].network.train()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    write_artifact(tmp_path, artifact)
+    export_programs(tmp_path, artifact, examples.images(4), formats=("pt2",))
+    assert network.training
+    assert network.get_parameter("stem.0.weight").is_contiguous(memory_format=torch.channels_last)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_random_inputs_are_like_the_examples(examples: ModuleType) -> None:
+    table, rows = examples.table_artifact(), examples.rows(30)
+    rows[:, 2] = torch.nan  # a column without any value
+    batches = list(random_inputs(table, rows))
+    assert {1, 7} <= {len(batch) for batch in batches}
+    values = torch.cat(batches)
+    assert values.isnan().any() and not values.isinf().any()
+    age = rows[:, 0][~rows[:, 0].isnan()]
+    known = values[:, 0][~values[:, 0].isnan()]
+    assert age.min() <= known.min() and known.max() <= age.max()
+    assert set(values[:, 1][~values[:, 1].isnan()].tolist()) == {-1.0, 0.0, 1.0, 2.0}
+    assert all(batch.dtype == torch.uint8 for batch in random_inputs(examples.image_artifact(), examples.images(3)))
+
+
+class Drifting(nn.Module):
+    """Gives something else every time it is copied into a program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            return self.linear(x) + 0.1 * x  # type: ignore[no-any-return]
+        return self.linear(x)  # type: ignore[no-any-return]
+
+
+class Branching(nn.Module):
+    """Looks at the values to decide what to do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if float(x.sum()) > 0 else x
+
+
+class BatchBound(nn.Module):
+    """Works for one batch size alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.zeros(2, 2) if len(x) == 2 else x.repeat(1, 1)
+
+
+def own(examples: ModuleType, network: nn.Module) -> Artifact:
+    artifact: Artifact = examples.vector_artifact()
+    return replace(artifact, network={"kind": "module", "module": "x:y"}, members=(Member({}, 1.0, network),))
+
+
+@pytest.mark.parametrize("name", ["pt2", "onnx"])
+def test_a_mismatch_leaves_no_file(name: str, tmp_path: Path, examples: ModuleType) -> None:
+    artifact = own(examples, Drifting())
+    write_artifact(tmp_path, artifact)
+    (tmp_path / f"model.{name}").write_bytes(b"of an earlier time")
+    with pytest.raises(ExportMismatch, match=f"model.{name} to agree .* Found a difference"):
+        export_programs(tmp_path, artifact, examples.vectors(4), formats=(name,))
+    assert {path.name for path in tmp_path.iterdir()} == {"architecture.json", "metadata.json", "weights.safetensors"}
+    assert json.loads((tmp_path / "metadata.json").read_text())["exports"] == {}
+
+
+@pytest.mark.parametrize("name", ["pt2", "onnx"])
+@pytest.mark.parametrize("network", [Branching(), BatchBound()], ids=lambda network: type(network).__name__)
+def test_what_cannot_be_exported_is_one_sentence(
+    name: str, network: nn.Module, tmp_path: Path, examples: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    artifact = own(examples, network)
+    write_artifact(tmp_path, artifact)
+    with pytest.raises((InvalidInput, ExportMismatch), match="Expected") as caught:
+        export_programs(tmp_path, artifact, examples.vectors(4), formats=(name,))
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / f"model.{name}").exists()
+
+
+def test_not_a_number_is_a_mismatch(tmp_path: Path, examples: ModuleType) -> None:
+    network = nn.Linear(2, 2)
+    with torch.no_grad():
+        network.weight.fill_(torch.nan)
+    artifact = own(examples, network)
+    write_artifact(tmp_path, artifact)
+    with pytest.raises(ExportMismatch, match="difference of nan"):
+        export_programs(tmp_path, artifact, examples.vectors(4), formats=("pt2",))
+
+
+def test_examples_and_formats_are_checked(tmp_path: Path, examples: ModuleType) -> None:
+    artifact = examples.vector_artifact()
+    write_artifact(tmp_path, artifact)
+    for wrong in (torch.zeros(3, 4), torch.zeros(3, 2, dtype=torch.float64), torch.zeros(0, 2)):
+        with pytest.raises(InvalidInput, match="Expected examples of shape"):
+            export_programs(tmp_path, artifact, wrong)
+    with pytest.raises(UnknownName, match="Did you mean 'onnx'"):
+        export_programs(tmp_path, artifact, examples.vectors(2), formats=("onxx",))
+
+
+def test_onnx_packages_may_be_missing(tmp_path: Path, examples: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = examples.vector_artifact()
+    write_artifact(tmp_path, artifact)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"Exporting to ONNX needs .* 'polyarch\[onnx\]'"):
+        export_programs(tmp_path, artifact, examples.vectors(2), formats=("onnx",))
+
+
+def test_one_example_is_enough_and_nothing_is_printed(
+    tmp_path: Path, examples: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    artifact = examples.vector_artifact()
+    write_artifact(tmp_path, artifact)
+    assert max(export_programs(tmp_path, artifact, examples.vectors(1)).values()) < 1e-5
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,71 @@
+"""Choices made for the user fit the data and the limits, give way to what was asked, and are always the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from polyarch.data import Column, Dataset, TableData, TensorData
+from polyarch.jobs.choosing import merged, suggest
+from polyarch.jobs.settings import RunSettings
+from polyarch.randomness import generator_at
+
+
+def images(side: int, *, channels: int = 3, name: str = "photos", count: int = 40) -> Dataset:
+    inputs = torch.randint(256, (count, channels, side, side), generator=generator_at(0, "images"), dtype=torch.uint8)
+    part = TensorData(inputs, torch.arange(count) % 2, 2)
+    return Dataset(name, part, part, ("cat", "dog"))
+
+
+def table(count: int = 200) -> Dataset:
+    inputs = torch.randn(count, 3, generator=generator_at(0, "table"))
+    part = TableData(inputs, torch.arange(count) % 2, 2)
+    return Dataset("table", part, part, ("no", "yes"), tuple(Column(name, None) for name in "abc"))
+
+
+def asked(**content: Any) -> RunSettings:
+    return RunSettings.parse({"space": {"kind": "auto"}, **content}, "the test")
+
+
+@pytest.mark.parametrize(("data", "kind"), [(images(16), "nb201"), (images(48), "chain"), (table(), "mlp")])
+def test_the_space_fits_the_data(data: Dataset, kind: str) -> None:
+    found, reasons = suggest(asked(), data)
+    assert found["space"]["kind"] == kind
+    assert reasons[0].startswith(f"space {kind}: ")
+    RunSettings.parse(found, "the suggestion")  # every key is a setting
+
+
+def test_the_same_data_get_the_same_choices() -> None:
+    assert suggest(asked(), images(16)) == suggest(asked(), images(16))
+
+
+def test_limits_make_networks_narrow() -> None:
+    free, _ = suggest(asked(), images(32))
+    tight, reasons = suggest(asked(search={"max_params": 20_000}), images(32))
+    assert tight["space"]["channels"] < free["space"]["channels"] == 16
+    assert "keep the limits" in reasons[0]
+
+
+def test_what_was_asked_for_stays() -> None:
+    found, reasons = suggest(asked(data={"flip": False, "shift": 0}), images(16))
+    settings = RunSettings.parse(merged(found, {"data": {"flip": False, "shift": 0}, "seed": 3}), "the test")
+    assert not settings.data.flip and not settings.data.shift
+    assert settings.seed == 3
+    assert settings.train.epochs == found["train"]["epochs"]
+    assert not any("augmentation" in reason for reason in reasons)
+
+
+def test_only_photographs_are_mirrored() -> None:
+    assert suggest(asked(), images(16))[0]["data"]["flip"]
+    assert not suggest(asked(), images(16, channels=1))[0]["data"]["flip"]
+    assert not suggest(asked(), images(16, name="svhn"))[0]["data"]["flip"]
+    assert "flip" not in suggest(asked(), table())[0]["data"]
+
+
+def test_more_examples_take_fewer_epochs() -> None:
+    few, _ = suggest(asked(), images(32, count=400))
+    many, _ = suggest(asked(), images(32, count=4000))
+    assert many["train"]["epochs"] < few["train"]["epochs"]
+    assert many["retrain"]["epochs"] <= few["retrain"]["epochs"]

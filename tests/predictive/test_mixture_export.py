@@ -1,0 +1,82 @@
+"""Mixtures leave as programs that need no polyarch: torch.export and ONNX, for any number of examples."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyarch.distributions import FactorisedCategorical
+from polyarch.predictive import Mixture
+from polyarch.randomness import generator_at, global_seed
+from polyarch.spaces import Space
+from polyarch.supernets import CellSupernet, ChainSupernet, FullyConnectedDepth, Supernet
+
+SHAPE = (1, 4, 4)
+
+
+def depth() -> Supernet:
+    return FullyConnectedDepth(features=16, classes=3, max_depth=3, width=5)
+
+
+def chain() -> Supernet:
+    return ChainSupernet(
+        channels=(2, 3), kernels=(3, 5), expansions=(1,), stem_channels=2, head_channels=3, in_channels=1, classes=3
+    )
+
+
+def cell() -> Supernet:
+    return CellSupernet(channels=2, cells=1, in_channels=1, classes=3)
+
+
+def preference(space: Space) -> FactorisedCategorical:
+    generator = generator_at(0, "logits")
+    return FactorisedCategorical(space, {c.name: torch.randn(len(c), generator=generator) for c in space.choices})
+
+
+def mixture_of(net: Supernet, most: int) -> Mixture:
+    return Mixture.under(net, preference(net.space), most=most, temperature=1.5)
+
+
+def inputs(examples: int) -> Tensor:
+    return torch.randn(examples, *SHAPE, generator=generator_at(examples, "inputs"))
+
+
+BATCH = {"x": {0: torch.export.Dim("batch")}}
+
+
+@pytest.mark.parametrize("make", [depth, chain, cell])
+@pytest.mark.parametrize("most", [1, 3])
+def test_round_trip_through_torch_export(make: Callable[[], Supernet], most: int) -> None:
+    with global_seed(0, "net"):
+        mixture = mixture_of(make(), most)
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(mixture, (inputs(4),), dynamic_shapes=BATCH), file)
+    file.seek(0)
+    program = torch.export.load(file).module()
+    for examples in (4, 7):
+        outputs = program(inputs(examples))
+        torch.testing.assert_close(outputs, mixture(inputs(examples)), rtol=1e-6, atol=1e-7)
+        if most == 1:
+            assert outputs[2].eq(0).all()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # torch's own, while it exports
+def test_round_trip_through_onnx(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    with global_seed(0, "net"):
+        mixture = mixture_of(chain(), 3)
+    program = torch.onnx.export(
+        mixture, (inputs(4),), dynamo=True, dynamic_shapes=BATCH, input_names=["x"], verbose=False
+    )
+    assert program is not None
+    program.save(tmp_path / "mixture.onnx")
+    session = runtime.InferenceSession(tmp_path / "mixture.onnx")
+    for examples in (4, 7):
+        outputs = tuple(map(torch.from_numpy, session.run(None, {"x": inputs(examples).numpy()})))
+        torch.testing.assert_close(outputs, mixture(inputs(examples)), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,207 @@
+"""Entropies by closed forms and bounds; detection against counting pairs and scikit-learn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from torch import Tensor
+
+from polyarch.errors import InvalidInput
+from polyarch.predictive import (
+    Detection,
+    aupr,
+    auroc,
+    detect,
+    entropy,
+    fpr_at_tpr,
+    max_probability,
+    mutual_information,
+)
+from polyarch.randomness import generator_at
+
+
+def random_probabilities(seed: int, *shape: int, sharpness: float = 2.0) -> Tensor:
+    noise = torch.randn(*shape, dtype=torch.float64, generator=generator_at(seed, "probabilities"))
+    return torch.softmax(sharpness * noise, -1)
+
+
+class TestEntropy:
+    def test_by_hand(self) -> None:
+        p = torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64)
+        assert entropy(p).tolist() == pytest.approx([1.5 * math.log(2), 0.0, math.log(3)], rel=1e-14)
+        assert max_probability(p).tolist() == [0.5, 1.0, 1 / 3]
+
+    @given(st.integers(0, 10**6), st.integers(1, 8), st.floats(0.01, 100))
+    def test_between_zero_and_log_of_classes(self, seed: int, classes: int, sharpness: float) -> None:
+        p = random_probabilities(seed, 6, classes, sharpness=sharpness)
+        values = entropy(p)
+        assert values.min() >= 0 and values.max() <= math.log(classes) + 1e-12
+        # H >= -log max p, with equality only for equal probabilities
+        assert (values >= -max_probability(p).log() - 1e-12).all()
+
+    def test_rounding_does_not_make_it_negative(self) -> None:
+        assert entropy(torch.tensor([[1.0 + 1e-6, 0.0]])).tolist() == [0.0]
+
+
+class TestMutualInformation:
+    def test_disjoint_members(self) -> None:
+        """Members that are sure of K different classes: the entropy of the weights."""
+        weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+        value = mutual_information(torch.eye(3, dtype=torch.float64)[:, None], weights)
+        assert value.item() == pytest.approx(entropy(weights[None]).item(), rel=1e-13)
+
+    def test_as_the_mean_divergence_from_the_mixture(self) -> None:
+        """I = sum_k w_k KL(p_k || p), an independent formula."""
+        p, weights = random_probabilities(0, 4, 5, 3), torch.tensor([1.0, 2.0, 3.0, 4.0]).double()
+        shares = weights / weights.sum()
+        mixture = (shares[:, None, None] * p).sum(0)
+        expected = (shares[:, None] * (p * (p / mixture).log()).sum(-1)).sum(0)
+        torch.testing.assert_close(mutual_information(p, weights), expected, rtol=1e-10, atol=0)
+
+    @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 5), st.floats(0.01, 30))
+    def test_bounds(self, seed: int, members: int, classes: int, sharpness: float) -> None:
+        """At most log K; at least what Pinsker's inequality says, so 0 only for equal members."""
+        p = random_probabilities(seed, members, 4, classes, sharpness=sharpness)
+        weights = 0.1 + torch.rand(members, dtype=torch.float64, generator=generator_at(seed, "weights"))
+        shares = weights / weights.sum()
+        distances = (p - (shares[:, None, None] * p).sum(0)).abs().sum(-1)  # (K, B)
+        least = (shares[:, None] * distances.square()).sum(0) / 2
+        values = mutual_information(p, weights)
+        assert values.min() >= 0
+        assert (values >= least - 1e-12).all()
+        assert values.max() <= math.log(members) + 1e-12
+
+    @given(st.integers(0, 10**6), st.integers(1, 5))
+    def test_equal_members(self, seed: int, members: int) -> None:
+        p = random_probabilities(seed, 1, 4, 3).expand(members, 4, 3)
+        weights = 0.1 + torch.rand(members, dtype=torch.float64, generator=generator_at(seed, "weights"))
+        assert mutual_information(p, weights).max() <= 1e-12
+
+    def test_weights_are_equal_by_default_and_may_be_zero(self) -> None:
+        p = random_probabilities(0, 3, 4, 3)
+        torch.testing.assert_close(mutual_information(p), mutual_information(p, [5.0, 5.0, 5.0]))
+        torch.testing.assert_close(mutual_information(p, [1.0, 2.0, 0.0]), mutual_information(p[:2], [1.0, 2.0]))
+
+    def test_only_the_proportions_of_weights_matter(self) -> None:
+        p, expected = random_probabilities(0, 2, 4, 3), mutual_information(random_probabilities(0, 2, 4, 3), [1.0, 0.5])
+        for scale in (1e-300, 7.0, 1.7e308):  # the sum of the last would be infinite
+            torch.testing.assert_close(mutual_information(p, [scale, scale / 2]), expected)
+
+
+numbers = st.lists(st.integers(-4, 4), min_size=1, max_size=12)
+"""Few distinct values, so that ties are common."""
+
+
+def scores(values: list[int]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32) / 3
+
+
+def as_labels(inside: Tensor, outside: Tensor) -> tuple[list[int], list[float]]:
+    return [0] * len(inside) + [1] * len(outside), torch.cat([inside, outside]).tolist()
+
+
+class TestDetection:
+    @given(numbers, numbers)
+    def test_auroc_counts_pairs(self, known: list[int], foreign: list[int]) -> None:
+        pairs = list(itertools.product(known, foreign))
+        expected = sum((b > a) + (b == a) / 2 for a, b in pairs) / len(pairs)
+        value = auroc(scores(known), scores(foreign))
+        assert value == pytest.approx(expected, abs=1e-14)
+        assert value + auroc(scores(foreign), scores(known)) == pytest.approx(1, abs=1e-14)
+
+    @given(numbers, numbers)
+    def test_equals_scikit_learn(self, known: list[int], foreign: list[int]) -> None:
+        labels, values = as_labels(scores(known), scores(foreign))
+        found = detect(scores(known), scores(foreign))
+        assert found.auroc == pytest.approx(roc_auc_score(labels, values), abs=1e-12)
+        assert found.aupr == pytest.approx(average_precision_score(labels, values), abs=1e-12)
+
+    @given(numbers, numbers, st.sampled_from([0.05, 0.3, 0.5, 0.75, 0.9, 0.95, 1.0]))
+    def test_false_alarms_by_trying_all_thresholds(self, known: list[int], foreign: list[int], tpr: float) -> None:
+        possible = [
+            np.mean([a >= t for a in known]) for t in {*known, *foreign} if np.mean([b >= t for b in foreign]) >= tpr
+        ]
+        assert fpr_at_tpr(scores(known), scores(foreign), tpr) == min(possible)
+
+    @pytest.mark.parametrize("count", [7, 20, 60, 100, 137, 1000])
+    def test_false_alarms_on_the_curve_of_scikit_learn(self, count: int) -> None:
+        generator = generator_at(count, "scores")
+        known, foreign = torch.randn(300, generator=generator), 1 + torch.randn(count, generator=generator)
+        fpr, tpr, _ = roc_curve(*as_labels(known, foreign), drop_intermediate=False)
+        for wanted in (0.5, 0.8, 0.95):
+            assert fpr_at_tpr(known, foreign, wanted) == fpr[tpr >= wanted].min()
+
+    def test_extremes(self) -> None:
+        low, high = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([3.0, 4.0])
+        assert detect(low, high) == Detection(auroc=1.0, aupr=1.0, fpr95=0.0)
+        assert detect(torch.zeros(3), torch.zeros(2)) == Detection(auroc=0.5, aupr=0.4, fpr95=1.0)
+        assert auroc(high, low) == 0.0 and fpr_at_tpr(high, low) == 1.0
+
+    @given(numbers, numbers)
+    def test_only_the_order_matters(self, known: list[int], foreign: list[int]) -> None:
+        assume(len({*known, *foreign}) > 1)
+        a, b = scores(known).double(), scores(foreign).double()
+        assert detect(a.exp(), b.exp()) == detect(a, b)
+
+    @pytest.mark.parametrize("measure", [auroc, aupr, fpr_at_tpr, detect])
+    @pytest.mark.parametrize(
+        ("bad", "complaint"),
+        [
+            (torch.zeros(0), r"not empty. Got shape \(0,\)"),
+            (torch.zeros(2, 2), r"one number per example, not empty. Got shape \(2, 2\)"),
+            (torch.tensor([1.0, math.nan]), "finite real numbers"),
+            (torch.tensor([1.0, math.inf]), "finite real numbers"),
+        ],
+    )
+    def test_scores_that_do_not_fit(
+        self, measure: Callable[[Tensor, Tensor], object], bad: Tensor, complaint: str
+    ) -> None:
+        good = torch.tensor([0.0, 1.0])
+        for pair in ((good, bad), (bad, good)):
+            with pytest.raises(InvalidInput, match=complaint):
+                measure(*pair)
+
+    @pytest.mark.parametrize("tpr", [0.0, -0.1, 1.1, math.nan])
+    def test_rate_out_of_range(self, tpr: float) -> None:
+        with pytest.raises(InvalidInput, match="true positive rate above 0"):
+            fpr_at_tpr(torch.zeros(2), torch.ones(2), tpr)
+
+
+@pytest.mark.parametrize("measure", [entropy, max_probability])
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        (torch.tensor([0.5, 0.5]), r"shape \(B, C\), not empty. Got torch.float32, \(2,\)"),
+        (torch.zeros(0, 3), r"not empty. Got torch.float32, \(0, 3\)"),
+        (torch.tensor([[1, 0]]), r"Expected floats of shape \(B, C\), not empty. Got torch.int64"),
+        (torch.tensor([[math.nan, 1.0]]), "finite values"),
+        (torch.tensor([[0.5, 0.5], [1.5, -0.5]]), "0 or more. Got -0.5"),
+        (torch.tensor([[0.5, 0.5], [0.25, 0.25]]), "sum to 1 over the classes. Got a sum of 0.5"),
+    ],
+)
+def test_probabilities_that_do_not_fit(measure: Callable[[Tensor], Tensor], bad: Tensor, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        measure(bad)
+
+
+@pytest.mark.parametrize(
+    ("members", "weights", "complaint"),
+    [
+        (torch.full((4, 2), 0.5), None, r"shape \(K, B, C\)"),
+        (torch.full((3, 4, 2), 0.5), [1.0, 1.0], r"one weight per member, \(3,\). Got shape \(2,\)"),
+        (torch.full((3, 4, 2), 0.5), [1.0, 1.0, -1.0], "weights of 0 or more"),
+        (torch.full((3, 4, 2), 0.5), [0.0, 0.0, 0.0], "not all 0"),
+        (torch.full((3, 4, 2), 0.5), [1.0, 1.0, math.inf], "finite weights"),
+    ],
+)
+def test_members_that_do_not_fit(members: Tensor, weights: list[float] | None, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        mutual_information(members, weights)

@@ -1,0 +1,433 @@
+"""Networks of one's own keep the contract; what is read off them, extracted from them and counted."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import io
+import pickle
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import polyarch.supernets.module
+from polyarch.errors import InvalidInput
+from polyarch.nn import Maybe, OneOf, Repeat
+from polyarch.randomness import generator_at, global_seed
+from polyarch.spaces import Architecture, Space
+from polyarch.supernets import ModuleSupernet, Supernet, from_module
+from polyarch.testing import SpaceContract, SupernetContract, same_bits, state_of
+
+
+def conv(inputs: int, outputs: int, kernel: int = 3) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+    )
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, generator=generator_at(0, "inputs"))
+
+
+class Images(nn.Module):
+    """All three kinds of block in a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = OneOf(
+            "stem", conv3=conv(3, 4), conv5=conv(3, 4, 5), pool=nn.Sequential(nn.AvgPool2d(3, 1, 1), conv(3, 4, 1))
+        )
+        self.body = Repeat("depth", [conv(4, 4) for _ in range(3)], minimum=0)
+        self.gate = Maybe("gate", nn.Sequential(nn.Conv2d(4, 4, 1), nn.Sigmoid()))
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(self.stem(x))
+        logits: Tensor = self.head((x + self.gate(x)).mean((2, 3)))
+        return logits
+
+
+def layer(name: str) -> nn.Module:
+    """Blocks inside a block inside a block."""
+    inner = OneOf(f"{name}.act", tanh=nn.Tanh(), norm=nn.BatchNorm1d(5), linear=nn.Linear(5, 5))
+    deep = nn.Sequential(nn.Linear(5, 5), Maybe(f"{name}.act?", inner), nn.Linear(5, 5))
+    return OneOf(name, narrow=nn.Linear(5, 5), deep=deep, skip=nn.Identity())
+
+
+class Nested(nn.Module):
+    """A depth of layers with choices inside; the last block is run twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = Repeat("depth", [layer("first"), nn.Tanh(), layer("second")])
+        self.again = OneOf("again", linear=nn.Linear(5, 5), norm=nn.BatchNorm1d(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(x.flatten(1))
+        return x + torch.tanh(self.again(torch.tanh(self.again(x))))  # type: ignore[no-any-return]
+
+
+class Sharing(nn.Module):
+    """A module in two options, a block in two places, and weights that belong to two modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shared = nn.Linear(4, 4)
+        both = Maybe("both", nn.Linear(4, 4))
+        self.first = OneOf("first", plain=shared, more=nn.Sequential(shared, nn.Tanh(), both), other=nn.Linear(4, 4))
+        self.second = OneOf("second", with_both=nn.Sequential(nn.Tanh(), both), tied=nn.Linear(4, 4))
+        self.repeated = Repeat("repeated", [nn.Sequential(shared, nn.Tanh())] * 3)
+        tied, other = self.second.options[1], self.first.options[2]
+        assert isinstance(tied, nn.Linear) and isinstance(other, nn.Linear)
+        tied.weight = other.weight
+        self.head = nn.Linear(4, 4)
+        self.head.bias = shared.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.repeated(torch.tanh(self.second(torch.tanh(self.first(x))))))
+        return logits
+
+
+class Split(nn.Module):
+    """Two tensors in by name and by position, a dict with a list of two out."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(2, width, 1), nn.Conv2d(2, width, 3, padding=1)
+        self.out = nn.Conv2d(width, 2, 1)
+
+    def forward(self, left: Tensor, *, right: Tensor) -> dict[str, Any]:
+        left, right = self.left(left), self.right(right)
+        return {"both": [self.out(left), self.out(right)], "kept": (right.mean((1, 2, 3)), None, 3)}
+
+
+class Structured(nn.Module):
+    """Options with several inputs and outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 1)
+        self.split = OneOf("split", narrow=Split(2), wide=Split(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = self.stem(x).chunk(2, 1)
+        found = self.split(left, right=right)
+        return (found["both"][0] * found["both"][1]).mean((2, 3)) + found["kept"][0][:, None]  # type: ignore[no-any-return]
+
+
+class Checkpointed(nn.Module):
+    """Everything but stem and head is computed again in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = nn.Linear(5, 5), nn.Linear(5, 2)
+        self.body = nn.Sequential(layer("layer"), nn.Tanh(), Repeat("depth", [nn.Linear(5, 5), nn.Linear(5, 5)]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(checkpoint(self.body, self.stem(x), use_reentrant=False))
+        return logits
+
+
+class TestImages(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return from_module(Images().double(), self.make_inputs())
+
+    def make_inputs(self) -> Tensor:
+        return normal(5, 3, 6, 7)
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return list(space.enumerate())[::3]
+
+
+class TestNested(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return from_module(Nested().double(), self.make_inputs())
+
+    def make_inputs(self) -> Tensor:
+        return normal(6, 5)
+
+
+class TestSharing(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return from_module(Sharing().double(), self.make_inputs())
+
+    def make_inputs(self) -> Tensor:
+        return normal(6, 4)
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return list(space.enumerate())[::2]
+
+
+class TestStructuredInChannelsLast(SupernetContract):
+    tolerance = 1e-5
+
+    def make_supernet(self) -> Supernet:
+        model: nn.Module = Structured().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return from_module(model, self.make_inputs())
+
+    def make_inputs(self) -> Tensor:
+        return normal(4, 3, 5, 5, dtype=torch.float32).contiguous(memory_format=torch.channels_last)
+
+
+class TestCheckpointed(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return from_module(Checkpointed().double(), self.make_inputs())
+
+    def make_inputs(self) -> Tensor:
+        return normal(6, 5)
+
+
+class TestBlockAlone(SupernetContract):
+    """The module is nothing but a block, whose option is a block."""
+
+    def make_supernet(self) -> Supernet:
+        inner = Repeat("depth", [nn.Linear(4, 4), nn.Linear(4, 4)])
+        return from_module(OneOf("which", inner=inner, norm=nn.BatchNorm1d(4)).double())
+
+    def make_inputs(self) -> Tensor:
+        return normal(6, 4)
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return list(space.enumerate())
+
+
+class TestSpaceOfNested(SpaceContract):
+    def make_space(self) -> Space:
+        return from_module(Nested()).space
+
+
+def made(make: Callable[[], nn.Module]) -> ModuleSupernet:
+    with global_seed(0, "net"):
+        return from_module(make().double().eval())
+
+
+def test_the_space_is_in_order_of_definition() -> None:
+    space = made(Nested).space
+    assert space.name == "Nested"
+    assert {choice.name: choice.options for choice in space.choices} == {
+        "depth": ("1", "2", "3"),
+        "first": ("narrow", "deep", "skip"),
+        "first.act?": ("off", "on"),
+        "first.act": ("tanh", "norm", "linear"),
+        "second": ("narrow", "deep", "skip"),
+        "second.act?": ("off", "on"),
+        "second.act": ("tanh", "norm", "linear"),
+        "again": ("linear", "norm"),
+    }
+    assert list(space.choice_names)[:4] == ["depth", "first", "first.act?", "first.act"]
+    assert from_module(Nested(), name="mine").space.name == "mine"
+
+
+def test_choices_that_are_not_run_do_not_distinguish() -> None:
+    space = made(Nested).space
+    start = space.architecture(("1", "deep", "off", "tanh", "narrow", "off", "tanh", "norm"))
+    assert start.canonical() == "1|deep|off|-|-|-|-|norm"
+    for name, option in {"first.act": "norm", "second": "deep", "second.act?": "on"}.items():
+        assert start.replace(**{name: option}).canonical() == start.canonical()
+    for name, option in {"first": "narrow", "depth": "3", "first.act?": "on", "again": "linear"}.items():
+        assert start.replace(**{name: option}).canonical() != start.canonical()
+    same = pickle.loads(pickle.dumps(space))
+    assert same == space and same.canonical_key(start) == start.canonical()
+
+
+def test_a_block_in_two_places_matters_when_either_is_run() -> None:
+    space = made(Sharing).space
+    assert space.choice_names == ("first", "both", "second", "repeated")
+    for first, second in product(space["first"].options, space["second"].options):
+        off, on = (space.architecture((first, both, second, "1")) for both in ("off", "on"))
+        assert (off.canonical() == on.canonical()) == (first != "more" and second != "with_both")
+
+
+def test_without_nesting_every_architecture_is_its_own() -> None:
+    assert made(Images).space.canonical is None
+
+
+@pytest.mark.parametrize("make", [Images, Nested, Sharing, Structured])
+def test_parameters_are_those_of_the_extracted_network(make: Callable[[], nn.Module]) -> None:
+    net = made(make)
+    counts = set()
+    for position in range(20):
+        architecture = net.space.sample(generator_at(0, "architecture", position))
+        network = net.extract(architecture)
+        counts.add(net.parameter_count(architecture))
+        assert net.parameter_count(architecture) == sum(parameter.numel() for parameter in network.parameters())
+        assert all(module.training is False for module in network.modules())
+    assert len(counts) > 1
+
+
+def test_what_is_shared_stays_shared_in_an_extracted_network() -> None:
+    net = made(Sharing)
+    network = net.extract(net.space.architecture(("more", "on", "with_both", "2")))
+    assert isinstance(network, Sharing)
+    first, second, repeated = network.first, network.second, network.repeated
+    assert isinstance(first, nn.Sequential) and isinstance(second, nn.Sequential)  # type: ignore[unreachable]
+    assert first[2] is second[1]  # type: ignore[unreachable]
+    assert repeated[0] is repeated[1] and repeated[0][0] is first[0]
+    assert network.head.bias is first[0].bias
+    tied = net.extract(net.space.architecture(("other", "on", "tied", "1")))
+    assert tied.first.weight is tied.second.weight
+
+
+def test_unchosen_options_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting(nn.Linear):
+        copies = 0
+
+        def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
+            Counting.copies += 1
+            return nn.Linear(5, 5)
+
+    inner = OneOf("inner", a=Counting(5, 5), b=Counting(5, 5))
+    net = from_module(nn.Sequential(OneOf("outer", a=inner, b=Counting(5, 5)), Repeat("depth", [Counting(5, 5)] * 3)))
+    net.extract(net.space.architecture(("b", "a", "3")))
+    assert Counting.copies == 2  # the option of "outer", and the one module of "depth"
+    net.extract(net.space.architecture(("a", "b", "1")))
+    assert Counting.copies == 4
+
+
+def test_references_beside_the_module_tree_are_followed() -> None:
+    """A network may keep its parts in plain lists too, and parts may know what they belong to."""
+
+    class Knowing(nn.Linear):
+        owner: tuple[nn.Module, ...] = ()
+
+    class Owner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            part = Knowing(2, 2)
+            self.block = OneOf("block", part=part, other=OneOf("inner", a=nn.Tanh(), b=nn.ReLU()))
+            self.all = [self.block, self.block.options[1]]
+            part.owner = (self, self.block)
+
+    net = from_module(Owner())
+    network: Any = net.extract(net.space.architecture(("part", "b")))
+    assert isinstance(network.block, Knowing)
+    assert network.block.owner[0] is network and network.block.owner[1] is network.block
+    assert network.all[0] is network.block and isinstance(network.all[1], nn.ReLU)
+
+
+def test_outside_of_supernet_calls_blocks_run_their_defaults() -> None:
+    model = Images().double().eval()
+    net = from_module(model)
+    x = normal(2, 3, 6, 6)
+    assert same_bits(model(x), net(x, net.space.architecture(("conv3", "3", "on"))))
+    with pytest.raises(RuntimeError):
+        net(normal(2, 7), net.space.architecture(("conv5", "1", "off")))
+    assert same_bits(model(x), net(x, net.space.architecture(("conv3", "3", "on"))))
+
+
+def test_options_off_the_path_get_no_gradient() -> None:
+    net = made(Images)
+    net(normal(2, 3, 6, 6), net.space.architecture(("conv5", "1", "off"))).sum().backward()
+    moved = {name for name, parameter in net.named_parameters() if parameter.grad is not None}
+    parts = ("model.stem.options.1.", "model.body.blocks.0.", "model.head.")
+    assert moved == {name for name, _ in net.named_parameters() if name.startswith(parts)}
+
+
+def test_depths_are_mixed_from_one_walk() -> None:
+    net = made(Images)
+    calls: list[nn.Module] = []
+    for block in net.model.get_submodule("body.blocks").children():
+        block.register_forward_hook(lambda module, *_: calls.append(module))
+    x, weights = normal(2, 3, 6, 6), torch.tensor([0.1, 0.2, 0.3, 0.4])
+    architecture = net.space.architecture(("conv3", "3", "on"))
+    net(x, {**architecture.one_hot(), "depth": weights})
+    assert len(calls) == len(set(calls)) == 3
+
+
+def test_saved_weights_go_into_another_supernet() -> None:
+    net, other = made(Nested), from_module(Nested().double().eval())
+    x, architecture = normal(3, 5), net.space.sample(generator_at(0, "architecture"))
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert same_bits(other(x, architecture), net(x, architecture))
+
+
+def test_pickled_and_copied_supernets_are_the_same() -> None:
+    with global_seed(0, "net"):
+        model = nn.Sequential(
+            nn.Linear(4, 4), OneOf("act", tanh=nn.Tanh(), relu=nn.ReLU()), Maybe("end", nn.Linear(4, 4))
+        )
+    net = from_module(model)
+    x = normal(3, 4, dtype=torch.float32)
+    for other in (pickle.loads(pickle.dumps(net)), copy.deepcopy(net)):
+        assert other.space == net.space
+        assert same_bits(state_of(other), state_of(net))
+        for architecture in net.space.enumerate():
+            assert same_bits(other(x, architecture), net(x, architecture))
+
+
+def test_a_copied_block_is_the_same_block_again() -> None:
+    block = OneOf("block", a=nn.Linear(2, 2), b=nn.Tanh()).train(False)
+    other = copy.deepcopy(block)
+    assert isinstance(other, OneOf) and other.choice == block.choice and not other.training
+    x = normal(3, 2, dtype=torch.float32)
+    assert same_bits(other(x), block(x))
+    assert not {*map(id, block.parameters())} & {*map(id, other.parameters())}
+
+
+def test_no_gradient_and_inference_modes() -> None:
+    net = made(Images)
+    x, gates = normal(2, 3, 6, 6), {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices}
+    expected = net(x, gates)
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            output = net(x, gates)
+        assert not output.requires_grad
+        assert same_bits(output, expected)
+
+
+def test_outputs_may_be_changed_in_place() -> None:
+    net = made(Images)
+    x, architecture = normal(2, 3, 6, 6), net.space.architecture(("conv5", "1", "off"))
+    output = net(x, architecture)
+    expected = 2 * output.detach()
+    output *= 2
+    assert same_bits(output, expected)
+    output.sum().backward()
+
+
+def test_function_transforms() -> None:
+    """Gradients per example with `torch.func`, for a path and for gates."""
+    net = made(Images)
+    x, architecture = normal(3, 3, 6, 6), net.space.architecture(("conv5", "1", "off"))
+    weights = dict(net.named_parameters())
+
+    def loss(weights: dict[str, Tensor], example: Tensor, selection: Any) -> Tensor:
+        output: Tensor = torch.func.functional_call(net, weights, (example[None], selection))
+        return output.square().sum()
+
+    for selection in (architecture, architecture.one_hot()):
+        found = torch.func.vmap(torch.func.grad(lambda w, e, s=selection: loss(w, e, s)), (None, 0))(weights, x)
+        for position, example in enumerate(x):
+            expected = torch.autograd.grad(loss(weights, example, selection), list(weights.values()), allow_unused=True)
+            for gradient, wanted in zip(found.values(), expected, strict=True):
+                torch.testing.assert_close(
+                    gradient[position], torch.zeros_like(gradient[0]) if wanted is None else wanted
+                )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"depth": None}, r"gates \(4,\) or \(batch, 4\) for 'depth'. Got nothing"),
+        ({"gate": torch.ones(3)}, r"\(2,\) or \(batch, 2\) for 'gate'. Got shape \(3,\)"),
+        ({"gate": torch.ones(1, 1, 2)}, r"Got shape \(1, 1, 2\)"),
+        ({"stem": torch.ones(3, 3)}, r"one row of gates per example of 'stem'. Got 3 rows for an output of shape \(2,"),
+    ],
+)
+def test_gates_that_do_not_fit(change: dict[str, Tensor | None], message: str) -> None:
+    net = made(Images)
+    gates = {**net.space.architecture(("conv5", "1", "off")).one_hot(), **change}
+    with pytest.raises(InvalidInput, match=message):
+        net(normal(2, 3, 6, 6), {name: gate for name, gate in gates.items() if gate is not None})
+
+
+def test_the_example_in_the_documentation() -> None:
+    assert doctest.testmod(polyarch.supernets.module) == (0, 8)
