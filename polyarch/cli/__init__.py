@@ -12,7 +12,9 @@ from rich.console import Console
 
 import polyarch
 from polyarch.cli.common import console
+from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
+from polyarch.cli.prediction import predict, serve
 from polyarch.cli.runs import rank, search, train
 from polyarch.cli.spaces import spaces_app
 from polyarch.errors import Interrupted, PolyarchError
@@ -24,8 +26,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (search, train, rank):
+for command in (search, predict, serve, train, rank):
     app.command()(command)
+app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")
 app.add_typer(experiment_app, name="experiment")
 

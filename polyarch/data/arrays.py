@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.labels import Array, ClassLabels, check_counts
+from polyarch.data.sentences import first_line
 from polyarch.data.splits import stratified_split
 from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, DataError
@@ -121,8 +122,11 @@ def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> T
 def _read_arrays(path: Path) -> dict[str, Array]:
     wanted = {name for names in (*SPLITS, *PAIRS) for name in names}
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            names = list(arrays.files)  # other arrays are not read: they may be anything
-            return {name: arrays[name] if name in wanted else np.empty(0) for name in names}
-    except (AttributeError, KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {error}.") from None
+        with path.open("rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                raise ValueError("a single array without a name")
+            # others than the wanted ones are not read: they may be anything
+            return {name: arrays[name] if name in wanted else np.empty(0) for name in arrays.files}
+    except (KeyError, ValueError, OSError, EOFError, SyntaxError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {first_line(error)}.") from None

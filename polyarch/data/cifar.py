@@ -15,6 +15,7 @@ from torch import Tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.locations import data_root, missing
 from polyarch.data.pickles import read_plain_pickle
+from polyarch.data.sentences import first_line
 from polyarch.data.splits import AnyExamples
 from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, DataError, MissingData
@@ -198,7 +199,7 @@ def read_mosaic(path: Path, *, size: int = SIDE) -> Tensor:
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
     except (UnidentifiedImageError, OSError) as error:
-        raise CorruptFile(f"Expected {path} to be a readable image. Found: {error}.") from None
+        raise CorruptFile(f"Expected {path} to be a readable image. Found: {first_line(error)}.") from None
     height, width, _ = pixels.shape
     if height % size or width % size:
         raise CorruptFile(f"Expected {path} to be a mosaic of {size}x{size} images. Found {height}x{width} pixels.")
@@ -224,4 +225,4 @@ def _read_rows(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name].astype(np.int64)) for name in names}
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptFile(f"Expected {path} to hold arrays {', '.join(names)}. Found: {error}.") from None
+        raise CorruptFile(f"Expected {path} to hold arrays {', '.join(names)}. Found: {first_line(error)}.") from None

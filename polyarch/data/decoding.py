@@ -14,6 +14,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from polyarch.data.sentences import first_line
 from polyarch.errors import CorruptFile, DataError, PolyarchError
 
 Pixels = npt.NDArray[np.uint8]
@@ -73,8 +74,8 @@ def image_pixels(image: Image.Image, input_shape: tuple[int, ...]) -> Pixels:
     image = flattened(image, MODES[channels])
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BOX if side > 1 else Image.Resampling.BICUBIC)
-    pixels = np.asarray(image, dtype=np.uint8)
-    return np.ascontiguousarray(pixels.reshape(height, width, channels).transpose(2, 0, 1))
+    pixels = np.asarray(image, dtype=np.uint8).reshape(height, width, channels)
+    return np.array(pixels.transpose(2, 0, 1), order="C")
 
 
 def flattened(image: Image.Image, mode: str) -> Image.Image:
@@ -109,4 +110,4 @@ def _opened(content: ImageContent, name: str | None) -> Iterator[Image.Image]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise CorruptFile(f"Expected {name} to have at most {MOST_PIXELS} pixels. Found more.") from None
     except Exception as error:  # damaged bytes make decoders raise anything
-        raise CorruptFile(f"Expected {name} to be a readable image. Found: {error}.") from None
+        raise CorruptFile(f"Expected {name} to be a readable image. Found: {first_line(error)}.") from None

@@ -14,6 +14,7 @@ from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import ImageContent
 from polyarch.data.images import RESIDENT_LIMIT, ImageFiles, default_shape, fits_in_memory
 from polyarch.data.labels import ClassLabels, check_counts
+from polyarch.data.sentences import first_line
 from polyarch.data.splits import stratified_split
 from polyarch.data.tables import Table, table_dataset, target_column
 from polyarch.data.tensors import Examples
@@ -45,7 +46,9 @@ def read_huggingface_folder(
     try:
         loaded = datasets.load_from_disk(str(folder))
     except Exception as error:  # damaged files make the reader raise anything
-        raise CorruptFile(f"Expected {folder} to be a readable Hugging Face folder. Found: {error}.") from None
+        raise CorruptFile(
+            f"Expected {folder} to be a readable Hugging Face folder. Found: {first_line(error)}."
+        ) from None
     train, test = _sides(loaded, folder)
     pictures = [name for name, feature in train.features.items() if isinstance(feature, datasets.Image)]
     name = folder.resolve().name

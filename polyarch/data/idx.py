@@ -14,6 +14,7 @@ from torch import Tensor
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.locations import find, missing
+from polyarch.data.sentences import first_line
 from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, DataError
 
@@ -56,7 +57,7 @@ def read_idx(path: Path) -> Tensor:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise CorruptFile(f"Expected {path} to be a readable file. Found: {error}.") from None
+        raise CorruptFile(f"Expected {path} to be a readable file. Found: {first_line(error)}.") from None
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise CorruptFile(f"Expected {path} to start like an idx file of bytes. Found {content[:4].hex()!r}.")
     dimensions = content[3]

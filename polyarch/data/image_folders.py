@@ -47,7 +47,9 @@ def read_image_folder(
     paths = ImagePaths(tuple(path for files in (train_files, test_files) for of in files.values() for path in of))
     shape = default_shape(paths, size)
     labels = [len(of) for of in train_files.values()], [len(test_files[name]) for name in test_files]
-    targets = [torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)) for counts in labels]
+    targets = [
+        torch.arange(len(counts)).repeat_interleave(torch.tensor(counts, dtype=torch.int64)) for counts in labels
+    ]
     images = ImageFiles(paths, torch.arange(len(paths)), torch.cat(targets), len(class_names), shape)
     check_counts(targets[0], class_names, str(folder), fewest=2 if test_files else 3)
     data: Examples = images.resident() if fits_in_memory(images, resident_limit) else images

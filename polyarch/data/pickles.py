@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polyarch.data.sentences import first_line
 from polyarch.errors import CorruptFile
 
 
@@ -19,7 +20,7 @@ def read_plain_pickle(path: Path) -> dict[str, Any]:
     except CorruptFile as error:
         raise CorruptFile(f"Expected {path} to hold plain values only. {error}") from None
     except Exception as error:  # damaged bytes make a pickle raise anything
-        raise CorruptFile(f"Expected {path} to be a pickled dictionary. Found: {error}.") from None
+        raise CorruptFile(f"Expected {path} to be a pickled dictionary. Found: {first_line(error)}.") from None
     if not isinstance(content, dict):
         raise CorruptFile(f"Expected {path} to be a pickled dictionary. Found {type(content).__name__}.")
     return content

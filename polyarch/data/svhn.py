@@ -10,6 +10,7 @@ import torch
 from polyarch.data.dataset import Dataset
 from polyarch.data.idx import DIGIT_CLASSES
 from polyarch.data.locations import missing
+from polyarch.data.sentences import first_line
 from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile
 
@@ -38,7 +39,7 @@ def read_digits(path: Path) -> TensorData:
     try:
         content = loadmat(path, variable_names=["X", "y"])
     except Exception as error:  # damaged bytes make the reader raise anything
-        raise CorruptFile(f"Expected {path} to be a readable Matlab file. Found: {error}.") from None
+        raise CorruptFile(f"Expected {path} to be a readable Matlab file. Found: {first_line(error)}.") from None
     images, labels = (np.asarray(content.get(name)) for name in ("X", "y"))
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
         raise CorruptFile(f"Expected X of {path} to be H x W x 3 x N bytes. Found {images.dtype}, {images.shape}.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from polyarch.data.dataset import Dataset
+from polyarch.data.sentences import first_line
 from polyarch.data.tables import Table, table_dataset
 from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra
 
@@ -64,7 +65,7 @@ def read_frame(path: Path) -> pd.DataFrame:
         except ImportError:
             raise MissingExtra("Reading a parquet file", "parquet") from None
         except Exception as error:  # damaged bytes make the reader raise anything
-            raise CorruptFile(f"Expected {path} to be a readable parquet file. Found: {_first_line(error)}.") from None
+            raise CorruptFile(f"Expected {path} to be a readable parquet file. Found: {first_line(error)}.") from None
     try:
         separator, rows = _checked_lines(path)
         frame = pandas.read_csv(
@@ -81,7 +82,7 @@ def read_frame(path: Path) -> pd.DataFrame:
     except UnicodeDecodeError as error:
         raise CorruptFile(f"Expected {path} to be text in UTF-8. Found: {error}.") from None
     except (csv.Error, OSError, EOFError, zlib.error, ValueError) as error:
-        raise CorruptFile(f"Expected {path} to be a readable table. Found: {_first_line(error)}.") from None
+        raise CorruptFile(f"Expected {path} to be a readable table. Found: {first_line(error)}.") from None
     if len(frame) != rows:
         raise CorruptFile(f"Expected {path} to have {rows} rows. Found {len(frame)}: check its quotation marks.")
     return frame
@@ -124,8 +125,3 @@ def _table(path: Path) -> Table:
     unnamed = [name for name in frame.columns if str(name).startswith("Unnamed: ")]
     notes = tuple(f"{name.replace('Unnamed:', 'Column')} is left out: it has no name." for name in unnamed)
     return Table(frame.drop(columns=unnamed), str(path), notes)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def _pair(item: Any, origin: str) -> tuple[Any, int]:
     if not isinstance(item, (tuple, list)) or len(item) != 2:
         raise DataError(f"Expected {origin} to be a pair of input and label. Got {type(item).__name__}.")
     example, label = item
-    if isinstance(label, (Tensor, np.ndarray, np.generic)) and np.size(label) == 1:
+    if isinstance(label, (Tensor, np.ndarray, np.generic)) and math.prod(label.shape) == 1:
         label = label.item()
     if not isinstance(label, int):
         raise DataError(f"Expected an integer as the label of {origin}. Got {type(label).__name__}.")

@@ -128,7 +128,7 @@ def _schedule(parts: Parts) -> tuple[dict[str, Any], str]:
     sizes = [MACs(parts.network_shape).score(parts.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)]
     example = statistics.fmean(sizes)
     work = max(example, SMALLEST_EXAMPLE) * examples
-    train = min(max(round(SUPERNET_WORK / work), 3), 120)
+    train = min(max(round(SUPERNET_WORK / work), 3), 120 if parts.data.is_image else 60)
     retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
     cheap = retrain * work < RETRAIN_WORK / 4
     batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
@@ -142,7 +142,7 @@ def _schedule(parts: Parts) -> tuple[dict[str, Any], str]:
             "epochs": retrain,
             "batch_size": batch_size,
             "seeds": 3 if cheap else 1,
-            "random_architectures": 8 if cheap else 2,
+            "random_architectures": 5 if cheap else 2,
         },
     }
     reason = (

@@ -58,7 +58,10 @@ def normalised_weights(weights: Tensor | Sequence[float] | None, count: int) -> 
     """Weights of 0 or more divided by their sum, (K,) in float64 on the CPU; equal ones for ``None``."""
     if weights is None:
         weights = [1.0] * count
-    values = torch.as_tensor(weights).detach().cpu().double()
+    if isinstance(weights, Tensor):
+        values = weights.detach().cpu().double()
+    else:
+        values = torch.tensor(weights, dtype=torch.float64)  # by default numbers would be rounded to single precision
     if values.shape != (count,):
         raise InvalidInput(f"Expected one weight per member, ({count},). Got shape {tuple(values.shape)}.")
     if not values.isfinite().all() or values.min() < 0 or values.max() == 0:

@@ -41,7 +41,7 @@ def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None 
         return _depth(architecture, choices)
     if kind == "mlp" and _number(architecture.get("depth", "")) is not None:
         return _widths(architecture, choices)
-    return _boxes(architecture, columns=3 if kind == "module" else 4)
+    return _boxes(architecture, columns=2, in_order=False) if kind == "module" else _boxes(architecture)
 
 
 def _cell(architecture: Mapping[str, str]) -> str:
@@ -68,8 +68,8 @@ def _cell(architecture: Mapping[str, str]) -> str:
     return picture(230, parts, _words(architecture))
 
 
-def _boxes(architecture: Mapping[str, str], columns: int) -> str:
-    """One box per choice with its option, row by row."""
+def _boxes(architecture: Mapping[str, str], columns: int = 4, in_order: bool = True) -> str:
+    """One box per choice with its option, row by row, joined by arrows where data pass them in this order."""
     step = (WIDTH - 8) / columns
     width = step - 18
     parts = []
@@ -79,7 +79,7 @@ def _boxes(architecture: Mapping[str, str], columns: int) -> str:
         parts.append(box(x, y, width, 52, filled=option not in NOTHING, dashed=option in NOTHING))
         parts.append(label(x + width / 2, y + 21, choice, width - 8, quiet=True))
         parts.append(label(x + width / 2, y + 41, option, width - 8))
-        if column < columns - 1 and index + 1 < len(architecture):
+        if in_order and column < columns - 1 and index + 1 < len(architecture):
             parts.append(arrow(f"M{x + width:g},{y + 26:g} h16"))
     rows = -(-len(architecture) // columns)
     return picture(max(70 * rows - 6, 10), parts, _words(architecture))

@@ -86,8 +86,8 @@ def tiles(results: Results) -> Iterator[Tile]:
     if measured is not None:
         difference, spread_size = measured
         judged = "spread unknown" if spread_size is None else _judged(difference, spread_size)
-        yield Tile("against random ones", f"{100 * difference:+.2f} points", judged)
-    for predictor in _ensembles(results):
+        yield Tile("points over random", f"{100 * difference:+.2f}", judged)
+    for predictor in _ensembles(results)[:1]:
         yield Tile("ensemble", percent(predictor.accuracy), several(len(predictor.members), "network"))
     parameters = best_parameters(results)
     if parameters is not None:
@@ -137,10 +137,8 @@ def _others(results: Results, found: list[Entry]) -> Iterator[str]:
         difference = predictor.accuracy - alone
         direction = "above" if difference > 0 else "below"
         compared = f"{points(abs(difference))} {direction}" if difference else "the same as"
-        yield (
-            f"The ensemble of {several(len(predictor.members), 'network')} reaches {percent(predictor.accuracy)}, "
-            f"{compared} the best network alone."
-        )
+        name, members = predictor.name[:1].upper() + predictor.name[1:], several(len(predictor.members), "network")
+        yield f"{name} ({members}): {percent(predictor.accuracy)}, {compared} the best network alone."
 
 
 def _entry(contender: Contender, is_best: bool) -> Entry:

@@ -70,7 +70,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    names = ("count", "estimator_name", "figures", "in_words", "percent", "several", "key_of")
+    names = ("breakable", "count", "estimator_name", "figures", "in_words", "percent", "several")
     environment.filters.update({name: getattr(words, name) for name in names})
     return environment
 

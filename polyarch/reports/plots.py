@@ -1,7 +1,7 @@
 """Charts as Vega-Lite specifications, one function each, with their data inside.
 
 A specification says what is shown; colours and fonts come from the page, which knows whether it is light or dark. Its
-parts refer to them by the names of styles: best, others, front, limit, diagonal, cell. Text from results stands in the
+parts refer to them by the names of styles: best, others, front, limit, diagonal, words. Text from results stands in the
 data only, never in field names or expressions.
 """
 
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import altair as alt
 
+from polyarch.reports.canvas import shortened
 from polyarch.reports.distribution import Share, Shares, column_names, option_label
 from polyarch.reports.headline import Entry
 from polyarch.reports.searched import front, is_maximised, objective_of, ordered
-from polyarch.reports.specs import Row, Spec, data, legend, spec_of
+from polyarch.reports.specs import Row, Spec, data, legend, short_names, spec_of, wrapped
 from polyarch.reports.words import SPACE, estimator_name, key_of
 from polyarch.results import PredictorRecord, SearchRecord
 
@@ -25,9 +26,9 @@ CELLS_WITH_WORDS = "bandwidth('x') < 36 ? 0 : 1"
 
 def contenders(entries: Sequence[Entry]) -> Spec:
     """Test accuracy, one row per contender: every run as a tick, the mean as a point, the spread as a bar."""
-    names = [entry.name for entry in entries]
-    axis = alt.Axis(labelExpr="split(datum.label, ', ')", labelLimit=150, ticks=False, domain=False, labelPadding=8)
-    y = alt.Y("name:N", scale=alt.Scale(domain=names), title=None, axis=axis)
+    labels = dict(zip((entry.name for entry in entries), wrapped([entry.name for entry in entries]), strict=True))
+    axis = alt.Axis(labelExpr=r"split(datum.label, '\n')", labelLimit=160, ticks=False, domain=False, labelPadding=8)
+    y = alt.Y("label:N", scale=alt.Scale(domain=list(labels.values())), title=None, axis=axis)
     scale = alt.Scale(zero=False, padding=44)
     x_axis = alt.Axis(format="~%", tickCount=5)
     tooltip = [
@@ -43,6 +44,7 @@ def contenders(entries: Sequence[Entry]) -> Spec:
         means = data(
             {
                 "name": entry.name,
+                "label": labels[entry.name],
                 "mean": entry.mean,
                 "low": entry.mean - (entry.std or 0.0),
                 "high": entry.mean + (entry.std or 0.0),
@@ -51,7 +53,11 @@ def contenders(entries: Sequence[Entry]) -> Spec:
             }
             for entry in group
         )
-        runs = data({"name": entry.name, "accuracy": value} for entry in group for value in entry.accuracies)
+        runs = data(
+            {"name": entry.name, "label": labels[entry.name], "accuracy": value}
+            for entry in group
+            for value in entry.accuracies
+        )
         bar = means.mark_rule(style=style, strokeWidth=7, opacity=0.3, strokeCap="round")
         layers += [
             bar.encode(x=alt.X("low:Q"), x2="high:Q", y=y, tooltip=tooltip),
@@ -63,7 +69,7 @@ def contenders(entries: Sequence[Entry]) -> Spec:
             ),
             means.mark_text(dy=-16, fontWeight=600).encode(x="mean:Q", y=y, text="shown:N"),
         ]
-    return spec_of(layers, "Test accuracy of every contender with its spread", height=alt.Step(54))
+    return spec_of(layers, "Test accuracy of every contender with its spread", height=54 * len(entries))
 
 
 def curves(rows: Iterable[Row], title: str, y_format: str = ".3~g") -> Spec:
@@ -75,7 +81,7 @@ def curves(rows: Iterable[Row], title: str, y_format: str = ".3~g") -> Spec:
     """
     rows = list(rows)
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names), legend=legend(names))
+    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names), legend=legend(names, "stroke"))
     seeds = len({row.get("seed") for row in rows}) > 1
     tooltip = [
         alt.Tooltip("series:N", title="curve"),
@@ -84,7 +90,7 @@ def curves(rows: Iterable[Row], title: str, y_format: str = ".3~g") -> Spec:
         alt.Tooltip("value:Q", title="value", format=".4~g" if y_format == ".3~g" else ".2%"),
     ]
     encoded = data(rows).encode(
-        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d")),
+        x=alt.X("epoch:Q", title="epoch", scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1, format="d")),
         y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(format=y_format)),
         color=colour,
         detail="seed:N" if seeds else alt.Undefined,
@@ -104,11 +110,15 @@ def option_map(shares: Shares, largest: float) -> Spec:
     """
     columns = column_names(shares)
     labels = _labels(columns) if columns else []
+    names = dict(zip(shares.choices, short_names(shares.choices), strict=True))
     rows = [
         {
             **_share(share),
+            "label": names[share.choice],
             "column": labels[share.position] if columns else str(share.position + 1),
-            "words": _whole_percent(share.share) if columns else f"{share.option}\n{_whole_percent(share.share)}",
+            "words": _whole_percent(share.share)
+            if columns
+            else f"{shortened(share.option, 24)}\n{_whole_percent(share.share)}",
         }
         for share in shares.shares
     ]
@@ -121,20 +131,20 @@ def option_map(shares: Shares, largest: float) -> Spec:
             title=None,
             axis=axis if columns else None,
         ),
-        y=alt.Y("choice:N", scale=alt.Scale(domain=shares.choices), title=None, axis=alt.Axis(labelLimit=120)),
+        y=alt.Y("label:N", scale=alt.Scale(domain=list(names.values())), title=None, axis=alt.Axis(labelLimit=140)),
     )
-    cells = encoded.mark_rect(cornerRadius=3, style="cell-frame").encode(
+    cells = encoded.mark_rect(cornerRadius=3, style="tile").encode(
         color=alt.Color("share:Q", scale=alt.Scale(domain=[0, largest]), legend=None), tooltip=_SHARE_TOOLTIP
     )
     words = encoded.mark_text(
-        style="cell",
+        style="words",
         lineBreak="\n",
         baseline="middle",
         dy=0 if columns else -6,
         limit=alt.ExprRef("bandwidth('x') - 6"),
         opacity=alt.ExprRef(CELLS_WITH_WORDS),
     ).encode(text="words:N", tooltip=_SHARE_TOOLTIP)
-    height = alt.Step(32 if columns else 42)
+    height = (32 if columns else 42) * len(shares.choices)
     return spec_of([cells, words], f"Share of every option: {shares.name}", height=height)
 
 
@@ -186,7 +196,10 @@ def score_against_size(search: SearchRecord, best: Mapping[str, str] | None) -> 
         scale=alt.Scale(zero=False, type="log" if wide else "linear", padding=12),
         axis=alt.Axis(format="~s", tickCount=6),
     )
-    y = alt.Y("score:Q", title=estimator_name(objective), scale=alt.Scale(zero=False, padding=12))
+    direction = "higher" if is_maximised(objective) else "lower"
+    y = alt.Y(
+        "score:Q", title=f"{estimator_name(objective)}, {direction} is better", scale=alt.Scale(zero=False, padding=12)
+    )
     on_front = [rows[index] for index in front(sizes, scores, maximise=is_maximised(objective))]
     highlighted = [row for row, item in zip(rows, items, strict=True) if item.architecture == best]
     layers = [
@@ -226,7 +239,7 @@ def reliability(predictors: Sequence[PredictorRecord]) -> Spec:
     axis, unit = alt.Axis(format="~%", tickCount=5), alt.Scale(domain=[0, 1])
     x = alt.X("confidence:Q", title="confidence", scale=unit, axis=axis)
     y = alt.Y("accuracy:Q", title="accuracy", scale=unit, axis=axis)
-    colour = _predictor_colour(predictors)
+    colour = _predictor_colour(predictors, "circle")
     diagonal = data([{"confidence": 0, "accuracy": 0}, {"confidence": 1, "accuracy": 1}])
     size = alt.Size("count:Q", scale=alt.Scale(range=[30, 320]), legend=None)
     layers = [
@@ -247,7 +260,7 @@ def risk_coverage(predictors: Sequence[PredictorRecord]) -> Spec:
     thresholds = [
         {"predictor": one.name, "coverage": 1 - one.flagged, "threshold": one.threshold} for one in predictors
     ]
-    colour = _predictor_colour(predictors)
+    colour = _predictor_colour(predictors, "stroke")
     percentage = alt.Axis(format="~%", tickCount=5)
     x = alt.X("coverage:Q", title="answered share", scale=alt.Scale(domain=[0, 1]), axis=percentage)
     y = alt.Y("risk:Q", title="error rate among them", axis=percentage)
@@ -278,10 +291,10 @@ def _whole_percent(share: float) -> str:
 
 
 def _labels(options: Sequence[str]) -> list[str]:
-    short = [option_label(option) for option in options]
-    return short if len(set(short)) == len(short) else list(options)
+    usual = [option_label(option) for option in options]
+    return short_names(usual if len(set(usual)) == len(usual) else options)
 
 
-def _predictor_colour(predictors: Sequence[PredictorRecord]) -> alt.Color:
+def _predictor_colour(predictors: Sequence[PredictorRecord], symbol: str) -> alt.Color:
     names = [one.name for one in predictors]
-    return alt.Color("predictor:N", scale=alt.Scale(domain=names), title=None, legend=legend(names))
+    return alt.Color("predictor:N", scale=alt.Scale(domain=names), title=None, legend=legend(names, symbol))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from markupsafe import Markup
+
+from polyarch.reports.canvas import printable
+
 SPACE = "\u00a0"
 """Between a number and its unit, so that a line does not break there."""
 
@@ -27,6 +31,11 @@ def estimator_name(name: str) -> str:
 def key_of(architecture: Mapping[str, str]) -> str:
     """The short text that tells architectures of one space apart."""
     return "|".join(architecture.values())
+
+
+def breakable(key: str) -> Markup:
+    """A key that a line may break between options, and only where nothing else helps inside of one."""
+    return Markup("|<wbr>").join(printable(part) for part in key.split("|"))
 
 
 def percent(share: float) -> str:
@@ -52,8 +61,8 @@ def count(value: float) -> str:
 
 
 def figures(value: float) -> str:
-    """A score with four significant digits, whole numbers in full."""
-    return count(value) if abs(value) >= 1e4 or value == 0 else f"{value:.4g}"
+    """A score with four significant digits, large numbers in full."""
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:#.4g}".rstrip(".")
 
 
 def several(number: int, noun: str) -> str:

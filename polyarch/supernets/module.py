@@ -209,10 +209,10 @@ class _Trial(Runner):
             except InvalidInput:  # from a block inside this option, which says more
                 raise
             except Exception as error:
-                reason = next(iter(str(error).splitlines()), "")
+                reason = next(iter(str(error).splitlines()), "").rstrip(".")
                 raise InvalidInput(
                     f"Expected option {option!r} of {block.name!r} to run on an input of shape "
-                    f"{', '.join(map(str, shapes))}. Got {type(error).__name__}: {reason}"
+                    f"{', '.join(map(str, shapes))}. Got {type(error).__name__}: {reason}."
                 ) from error
             require_alike(block, (block.choice.options[0], outputs[0]), (option, outputs[-1]), dtypes=True)
         return outputs[block.default]

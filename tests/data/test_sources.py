@@ -268,15 +268,15 @@ class TestRealFiles:
     )
     def test_cifar10_equals_the_official_binary_files(self, data_root: Path, batch: int | str, official: str) -> None:
         dataset = loaded("cifar10", data_root)
-        data, start = (dataset.test, 0) if isinstance(batch, str) else (dataset.train, 10000 * batch)
-        rows = slice(start, start + 10000)
+        part, start = (dataset.test, 0) if isinstance(batch, str) else (dataset.train, 10000 * batch)
+        data, rows = resident(part), slice(start, start + 10000)
         labels = data.targets[rows].to(torch.uint8).unsqueeze(1)
         records = torch.cat([labels, data.inputs[rows].flatten(1)], 1)  # label byte, then the planes of C, H, W
         digest = hashlib.md5(records.numpy().tobytes(), usedforsecurity=False).hexdigest()
         assert digest == official
 
     def test_nb201_split_is_two_disjoint_halves(self, data_root: Path) -> None:
-        data = loaded("cifar10", data_root).train
+        data = resident(loaded("cifar10", data_root).train)
         train, valid = nb201_split(data, root=data_root)
         assert (len(train), len(valid)) == (25000, 25000)
         with np.load(data_root / "cifar10" / "nb201_train_valid_split.npz") as rows:

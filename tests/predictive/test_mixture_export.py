@@ -49,8 +49,7 @@ def inputs(examples: int) -> Tensor:
 BATCH = {"x": {0: torch.export.Dim("batch")}}
 
 
-@pytest.mark.parametrize("make", [depth, chain, cell])
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize(("make", "most"), [(depth, 1), (chain, 3), (cell, 3)])
 def test_round_trip_through_torch_export(make: Callable[[], Supernet], most: int) -> None:
     with global_seed(0, "net"):
         mixture = mixture_of(make(), most)

@@ -108,6 +108,13 @@ def test_one_member_has_exactly_no_mutual_information(dtype: torch.dtype, scale:
     assert information.eq(0).all()
 
 
+def test_rounding_does_not_make_mutual_information_negative() -> None:
+    logits = random_logits(0, 1, 200, 10).float().expand(3, 200, 10)
+    information = fixed(logits, [0.2, 0.3, 0.5])(X)[2]
+    assert information.min() >= 0
+    assert information.max() < 1e-6
+
+
 def test_an_excluded_class_is_not_a_number_problem() -> None:
     logits = torch.tensor([[[0.0, 0.0, -math.inf]], [[1.0, -1.0, -math.inf]]], dtype=torch.float64)
     outputs = fixed(logits)(X)

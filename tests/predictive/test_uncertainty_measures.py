@@ -83,7 +83,8 @@ class TestMutualInformation:
     def test_equal_members(self, seed: int, members: int) -> None:
         p = random_probabilities(seed, 1, 4, 3).expand(members, 4, 3)
         weights = 0.1 + torch.rand(members, dtype=torch.float64, generator=generator_at(seed, "weights"))
-        assert mutual_information(p, weights).max() <= 1e-12
+        values = mutual_information(p, weights)
+        assert values.min() >= 0 and values.max() <= 1e-12
 
     def test_weights_are_equal_by_default_and_may_be_zero(self) -> None:
         p = random_probabilities(0, 3, 4, 3)
@@ -138,6 +139,12 @@ class TestDetection:
         fpr, tpr, _ = roc_curve(*as_labels(known, foreign), drop_intermediate=False)
         for wanted in (0.5, 0.8, 0.95):
             assert fpr_at_tpr(known, foreign, wanted) == fpr[tpr >= wanted].min()
+
+    def test_every_rate_that_can_be_met_is_met_exactly(self) -> None:
+        """Also where the rate times the number of examples rounds to above a whole number (0.55 * 100)."""
+        values = torch.arange(100)
+        rates = [k / 100 for k in range(1, 101)]
+        assert [fpr_at_tpr(values, values, rate) for rate in rates] == rates
 
     def test_extremes(self) -> None:
         low, high = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([3.0, 4.0])

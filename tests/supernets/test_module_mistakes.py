@@ -48,7 +48,10 @@ class Pieces(nn.Module):
         (lambda: Repeat("depth", [TANH], minimum=-1), "Got 1 blocks, minimum=-1."),
         (lambda: Repeat("depth", [TANH, 3]), "block 1 of 'depth' to be a module. Got int."),  # type: ignore[list-item]
         (lambda: Maybe("se", torch.ones(2)), "the block of 'se' to be a module. Got Tensor."),  # type: ignore[arg-type]
-        (lambda: from_module(nn.Sequential(TANH)), "OneOf, Repeat or Maybe among the submodules of Sequential. Got none."),
+        (
+            lambda: from_module(nn.Sequential(TANH)),
+            "OneOf, Repeat or Maybe among the submodules of Sequential. Got none.",
+        ),
         (lambda: from_module(torch.tanh), "a torch module to make a supernet of. Got builtin"),  # type: ignore[arg-type]
         (
             lambda: from_module(nn.Sequential(TANH, ChainSupernet(channels=(4,)))),
@@ -101,7 +104,7 @@ def test_impossible_networks(make: Callable[[], object], message: str) -> None:
         ),
         (
             OneOf("outer", a=TANH, b=nn.Sequential(CONV, OneOf("inner", c=TANH, d=nn.Conv2d(7, 8, 1)))),
-            "Expected option 'd' of 'inner' to run on an input of shape (2, 8, 16, 16). Got RuntimeError: Given groups=1",
+            "Expected option 'd' of 'inner' to run on an input of shape (2, 8, 16, 16). Got RuntimeError: Given",
         ),
         (
             Pieces(lambda self, x: self.a(x), a=Maybe("a", TANH), b=Maybe("b", TANH)),
@@ -142,8 +145,8 @@ class Moving(nn.Module):
 
 def test_a_trial_leaves_everything_as_it_was() -> None:
     """Modes that differ from part to part, buffers, gradients and the example itself."""
-    model = nn.Sequential(Moving(), OneOf("norm", batch=nn.BatchNorm2d(8), moving=Moving()), nn.Dropout())
-    model[1].options[0].eval()  # type: ignore[index, union-attr, operator]
+    norm = nn.BatchNorm2d(8).eval()
+    model = nn.Sequential(Moving(), OneOf("norm", batch=norm, moving=Moving()), nn.Dropout())
     example, before, buffers = X.clone(), state_of(model), dict(model.named_buffers())
     net = from_module(model, example)
     assert same_bits(state_of(model), before)
@@ -174,8 +177,7 @@ def test_mixing_without_a_trial() -> None:
     with pytest.raises(InvalidInput) as caught:
         net(X, pool.one_hot())
     assert str(caught.value) == (
-        "Expected all options of 'block1' to give outputs of one shape. "
-        "Got conv3: (2, 8, 16, 16), pool: (2, 8, 8, 8)."
+        "Expected all options of 'block1' to give outputs of one shape. Got conv3: (2, 8, 16, 16), pool: (2, 8, 8, 8)."
     )
 
 
@@ -191,11 +193,12 @@ def test_mixing_wholes() -> None:
 def test_options_that_change_their_input(inference: bool) -> None:
     """One option alone may do that, as in the user's own network; the others would see it when they are mixed."""
     with global_seed(0, "net"):
-        options = {"relu": nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)), "linear": nn.Linear(4, 4)}
-    net = from_module(nn.Sequential(nn.Identity(), OneOf("block1", **options)), -torch.ones(2, 4))
+        linear = nn.Linear(4, 4)
+    block = OneOf("block1", relu=nn.Sequential(nn.ReLU(inplace=True), linear), linear=linear)
+    net = from_module(block, -torch.ones(2, 4))
     relu, _ = net.space.enumerate()
     with torch.inference_mode(inference):
-        assert net(-torch.ones(2, 4), relu).equal(options["relu"][1](torch.zeros(2, 4)))
+        assert net(-torch.ones(2, 4), relu).equal(linear(torch.zeros(2, 4)))
         with pytest.raises((InvalidInput, RuntimeError), match=r"block1|nference tensor"):
             net(-torch.ones(2, 4), relu.one_hot())
 

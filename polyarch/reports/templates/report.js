@@ -29,8 +29,8 @@
         front: { stroke: front, color: front, strokeWidth: 2 },
         limit: { stroke: colour("limit"), color: colour("limit"), strokeWidth: 2, strokeDash: [6, 4] },
         diagonal: { stroke: quiet, color: quiet, strokeWidth: 1.4, strokeDash: [4, 4] },
-        cell: { fill: ink, color: ink, fontSize: 11.5 },
-        "cell-frame": { stroke: colour("card"), strokeWidth: 2 },
+        words: { fill: ink, color: ink, fontSize: 11.5 },
+        tile: { stroke: colour("card"), strokeWidth: 2 },
       },
     };
   }

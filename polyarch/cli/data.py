@@ -1,0 +1,132 @@
+"""`polyarch data`: what there is to learn from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+from rich.text import Text
+
+from polyarch.cli.common import console
+from polyarch.data import DATASETS, Dataset, ImageFiles, Normalisation, Preprocessing, TableEncoding, data_root, load
+from polyarch.data.downloads import DOWNLOADS, download, present_folder
+
+data_app = typer.Typer(help="Data sets: names, files and folders.", no_args_is_help=True)
+
+MOST_ROWS = 40
+"""Of a table of classes or columns; the rest is a number."""
+
+
+@data_app.command("list")
+def list_data() -> None:
+    """The data sets with a name, and whether they are on this machine."""
+    table = Table("name", "what", "download", "here")
+    for name, source in DATASETS.items():
+        folder = present_folder(name)
+        here = "always" if source.folder is None else (str(folder) if folder else "no")
+        size = f"{DOWNLOADS[name].megabytes} MB" if name in DOWNLOADS else "-"
+        table.add_row(name, source.what, size, Text(here))
+    console.print(table)
+    console.print(f"Data folder: {data_root()} (POLYARCH_DATA names another).", markup=False)
+    console.print(
+        "A path does as well: a folder of images, a table (.csv, .csv.gz, .parquet), arrays (.npz), "
+        "a Hugging Face folder.",
+        markup=False,
+    )
+
+
+@data_app.command("info")
+def describe_data(
+    source: Annotated[str, typer.Argument(metavar="NAME_OR_PATH")],
+    target: Annotated[str | None, typer.Option("--target", help="Column of labels of a table.")] = None,
+    size: Annotated[int | None, typer.Option("--size", help="Side of images, in pixels.")] = None,
+) -> None:
+    """What is in a data set, as polyarch reads it."""
+    data = load(source, target=target, size=size)
+    shape = " x ".join(map(str, data.input_shape))
+    kind = "images" if data.is_image else ("rows of a table" if data.is_table else "rows of numbers")
+    console.print(
+        f"{data.name}: {len(data.train):,} training and {len(data.test):,} test examples, {kind} of shape {shape}, "
+        f"{data.classes} classes",
+        markup=False,
+    )
+    if isinstance(data.train, ImageFiles):
+        console.print("Too large for memory: images are decoded in every epoch.", markup=False)
+    console.print(_classes(data))
+    if data.is_table:
+        console.print(_columns(data))
+    for note in data.notes:
+        console.print(note, markup=False)
+    console.print("Preprocessing: " + _in_words(data.preprocessing(data.train), data), markup=False)
+
+
+@data_app.command("download")
+def download_data(name: Annotated[str, typer.Argument(help=f"{', '.join(DOWNLOADS)}.")]) -> None:
+    """Fetch the official files of a data set into the data folder."""
+    there = present_folder(name) if name in DOWNLOADS else None
+    if there:
+        console.print(f"{name} is already there: {there}", markup=False)
+        return
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+    ) as bars:
+        tasks = {}
+
+        def show(file: str, done: int, length: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=length)
+            bars.update(tasks[file], completed=done)
+
+        folder = download(name, progress=show)
+    console.print(f"{name} is there: {folder}", markup=False)
+
+
+def _classes(data: Dataset) -> Table:
+    table = Table("class", "training", "test")
+    counts = [part.targets.bincount(minlength=data.classes).tolist() for part in (data.train, data.test)]
+    rows = list(zip(data.class_names, *counts, strict=True))
+    for name, train, test in rows[:MOST_ROWS]:
+        table.add_row(Text(name), f"{train:,}", f"{test:,}")
+    _add_rest(table, len(rows))
+    return table
+
+
+def _columns(data: Dataset) -> Table:
+    table = Table("column", "kind", "values")
+    for column in data.columns[:MOST_ROWS]:
+        if column.categories is None:
+            table.add_row(Text(column.name), "number", "")
+        else:
+            shown = ", ".join(column.categories[:6]) + (", ..." if len(column.categories) > 6 else "")
+            table.add_row(Text(column.name), f"{len(column.categories)} categories", Text(shown))
+    _add_rest(table, len(data.columns))
+    return table
+
+
+def _add_rest(table: Table, rows: int) -> None:
+    if rows > MOST_ROWS:
+        table.add_row(f"and {rows - MOST_ROWS} more")
+
+
+def _in_words(preprocessing: Preprocessing, data: Dataset) -> str:
+    match preprocessing:
+        case TableEncoding(means=means, marked=marked):
+            features = preprocessing.output_shape(data.input_shape)[0]
+            places = features - len(means) - len(marked)
+            return (
+                f"{features} features: {len(means)} standardised numbers, {len(marked)} marks of missing numbers, "
+                f"{places} places of categories"
+            )
+        case Normalisation(mean=mean, std=std):
+            shown = zip(mean[:4], std[:4], strict=True)
+            channels = "; ".join(f"({center:.3g}, {spread:.3g})" for center, spread in shown)
+            more = "; ..." if len(mean) > 4 else ""
+            return f"normalised by (mean, std) of every {'channel' if data.is_image else 'number'}: {channels}{more}"
+        case _:
+            return type(preprocessing).__name__

@@ -1,0 +1,98 @@
+"""`polyarch predict` and `serve`."""
+
+from __future__ import annotations
+
+import math
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyarch.cli.common import console
+from polyarch.errors import InvalidInput, MissingExtra
+from polyarch.jobs.display import Terminal
+from polyarch.jobs.overrides import parse_quantity
+from polyarch.jobs.prediction import Predictor
+from polyarch.jobs.prediction_inputs import read_inputs
+from polyarch.jobs.prediction_outputs import write_predictions
+from polyarch.serving import create_application
+
+ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of an artifact, e.g. runs/demo/artifact.")]
+
+
+def predict(
+    artifact: ArtifactArgument,
+    input: Annotated[
+        Path, typer.Argument(help="A table (.csv, .csv.gz, .parquet), an .npz file, an image or a folder of images.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
+    flag_above: Annotated[
+        float | None, typer.Option("--flag-above", help="Flag from this entropy (nats) on; the artifact's by default.")
+    ] = None,
+) -> None:
+    """Predict classes with probabilities and uncertainty, and flag what is better looked at."""
+    if flag_above is not None and not 0 <= flag_above < math.inf:
+        raise InvalidInput(f"Expected --flag-above as an entropy of 0 nats or more. Got {flag_above}.")
+    if out.exists() and input.exists() and out.samefile(input):
+        raise InvalidInput(f"Expected --out to be another file than the input. Got {out} for both.")
+    predictor = Predictor.load(artifact)
+    if flag_above is not None:
+        predictor = replace(predictor, threshold=flag_above)
+    inputs = read_inputs(input, predictor)
+    with Terminal(console).stage("predict") as report:
+        written = write_predictions(out, predictor, inputs, report)
+    share = written.flagged / written.examples
+    console.print(
+        f"{written.examples:,} examples, {written.flagged:,} flagged ({share:.1%}): "
+        f"entropy above {predictor.threshold:.4g} nats",
+        markup=False,
+    )
+    if written.accuracy is not None:
+        console.print(f"Accuracy: {written.accuracy:.4f} against column {inputs.target!r}", markup=False)
+    console.print(f"Predictions: {out}", markup=False, soft_wrap=True)
+
+
+def serve(
+    artifact: ArtifactArgument,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")] = 8000,
+    max_bytes: Annotated[str, typer.Option("--max-bytes", help="Most bytes of a request, e.g. 10M.")] = "10M",
+    max_instances: Annotated[int, typer.Option("--max-instances", help="Most examples of a request.")] = 256,
+) -> None:
+    """Serve predictions over HTTP: POST /predict, GET /health, GET /docs."""
+    most = int(parse_quantity(max_bytes) or 0)
+    application = create_application(Predictor.load(artifact), max_bytes=most, max_instances=max_instances)
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("Serving predictions", "serve") from None
+    listening = _listen(host, port)
+    address = f"[{host}]" if ":" in host else host
+    console.print(
+        f"Serving {artifact} on http://{address}:{listening.getsockname()[1]} (how to use it: /docs); Ctrl-C stops.",
+        markup=False,
+        soft_wrap=True,
+    )
+    server = uvicorn.Server(uvicorn.Config(application, ws="none", log_level="warning", timeout_graceful_shutdown=5))
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # raised again by the server once it has stopped: this is how it is meant to end
+        console.print("Stopped.", markup=False)
+    finally:
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound before anything is announced."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except (OSError, OverflowError) as error:
+        raise InvalidInput(
+            f"Expected a free port and an address of this machine. Got {host}:{port}: {error}."
+        ) from None
+    return listening

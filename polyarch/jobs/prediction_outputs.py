@@ -1,0 +1,98 @@
+"""Predictions as a CSV file that a spreadsheet can open without harm."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from polyarch.errors import InvalidInput
+from polyarch.jobs.display import Report
+from polyarch.jobs.prediction import Predictions, Predictor
+from polyarch.jobs.prediction_inputs import Inputs
+
+COLUMNS = ("id", "prediction", "probability", "entropy", "mutual_information", "flag")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that starts so is a command for a spreadsheet."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was predicted, in numbers.
+
+    Args:
+        accuracy: the share of right predictions, where the true classes are known.
+    """
+
+    examples: int
+    flagged: int
+    accuracy: float | None
+
+
+def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: Report) -> Written:
+    """One line per example; the file appears when all of them are predicted."""
+    done = flagged = right = 0
+    total = len(inputs.ids)
+    with _new_file(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*COLUMNS, *(f"p:{name}" for name in predictor.classes)])
+        for batch in inputs.batches:
+            ids = inputs.ids[done : done + len(batch)]
+            predictions = predictor(batch, names=ids)
+            writer.writerows(_lines(ids, predictions, predictor.classes))
+            if inputs.targets is not None:
+                targets = inputs.targets[done : done + len(batch)]
+                right += int((predictions.probabilities.argmax(1) == targets).sum())
+            flagged += int(predictions.flagged.sum())
+            done += len(batch)
+            report(done, total, "")
+    return Written(done, flagged, None if inputs.targets is None else right / done)
+
+
+def harmless(text: str) -> str:
+    """With an apostrophe in front of what a spreadsheet would run as a formula."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def _lines(ids: Sequence[str], predictions: Predictions, classes: Sequence[str]) -> Iterator[list[str]]:
+    rows = zip(
+        ids,
+        predictions.probabilities.tolist(),
+        predictions.entropy.tolist(),
+        predictions.mutual_information.tolist(),
+        predictions.flagged.tolist(),
+        strict=True,
+    )
+    for name, probabilities, entropy, information, flag in rows:
+        best = max(range(len(probabilities)), key=probabilities.__getitem__)
+        numbers = [f"{value:.7g}" for value in (probabilities[best], entropy, information)]
+        shares = [f"{value:.7g}" for value in probabilities]
+        yield [harmless(name), harmless(classes[best]), *numbers, str(int(flag)), *shares]
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[IO[str]]:
+    """A text file that takes its name when the block has ended well, and is gone when it has not."""
+    if path.is_dir():
+        raise InvalidInput(f"Expected a file to write to. Got the folder {path}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InvalidInput(f"Expected to be able to write {path}. Found: {error.strerror}.") from None
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # temporary files are private
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,67 @@
+"""What goes over the wire, as models for the description of the interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class Request(BaseModel):
+    """Examples to predict."""
+
+    instances: list[Any] = Field(
+        description=(
+            "One or more examples. A row of a table is an object with every column by name, or a list of values in the "
+            "order of the columns; null is a missing value. An image is "
+            '{"image": "..."} with a PNG, JPEG or WebP file in base64, or nested lists of numbers in the shape of the '
+            "input. Any other example is a nested list in the shape of the input."
+        ),
+        min_length=1,
+    )
+
+
+class Prediction(BaseModel):
+    """What is known about one example."""
+
+    class_: str = Field(alias="class", description="The most probable class.")
+    probability: float = Field(description="Its probability.")
+    probabilities: dict[str, float] = Field(description="The probability of every class; they sum to 1.")
+    entropy: float = Field(description="How unsure the prediction is, in nats; 0 is sure.")
+    mutual_information: float = Field(description="How far the members of an ensemble disagree, in nats.")
+    flagged: bool = Field(description="Whether the entropy is above the artifact's threshold.")
+
+
+class Response(BaseModel):
+    """One prediction per instance, in the same order."""
+
+    predictions: list[Prediction]
+
+
+class ColumnDescription(BaseModel):
+    """A column of the table."""
+
+    name: str
+    categories: list[str] | None = Field(description="The known categories; null for a column of numbers.")
+
+
+class InputDescription(BaseModel):
+    """What an example looks like."""
+
+    shape: list[int] = Field(description="Of one example.")
+    dtype: str = Field(description="uint8 (whole numbers 0..255) or float32.")
+    columns: list[ColumnDescription] = Field(description="Of a table; empty for other data.")
+
+
+class Health(BaseModel):
+    """That the service is there, and what it takes and gives."""
+
+    status: str = Field(description="ok")
+    classes: list[str]
+    input: InputDescription
+
+
+class Error(BaseModel):
+    """Why a request was refused."""
+
+    error: str = Field(description="One sentence: what was expected, and what was found.")
