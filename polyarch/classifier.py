@@ -82,7 +82,9 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 seed=int(self.random_state),
                 workers=self.workers,
                 quiet=True,
+                report=False,
                 settings={
+                    "programs": [],
                     "data.validation": HELD_OUT,
                     "retrain.members": self.members,
                     "retrain.seeds": 1,

@@ -68,6 +68,7 @@ def search(
     device: str = "cpu",
     resume: bool = False,
     quiet: bool = False,
+    report: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> Found:
     """Finds an architecture for the data, trains it alone, calibrates it and writes artifacts and a report.
@@ -84,6 +85,7 @@ def search(
         workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
+        report: whether to write ``report.html``.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
     builder = None if module is None or isinstance(module, str) else _builder(module)
@@ -114,10 +116,11 @@ def search(
         else:
             context = beginning.start(RunSettings.parse(with_overrides({}, asked), "the arguments of search"))
         results = run(context)
-    try:
-        write_report(results, context.workspace.report)
-    except MissingExtra as error:
-        display.say(f"No report: {error}")
+    if report:
+        try:
+            write_report(results, context.workspace.report)
+        except MissingExtra as error:
+            display.say(f"No report: {error}")
     return Found(results, Path(out), builder)
 
 

@@ -6,7 +6,6 @@ import sys
 import warnings
 from typing import Annotated, Any
 
-import optuna
 import typer
 from rich.console import Console
 
@@ -43,7 +42,6 @@ def callback(version: Annotated[bool, typer.Option("--version", help="Show the v
 
 def main() -> None:
     """Runs the command line; errors are one sentence and exit code 2, an interruption is 130."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.simplefilter("always", CorruptCheckpoint)
     warnings.showwarning = _show_warning
     try:

@@ -86,13 +86,18 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """A socket that is bound before anything is announced."""
+    if not 0 <= port <= 65535:  # larger ones would be cut to 16 bits without a word
+        raise InvalidInput(f"Expected a port 0..65535. Got {port}.")
+    problem = "Expected a free port and an address of this machine"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise InvalidInput(f"{problem}. Got {host}:{port}: {error}.") from None
+    listening = socket.socket(family, kind, protocol)
+    try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-    except (OSError, OverflowError) as error:
-        raise InvalidInput(
-            f"Expected a free port and an address of this machine. Got {host}:{port}: {error}."
-        ) from None
+    except OSError as error:
+        listening.close()
+        raise InvalidInput(f"{problem}. Got {host}:{port}: {error.strerror}.") from None
     return listening

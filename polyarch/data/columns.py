@@ -112,6 +112,8 @@ def cells_of(series: pd.Series[Any], origin: str) -> Cells:
 def encode_rows(frame: pd.DataFrame, columns: Sequence[Column], *, origin: str = "the table") -> Tensor:
     """A data frame as (N, columns) float32: numbers, indices of categories (-1 if unknown), NaN where missing.
 
+    Dates are seconds since 1970, which float32 keeps to about a minute.
+
     Args:
         frame: has all columns by name; others are ignored.
         origin: what sentences call the frame.

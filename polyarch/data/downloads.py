@@ -7,6 +7,7 @@ import http.client
 import os
 import tarfile
 import tempfile
+import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable
@@ -153,6 +154,8 @@ def fetch(file: RemoteFile, path: Path, progress: Progress) -> None:
         Path(temporary).chmod(0o644)  # mkstemp makes files private
         Path(temporary).replace(path)
     except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         reason = getattr(error, "reason", None) or error
         raise MissingData(
             f"Expected to fetch {file.address}. Found: {reason}. A copy fetched by hand belongs at {path}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from polyarch.data.decoding import ImageContent, Pixels, decode_pixels, read_header
+from polyarch.data.sentences import first_line
 from polyarch.data.tensors import TensorData
 from polyarch.errors import PolyarchError, WorkerDied
 
@@ -103,6 +105,7 @@ class ImageFiles:
             collate_fn=_as_it_is,
             worker_init_fn=_start_worker,
             generator=torch.Generator(),  # its own: the global one must not depend on where the images are
+            multiprocessing_context=_start_method(),
         )
         batches = iter(loader)
         try:
@@ -111,7 +114,7 @@ class ImageFiles:
                     raise batch
                 yield torch.from_numpy(batch)
         except RuntimeError as error:
-            raise WorkerDied(f"Expected the worker processes to decode images. Found: {error}.") from None
+            raise WorkerDied(f"Expected the worker processes to decode images. Found: {first_line(error)}.") from None
         finally:
             del batches  # ends the workers
 
@@ -155,6 +158,11 @@ class _Decoder(torch.utils.data.Dataset[Any]):
             return self.images.decode(rows)
         except PolyarchError as error:
             return error
+
+
+def _start_method() -> str | None:
+    """Forked where that is usual: started anew in every epoch, workers must not import torch each time."""
+    return "fork" if sys.platform == "linux" else None
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -48,6 +48,8 @@ class ClassLabels:
     def of(cls, labels: Array, origin: str, place: Place = example_place) -> ClassLabels:
         """The classes that occur in (training) labels (N,)."""
         found = np.unique(_uniform(labels, origin, place))
+        if len(found) == 0:
+            raise DataError(f"Expected two or more classes in {origin}. Found no examples.")
         if found.dtype.kind == "f" and int((found != np.floor(found)).sum()) > MOST_FRACTIONS:
             raise DataError(
                 f"Expected classes as labels in {origin}: polyarch classifies. Found {len(found)} different numbers, "

@@ -126,10 +126,11 @@ class TableEncoding:
                 marked.append(len(medians))
             median = 0.0 if missing.all() else float(np.median(values[~missing]))
             filled = np.where(missing, median, values)
-            std = float(filled.std())
+            std = float(filled.std())  # rounding gives a constant column a tiny one
+            varies = filled.min() < filled.max() and std > np.finfo(np.float32).tiny
             medians.append(median)
             means.append(float(filled.mean()))
-            stds.append(std if std > 1e-30 else 1.0)
+            stds.append(std if varies else 1.0)
         return cls(tuple(columns), tuple(medians), tuple(means), tuple(stds), tuple(marked))
 
     def __call__(self, inputs: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ class TableData(TensorData):
         infinite = self.inputs.isinf()
         if infinite.any():
             row, column = infinite.nonzero()[0].tolist()
-            raise DataError(f"Expected finite or missing values. Found infinity in row {row}, column {column}.")
+            raise DataError(f"Expected finite or missing values. Found infinity in example {row}, column {column}.")
 
 
 def resident(data: Examples) -> TensorData:

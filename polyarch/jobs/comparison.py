@@ -124,11 +124,12 @@ def _predictors(context: Context, items: Sequence[Item], task: Retraining) -> li
 def _export(context: Context, artifact: Artifact, folder: Path) -> dict[str, float]:
     """The programs, checked on test examples; without the packages for ONNX, a sentence instead."""
     examples = context.parts.raw_examples(64)
-    found = export_programs(folder, artifact, examples, formats=("pt2",))
-    try:
-        found |= export_programs(folder, artifact, examples, formats=("onnx",))
-    except MissingExtra as error:
-        context.display.say(f"No model.onnx: {error}")
+    found: dict[str, float] = {}
+    for program in context.parts.settings.programs:
+        try:
+            found |= export_programs(folder, artifact, examples, formats=(program,))
+        except MissingExtra as error:
+            context.display.say(f"No model.{program}: {error}")
     return found
 
 

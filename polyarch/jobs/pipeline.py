@@ -16,6 +16,7 @@ from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
+from polyarch.jobs.judging import outside_batches
 from polyarch.jobs.parts import Parts, sampler
 from polyarch.jobs.ranking import rank
 from polyarch.jobs.searching import search
@@ -64,6 +65,7 @@ def check(context: Context, until: Stage) -> None:
             raise ConfigError(f"Expected space nb201 for a truth from its table. Got {settings.space.kind!r}.")
         NASBench201.load().value(context.parts.net.space.sample(torch.Generator()), settings.rank.truth)
     if "search" in stages:
+        outside_batches(context.parts)
         sampler(settings.search, len(settings.search.objectives))
     context.draw(1, "check")
 

@@ -274,7 +274,7 @@ class RetrainSettings(OptimiserSettings):
 class RunSettings(Settings):
     """A whole run.
 
-    ``max_minutes`` bounds the time of a search. ``decisions`` say what was chosen for the user and why.
+    ``max_minutes`` bounds the time of a search. ``programs`` are exported with every artifact. ``decisions`` say what was chosen for the user and why.
     """
 
     seed: int = 0
@@ -283,6 +283,7 @@ class RunSettings(Settings):
     device: str = "cpu"
     workers: PositiveInt = Field(default_factory=lambda: len(os.sched_getaffinity(0)))
     checkpoint_seconds: NonNegative = 20.0
+    programs: tuple[Literal["pt2", "onnx"], ...] = ("pt2", "onnx")
     tensorboard: bool = False
     data: DataSettings = DataSettings()
     space: SpaceSettings = CellSettings()

@@ -23,6 +23,9 @@ LABELS = {"skip_connect": "skip", "nor_conv_1x1": "conv 1x1", "nor_conv_3x3": "c
 NOTHING = ("skip", "skip_connect", "identity", "none")
 """Options that compute nothing; their boxes are dashed."""
 
+DEEPEST = 200
+"""Deeper networks are not drawn block by block."""
+
 
 def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None = None) -> str:
     """An SVG picture of an architecture.
@@ -37,9 +40,10 @@ def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None 
     choices = choices or {}
     if kind == "nb201" and all(edge_name(*edge) in architecture for edge in NB201_EDGES):
         return _cell(architecture)
-    if kind.startswith("depth") and _number(architecture.get("depth", "")) is not None:
+    depth = _number(architecture.get("depth", ""))
+    if depth is not None and depth <= DEEPEST and kind.startswith("depth"):
         return _depth(architecture, choices)
-    if kind == "mlp" and _number(architecture.get("depth", "")) is not None:
+    if depth is not None and kind == "mlp":
         return _widths(architecture, choices)
     return _boxes(architecture, columns=2, in_order=False) if kind == "module" else _boxes(architecture)
 
@@ -88,7 +92,7 @@ def _boxes(architecture: Mapping[str, str], columns: int = 4, in_order: bool = T
 def _depth(architecture: Mapping[str, str], choices: Choices) -> str:
     """A row of numbered blocks, ten in a line; the used ones are filled."""
     used = _number(architecture["depth"]) or 0
-    deepest = max([used, *(_number(option) or 0 for option in choices.get("depth", ()))])
+    deepest = min(max([used, *(_number(option) or 0 for option in choices.get("depth", ()))]), DEEPEST)
     parts = []
     for index in range(deepest):
         row, column = divmod(index, 10)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import altair as alt
 
-from polyarch.reports.canvas import shortened
 from polyarch.reports.distribution import Share, Shares, column_names, option_label
 from polyarch.reports.headline import Entry
 from polyarch.reports.searched import front, is_maximised, objective_of, ordered
@@ -116,9 +115,7 @@ def option_map(shares: Shares, largest: float) -> Spec:
             **_share(share),
             "label": names[share.choice],
             "column": labels[share.position] if columns else str(share.position + 1),
-            "words": _whole_percent(share.share)
-            if columns
-            else f"{shortened(share.option, 24)}\n{_whole_percent(share.share)}",
+            "words": _whole_percent(share.share) if columns else f"{share.option}\n{_whole_percent(share.share)}",
         }
         for share in shares.shares
     ]
@@ -189,13 +186,9 @@ def score_against_size(search: SearchRecord, best: Mapping[str, str] | None) -> 
             for index, name in enumerate(estimators)
         ),
     ]
-    wide = max(sizes) > 20 * max(min(sizes), 1)
-    x = alt.X(
-        "parameters:Q",
-        title="parameters",
-        scale=alt.Scale(zero=False, type="log" if wide else "linear", padding=12),
-        axis=alt.Axis(format="~s", tickCount=6),
-    )
+    wide = min(sizes) > 0 and max(sizes) > 20 * min(sizes)
+    scale = alt.Scale(type="log", padding=12) if wide else alt.Scale(zero=False, padding=12)
+    x = alt.X("parameters:Q", title="parameters", scale=scale, axis=alt.Axis(format="~s", tickCount=6))
     direction = "higher" if is_maximised(objective) else "lower"
     y = alt.Y(
         "score:Q", title=f"{estimator_name(objective)}, {direction} is better", scale=alt.Scale(zero=False, padding=12)

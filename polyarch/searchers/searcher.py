@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,13 @@ class StudySearcher(Searcher):
         self.seed = seed
         self._make_sampler = make_sampler
         directions = {"maximise": "maximize", "minimise": "minimize"}
-        self.study = optuna.create_study(
-            storage=f"sqlite:///{storage}" if storage else None,
-            study_name=name,
-            directions=[directions[goal] for goal in goals],  # type: ignore[misc]
-            load_if_exists=True,
-        )
+        with _quiet_optuna():
+            self.study = optuna.create_study(
+                storage=f"sqlite:///{storage}" if storage else None,
+                study_name=name,
+                directions=[directions[goal] for goal in goals],  # type: ignore[misc]
+                load_if_exists=True,
+            )
         self._distributions = search_space(self.space)
         self._abandon_half_asked()
 
@@ -211,6 +213,17 @@ class StudySearcher(Searcher):
     def _architecture(self, trial: FrozenTrial | Trial) -> Architecture:
         choices = self.space.choices
         return Architecture(self.space, tuple(choice.index(trial.params[choice.name]) for choice in choices))
+
+
+@contextmanager
+def _quiet_optuna() -> Iterator[None]:
+    """Without the line that tells of a new study; the caller's verbosity is put back."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
 
 
 def random_search(seed: int, limits: Limits) -> BaseSampler:

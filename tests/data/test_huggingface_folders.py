@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ class TestImages:
         streamed = read_huggingface_folder(tmp_path / "pets", resident_limit=10)
         assert isinstance(streamed.train, ImageFiles)
         assert torch.equal(resident(streamed.train).inputs, resident(whole.train).inputs)
+        copy = pickle.loads(pickle.dumps(streamed.test))
+        assert torch.equal(resident(copy).inputs, resident(whole.test).inputs)
 
     def test_labels_without_names_and_size(self, datasets: Any, tmp_path: Path) -> None:
         image_set(datasets, range(12), named=False).save_to_disk(tmp_path / "pets")

@@ -86,6 +86,13 @@ class TestTableEncoding:
         encoding = TableEncoding.of(table(rows), (Column("a"), Column("b")))
         assert encoding(torch.tensor([[1.0, 7.0], [NAN, NAN]])).tolist() == [[1, 2, 0], [0, 0, 1]]
 
+    @pytest.mark.parametrize("value", [0.1, 1e-42, 1e30])
+    def test_constant_column_is_only_moved(self, value: float) -> None:
+        rows = torch.full((7, 1), value)
+        encoding = TableEncoding.of(table(rows), (Column("a"),))
+        assert encoding.stds == (1.0,)
+        assert encoding(rows + 2).flatten().tolist() == pytest.approx((rows + 2 - rows).flatten().tolist())
+
     def test_rows_of_another_width(self) -> None:
         with pytest.raises(DataError, match=r"rows of 3 columns. Got examples of shape \(4,\)"):
             TableEncoding.of(table(ROWS), COLUMNS).output_shape((4,))
@@ -152,7 +159,7 @@ class TestTableData:
     @pytest.mark.parametrize(
         ("rows", "complaint"),
         [
-            (torch.tensor([[1.0, 2], [3, math.inf]]), "infinity in row 1, column 1"),
+            (torch.tensor([[1.0, 2], [3, math.inf]]), "infinity in example 1, column 1"),
             (torch.zeros(2, 3, 4), "table as"),
             (torch.zeros(2, 3, dtype=torch.float64), "float32. Got torch.float64"),
         ],

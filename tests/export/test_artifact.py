@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,16 @@ from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.jobs.loading import load_artifact, load_network
 from polyarch.jobs.settings import SPACES
+
+
+@pytest.fixture(scope="module")
+def examples() -> ModuleType:
+    """What `artifact_examples` makes; tests are no package, so it is found by its folder."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        return importlib.import_module("artifact_examples")
+    finally:
+        sys.path.pop(0)
 
 
 @pytest.fixture

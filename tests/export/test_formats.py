@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import NamedTuple
 
+import numpy as np
 import onnx
 import pytest
 import torch
 from torch import Tensor, nn
 
 from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, UnknownName
-from polyarch.export import Artifact, Member, OnnxSession, Program, export_programs, write_artifact
+from polyarch.export import Artifact, Member, OnnxSession, Program, export_programs, weights_of, write_artifact
 from polyarch.export.formats import random_inputs
 
 
-def test_programs_agree_with_the_networks(whole: Any) -> None:
+class Whole(NamedTuple):
+    """An artifact with its programs in a folder, raw examples, and the differences that were measured."""
+
+    folder: Path
+    artifact: Artifact
+    inputs: Tensor
+    differences: dict[str, float]
+
+
+@pytest.fixture(scope="module")
+def examples() -> ModuleType:
+    """What `artifact_examples` makes; tests are no package, so it is found by its folder."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        return importlib.import_module("artifact_examples")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.fixture(scope="module", params=["image", "image ensemble", "table", "table ensemble", "vector"])
+def whole(request: pytest.FixtureRequest, examples: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    kind, _, ensemble = request.param.partition(" ")
+    artifact = getattr(examples, f"{kind}_artifact")(3 if ensemble else 1)
+    inputs = {"image": examples.images, "table": examples.rows, "vector": examples.vectors}[kind](20, seed=1)
+    folder = tmp_path_factory.mktemp(request.param.replace(" ", "_"))
+    return Whole(folder, artifact, inputs, examples.write_whole(folder, artifact, inputs))
+
+
+def test_programs_agree_with_the_networks(whole: Whole) -> None:
     assert set(whole.differences) == {"model.pt2", "model.onnx"}
     assert max(whole.differences.values()) < 1e-5
     noted = json.loads((whole.folder / "metadata.json").read_text())["exports"]
@@ -32,7 +64,7 @@ def test_programs_agree_with_the_networks(whole: Any) -> None:
                 torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
 
 
-def test_the_onnx_file_is_whole_and_named(whole: Any) -> None:
+def test_the_onnx_file_is_whole_and_named(whole: Whole) -> None:
     model = onnx.load(whole.folder / "model.onnx", load_external_data=False)
     onnx.checker.check_model(model, full_check=True)
     assert [value.name for value in model.graph.input] == ["inputs"]
@@ -42,6 +74,66 @@ def test_the_onnx_file_is_whole_and_named(whole: Any) -> None:
     assert not any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
     files = {"architecture.json", "metadata.json", "weights.safetensors", "model.pt2", "model.onnx"}
     assert {path.name for path in whole.folder.iterdir()} == files
+
+
+STRANGER = """
+import importlib.abc, json, pathlib, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "polyarch":
+            raise ImportError("not here")
+
+sys.meta_path.insert(0, Blocked())
+try:
+    import polyarch
+except ImportError:
+    pass
+else:
+    raise SystemExit("polyarch can be imported")
+
+import numpy, onnxruntime, safetensors.torch, torch
+
+folder = pathlib.Path(sys.argv[1])
+known = numpy.load(sys.argv[2])
+metadata = json.loads((folder / "metadata.json").read_text())
+inputs = known["inputs"]
+assert list(inputs.shape[1:]) == metadata["input"]["shape"] and str(inputs.dtype) == metadata["input"]["dtype"]
+names = list(metadata["outputs"])
+
+exported = torch.export.load(folder / "model.pt2")
+with torch.no_grad():
+    found = {"pt2": [value.numpy() for value in exported.module()(torch.from_numpy(inputs))]}
+session = onnxruntime.InferenceSession(folder / "model.onnx")
+found["onnx"] = session.run(names, {"inputs": inputs})
+for program, values in found.items():
+    for name, value in zip(names, values, strict=True):
+        assert value.shape == known[name].shape, (program, name)
+        assert numpy.abs(value - known[name]).max() < 1e-5, (program, name)
+
+weights = safetensors.torch.load_file(folder / "weights.safetensors")
+for name, value in weights.items():
+    assert numpy.array_equal(value.numpy(), known["weights." + name])
+assert len(weights) == sum(name.startswith("weights.") for name in known)
+assert len(metadata["classes"]) == found["onnx"][0].shape[1]
+assert not any(name.partition(".")[0] == "polyarch" for name in sys.modules)
+print("agreed on", len(inputs))
+"""
+
+
+def test_programs_run_where_polyarch_cannot_be_imported(whole: Whole, tmp_path: Path) -> None:
+    with torch.no_grad():
+        outputs = Program.of(whole.artifact)(whole.inputs)
+    names = ("probabilities", "entropy", "mutual_information")
+    known = {name: value.numpy() for name, value in zip(names, outputs, strict=True)}
+    for index, member in enumerate(whole.artifact.members):
+        for name, value in weights_of(member.network).items():
+            known[f"weights.{index}.{name}"] = value.numpy()
+    np.savez(tmp_path / "known.npz", inputs=whole.inputs.numpy(), **known)  # type: ignore[arg-type]
+    command = [sys.executable, "-I", "-c", STRANGER, str(whole.folder), str(tmp_path / "known.npz")]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == f"agreed on {len(whole.inputs)}\n"
 
 
 def test_the_original_stays_as_it_is(tmp_path: Path, examples: ModuleType) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyarch.data import Normalisation, load
+from polyarch.data import load, preprocessing_from, resident
 from polyarch.jobs.loading import load_network
 from polyarch.results import Results
 
@@ -53,9 +53,9 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
 
     # the artifact predicts what the report says it does
     network = load_network(folder / "artifact")
-    preprocessing = json.loads((folder / "artifact" / "architecture.json").read_text())["preprocessing"]
-    test = load("digits").test
-    inputs = Normalisation(tuple(preprocessing["mean"]), tuple(preprocessing["std"]))(test.inputs)
+    preprocessing = json.loads((folder / "artifact" / "metadata.json").read_text())["preprocessing"]
+    test = resident(load("digits").test)
+    inputs = preprocessing_from(preprocessing)(test.inputs)
     with torch.no_grad():
         accuracy = (network(inputs).argmax(1) == test.targets).double().mean()
     assert float(accuracy) == pytest.approx(results.artifact["accuracy"])
@@ -66,7 +66,7 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
     [
         (["search", "--data", "digit", "--out", "{out}"], "Expected a data set out of .* Did you mean 'digits'"),
         (["search", "--data", "digits", "--space", "nb21", "--out", "{out}"], "Expected a space out of"),
-        (["search", "--data", "spirals", "--out", "{out}"], "Expected images .* depth_fc takes any shape"),
+        (["search", "--data", "spirals", "--space", "nb201", "--out", "{out}"], "Expected images .* takes any shape"),
         (["search", "--data", "digits", "--out", "{out}", "--max-params", "10"], "smallest seen"),
         (["search", "--data", "digits", "--out", "{out}", "--max-params", "few"], "Expected a number"),
         (["search", "--data", "digits", "--out", "{out}", "--set", "train.epochs=0"], "train.epochs"),

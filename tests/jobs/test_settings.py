@@ -14,7 +14,8 @@ from polyarch.jobs.settings import SPACES, RunSettings, read_toml
 
 @pytest.mark.parametrize("kind", SPACES)
 def test_settings_survive_toml(tmp_path: Path, kind: str) -> None:
-    settings = RunSettings.parse({"space": {"kind": kind}, "search": {"max_params": 1e5}}, "test")
+    space = {"kind": kind, **({"module": "net:build"} if kind == "module" else {})}
+    settings = RunSettings.parse({"space": space, "search": {"max_params": 1e5}, "decisions": ["a"]}, "test")
     settings.write(tmp_path / "config.toml")
     assert RunSettings.read(tmp_path / "config.toml") == settings
 

@@ -147,7 +147,7 @@ def scored(
     """Larger options cost more and score better, with noise."""
     positions = [options.index(architecture[choice]) / len(options) for choice, options in choices.items()]
     share = sum(positions) / len(positions)
-    parameters = int(4000 + 30_000 * share * generator.uniform(0.5, 1.4))
+    parameters = int(1000 + 33_000 * share * generator.uniform(0.5, 1.4))
     if "params" in limits:
         parameters = min(parameters, int(limits["params"]) - generator.randrange(400))
     values = {

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import io
 import json
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +27,32 @@ from polyarch.serving import create_application
 
 Clients = dict[str, httpx.Client]
 Predictors = dict[str, Predictor]
+
+
+@pytest.fixture(scope="module")
+def served() -> ModuleType:
+    """The helpers of this folder; tests are no package, so they are found by their folder."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        return importlib.import_module("served_examples")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.fixture(scope="module")
+def examples(served: ModuleType) -> Any:
+    return served.load_examples()
+
+
+@pytest.fixture(scope="module")
+def predictors(served: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return served.load_predictors(tmp_path_factory.mktemp("artifacts"))
+
+
+@pytest.fixture(scope="module")
+def clients(served: ModuleType, predictors: dict[str, Predictor]) -> Iterator[Any]:
+    with served.running_all(predictors) as found:
+        yield found
 
 
 def ask(client: httpx.Client, instances: list[Any]) -> list[dict[str, Any]]:
@@ -87,7 +116,7 @@ def test_rows_by_name_and_in_order(clients: Clients, predictors: Predictors) -> 
     assert_same(ask(clients["table"], in_order), predictors["table"], inputs)
 
 
-def test_images_of_floats(predictors: Predictors, start: Callable[..., Any], examples: ModuleType) -> None:
+def test_images_of_floats(predictors: Predictors, served: ModuleType, examples: ModuleType) -> None:
     """Encoded images become 0..1 where the artifact was trained on floats."""
     seen: list[Tensor] = []
 
@@ -96,7 +125,7 @@ def test_images_of_floats(predictors: Predictors, start: Callable[..., Any], exa
         return torch.full((len(inputs), 5), 0.2), torch.zeros(len(inputs)), torch.zeros(len(inputs))
 
     image = examples.images(1)[0]
-    with start(replace(predictors["image"], run=run, input_dtype=torch.float32)) as client:
+    with served.running(replace(predictors["image"], run=run, input_dtype=torch.float32)) as client:
         ask(client, [{"image": encoded(image, "PNG")}])
     assert torch.equal(seen[0][0], image.float() / 255)
 
@@ -117,7 +146,7 @@ def test_health_and_documents_work_offline(clients: Clients) -> None:
         assert {"image": "BASE64", "table": "colour", "vector": "[0.0, 0.0]"}[kind] in page.text
 
 
-def test_one_prediction_at_a_time_and_health_meanwhile(predictors: Predictors, start: Callable[..., Any]) -> None:
+def test_one_prediction_at_a_time_and_health_meanwhile(predictors: Predictors, served: ModuleType) -> None:
     running = most = 0
     guard, go_on = threading.Lock(), threading.Event()
 
@@ -131,7 +160,7 @@ def test_one_prediction_at_a_time_and_health_meanwhile(predictors: Predictors, s
             running -= 1
         return torch.full((len(inputs), 2), 0.5), torch.zeros(len(inputs)), torch.zeros(len(inputs))
 
-    with start(replace(predictors["vector"], run=run)) as client:
+    with served.running(replace(predictors["vector"], run=run)) as client:
         answers: list[int] = []
 
         def post() -> None:

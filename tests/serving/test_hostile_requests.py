@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import io
 import json
 import random
 import socket
 import struct
+import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +30,32 @@ from polyarch.jobs.prediction import Predictor
 Clients = dict[str, httpx.Client]
 JSON = {"content-type": "application/json"}
 ROW = {"age": 1, "colour": "red", "income": 2, "city": None}
+
+
+@pytest.fixture(scope="module")
+def served() -> ModuleType:
+    """The helpers of this folder; tests are no package, so they are found by their folder."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        return importlib.import_module("served_examples")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.fixture(scope="module")
+def examples(served: ModuleType) -> Any:
+    return served.load_examples()
+
+
+@pytest.fixture(scope="module")
+def predictors(served: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return served.load_predictors(tmp_path_factory.mktemp("artifacts"))
+
+
+@pytest.fixture(scope="module")
+def clients(served: ModuleType, predictors: dict[str, Predictor]) -> Iterator[Any]:
+    with served.running_all(predictors) as found:
+        yield found
 
 
 def refused(response: httpx.Response, status: int) -> str:
@@ -251,11 +280,11 @@ def test_other_addresses_and_methods(clients: Clients) -> None:
 
 
 def test_what_networks_make_not_a_number_of(
-    predictor_of_nothing: Predictor, start: Callable[..., Any], clients: Clients
+    predictor_of_nothing: Predictor, served: ModuleType, clients: Clients
 ) -> None:
     answer = clients["vector"].post("/predict", json={"instances": [[3.4e38, -3.4e38]]})
     assert answer.status_code == 200 or "too large for the network" in refused(answer, 422)
-    with start(predictor_of_nothing) as client:
+    with served.running(predictor_of_nothing) as client:
         sentence = refused(client.post("/predict", json={"instances": [[0, 0]]}), 422)
     assert "Found NaN for example 0" in sentence
 

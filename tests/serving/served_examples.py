@@ -1,4 +1,4 @@
-"""Predictors behind real HTTP."""
+"""Predictors behind real HTTP, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import importlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import httpx
-import pytest
 import uvicorn
 
 from polyarch.export import write_artifact
@@ -21,8 +19,7 @@ from polyarch.jobs.prediction import Predictor
 from polyarch.serving import create_application
 
 
-@pytest.fixture(scope="session")
-def examples() -> ModuleType:
+def load_examples() -> ModuleType:
     """The small artifacts of the tests of exports."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "export"))
     try:
@@ -50,28 +47,18 @@ def running(predictor: Predictor, **limits: int) -> Iterator[httpx.Client]:
         thread.join(10)
 
 
-@pytest.fixture(scope="session")
-def predictors(examples: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
-    found = {}
+def load_predictors(folder: Path) -> dict[str, Predictor]:
+    """An ensemble for every kind of data."""
+    examples, found = load_examples(), {}
     for kind in ("image", "table", "vector"):
-        folder = tmp_path_factory.mktemp(kind)
-        write_artifact(folder, getattr(examples, f"{kind}_artifact")(2))
-        found[kind] = Predictor.load(folder)
+        write_artifact(folder / kind, getattr(examples, f"{kind}_artifact")(2))
+        found[kind] = Predictor.load(folder / kind)
     return found
 
 
-@pytest.fixture(scope="session")
-def clients(predictors: dict[str, Predictor]) -> Iterator[dict[str, httpx.Client]]:
+@contextmanager
+def running_all(predictors: dict[str, Predictor]) -> Iterator[dict[str, httpx.Client]]:
     """One server for every kind of data, with small limits."""
-    limits: dict[str, Any] = {"max_bytes": 200_000, "max_instances": 8, "max_pixels": 1_000_000}
-    with (
-        running(predictors["image"], **limits) as image,
-        running(predictors["table"], **limits) as table,
-        running(predictors["vector"], **limits) as vector,
-    ):
-        yield {"image": image, "table": table, "vector": vector}
-
-
-@pytest.fixture(scope="session")
-def start() -> Callable[..., Any]:
-    return running
+    limits = {"max_bytes": 200_000, "max_instances": 8, "max_pixels": 1_000_000}
+    with ExitStack() as stack:
+        yield {kind: stack.enter_context(running(predictor, **limits)) for kind, predictor in predictors.items()}

@@ -1,0 +1,85 @@
+"""Judgements of predictors against the same numbers taken by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from polyarch.data import Dataset, TensorData
+from polyarch.errors import ConfigError
+from polyarch.jobs.judging import CURVE_POINTS, judge, outside_batches
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.settings import RunSettings
+from polyarch.predictive import auroc
+from polyarch.randomness import generator_at
+
+
+def made(outside: str | None = None, classes: int = 3) -> Parts:
+    inputs = torch.rand(240, 1, 8, 8, generator=generator_at(0, "judged"))
+    targets = torch.arange(240) % classes
+    inputs[torch.arange(240), 0, 0, targets] += 0.4  # the brightest of the first pixels tells the class, mostly
+    part = TensorData(inputs, targets, classes)
+    data = Dataset("noise", part, part.subset(torch.arange(0, 240, 2)), tuple(map(str, range(classes))))
+    content = {"space": {"kind": "nb201", "channels": 2}, "data": {"name": "noise", "outside": outside}}
+    return Parts.build(RunSettings.parse({**content, "workers": 1}, "the test"), data=data)
+
+
+def test_a_mixture_of_two() -> None:
+    parts = made("digits")
+    architectures = [parts.net.space.sample(generator_at(0, "members", index)) for index in range(2)]
+    members = [(architecture, parts.net.extract(architecture).eval()) for architecture in architectures]
+    outside = outside_batches(parts)
+    assert outside is not None
+    record = judge("two", members, parts, outside)
+
+    def logits(inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.stack([network(parts.preprocessing(inputs)) for _, network in members]).double()
+
+    (inputs,) = parts.data.test.stream([torch.arange(len(parts.data.test))])
+    targets = parts.data.test.targets
+    mixture = torch.softmax(logits(inputs) / record.temperature, -1).mean(0)
+    assert record.accuracy == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
+    assert record.loss == pytest.approx(float(F.nll_loss(mixture.log(), targets)), rel=1e-5)
+    plain = torch.softmax(logits(inputs), -1).mean(0)
+    assert record.uncalibrated_loss == pytest.approx(float(F.nll_loss(plain.log(), targets)), rel=1e-5)
+    entropy = torch.special.entr(mixture).sum(1)
+    assert record.flagged == pytest.approx(float((entropy > record.threshold).double().mean()), abs=0.01)
+    assert sum(part.count for part in record.reliability) == len(targets)
+    assert record.coverage[-1] == 1 and record.risk[-1] == pytest.approx(1 - record.accuracy)
+    assert len(record.coverage) <= CURVE_POINTS
+    (foreign,) = (torch.cat([batch.inputs for batch in outside.epoch(0)]),)
+    with torch.no_grad():
+        far = torch.stack([network(foreign) for _, network in members]).double()
+    away = torch.special.entr(torch.softmax(far / record.temperature, -1).mean(0)).sum(1)
+    assert record.detection["entropy"]["auroc"] == pytest.approx(auroc(entropy, away), abs=1e-3)
+    assert set(record.detection) == {"entropy", "mutual_information"}
+
+
+def test_the_temperature_is_that_of_the_validation_data() -> None:
+    """No temperature nearby has a lower loss there."""
+    parts = made()
+    architecture = parts.net.space.sample(generator_at(0, "members", 0))
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    with torch.no_grad():
+        network[1].weight.copy_(3 * torch.eye(3, 64))  # the brightest of the first three pixels, too surely
+    record = judge("one", [(architecture, network)], parts, None)
+    assert record.detection == {}
+    (inputs,) = parts.valid.stream([torch.arange(len(parts.valid))])
+    with torch.no_grad():
+        logits = network(parts.preprocessing(inputs)).double()
+
+    def loss(temperature: float) -> float:
+        return float(F.cross_entropy(logits / temperature, parts.valid.targets))
+
+    assert 1.2 < record.temperature < 10
+    best = loss(record.temperature)
+    assert best <= min(loss(record.temperature * factor) for factor in (0.9, 1.1)) + 1e-9
+
+
+def test_outside_data_must_be_images() -> None:
+    with pytest.raises(ConfigError, match="images on both sides"):
+        outside_batches(made("spirals"))
+    assert outside_batches(made()) is None

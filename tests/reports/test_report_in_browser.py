@@ -1,0 +1,246 @@
+"""The report in a real browser, from a file and without a network: charts, tooltips, sorting, colours, sizes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from polyarch.reports import write_report
+from polyarch.reports.searched import ordered
+from polyarch.reports.words import key_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request
+
+pytest.importorskip("altair", reason="needs the extra 'report'")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+
+ARGUMENTS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--no-first-run"),
+)
+NAMES = ("cell", "table", "own", "depth", "unfinished", "hostile")
+DRAWN = "html[data-charts]"
+TOOLTIP = "#vg-tooltip-element.visible"
+
+Opened = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's or any other chromium on the path."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip(f"needs a browser: none of {', '.join(names)} is on the path")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def examples() -> ModuleType:
+    """The module of example results; tests are no package, so it is found by its folder."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        return importlib.import_module("report_examples")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.fixture(scope="module")
+def reports(examples: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    for name in NAMES:
+        write_report(getattr(examples, f"{name}_results")(), folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in NAMES}
+
+
+@pytest.fixture
+def opened(browser: Browser, reports: dict[str, Path]) -> Iterator[Opened]:
+    """Opens a report with the network blocked; at the end nothing must have been asked for or complained about."""
+    contexts: list[BrowserContext] = []
+    complaints: list[str] = []
+
+    def requested(request: Request) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            complaints.append(f"request: {request.url}")
+
+    def asked(dialog: Dialog) -> None:
+        complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def open_report(name: str, width: int = 1280, colours: Any = "light") -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
+        contexts.append(context)
+        context.set_offline(True)
+        context.route(
+            "**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort()
+        )
+        page = context.new_page()
+        page.on("request", requested)
+        page.on("dialog", asked)
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.goto(reports[name].as_uri())
+        page.wait_for_selector(DRAWN)
+        return page
+
+    yield open_report
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def hover(page: Page, selector: str, index: int = 0) -> str:
+    """The text of the tooltip over a mark."""
+    mark = page.locator(selector).nth(index)
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2 - 1, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector(TOOLTIP)
+    return page.locator(TOOLTIP).inner_text()
+
+
+def column(page: Page, index: int) -> list[str]:
+    return page.locator(f"table.sortable tbody td:nth-child({index})").all_inner_texts()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_charts_are_drawn(opened: Opened, name: str) -> None:
+    page = opened(name)
+    places = page.locator(".plot")
+    assert places.count() == page.evaluate(
+        "Object.keys(JSON.parse(document.getElementById('charts').textContent)).length"
+    )
+    for index in range(places.count()):
+        box = places.nth(index).locator("svg.marks").bounding_box()
+        assert box is not None
+        assert box["width"] > 200
+        assert box["height"] > 60
+
+
+def test_a_point_shows_its_architecture(opened: Opened, examples: Any) -> None:
+    page = opened("cell")
+    best = ordered(examples.cell_results().search)[0]
+    shown = hover(page, "#chart-sizes path[aria-roledescription=point]")
+    assert key_of(best.architecture) in shown
+    assert f"{best.parameters:,}" in shown
+    assert "training speed" in shown
+
+
+def test_marks_of_other_charts_show_their_numbers(opened: Opened, examples: Any) -> None:
+    page = opened("cell")
+    assert "98.20\u00a0% ± 0.30" in hover(page, "#chart-contenders path[aria-roledescription=point]", -1).replace(
+        "\u00a0±\u00a0", " ± "
+    )
+    ensemble = examples.cell_results().predictors[1]
+    largest = max(one.count for one in ensemble.reliability)
+    assert f"{largest}" in hover(page, "#chart-reliability path[aria-roledescription=point]", -1)
+    assert "choice" in hover(page, "#chart-options path[aria-roledescription='rect mark']")
+
+
+def test_headings_sort_by_click_and_by_keyboard(opened: Opened) -> None:
+    page = opened("cell")
+    heading = page.locator("table.sortable th").nth(2)
+    keys = column(page, 2)
+    assert page.locator("table.sortable th").first.get_attribute("aria-sort") == "ascending"
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    numbers = [int(text.replace(",", "")) for text in column(page, 3)]
+    assert numbers == sorted(numbers)
+    assert any(len(str(numbers[0])) != len(str(number)) for number in numbers)  # text would sort differently
+    heading.locator("button").press("Enter")
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert [int(text.replace(",", "")) for text in column(page, 3)] == numbers[::-1]
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Space")
+    assert page.locator("table.sortable th").nth(1).get_attribute("aria-sort") == "ascending"
+    assert heading.get_attribute("aria-sort") is None
+    assert column(page, 2) != keys
+    assert sorted(column(page, 2)) == sorted(keys)
+
+
+def test_hostile_names_are_text(opened: Opened, examples: Any) -> None:
+    page = opened("hostile")
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 3
+    assert examples.IMAGE in page.locator("h1").inner_text()
+    assert examples.HOSTILE in page.locator("#use").inner_text()
+    assert examples.HOSTILE in page.locator("#decisions").inner_text()
+    cells = page.locator("#chart-options path[aria-roledescription='rect mark']").count()
+    shown = [hover(page, "#chart-options path[aria-roledescription='rect mark']", index) for index in range(cells)]
+    assert any(examples.HOSTILE in text for text in shown)
+    assert any(examples.IMAGE in text for text in shown)
+    assert "|" in hover(page, "#chart-sizes path[aria-roledescription=point]")
+    assert page.locator("#vg-tooltip-element img, #vg-tooltip-element script, #vg-tooltip-element b").count() == 0
+
+
+def test_other_scripts_do_not_run(browser: Browser, reports: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(reports["cell"].as_uri())
+    page.wait_for_selector(DRAWN)
+    page.evaluate(
+        "() => { const script = document.createElement('script'); script.textContent = 'window.ran = 1';"
+        " document.body.append(script);"
+        " document.body.insertAdjacentHTML('beforeend', '<i onclick=\"window.ran = 2\">');"
+        " document.querySelector('i').click(); }"
+    )
+    assert page.evaluate("window.ran") is None
+    page.close()
+
+
+def test_dark_colours_follow_the_system_while_the_page_is_open(opened: Opened) -> None:
+    page = opened("cell")
+    background = "getComputedStyle(document.body).backgroundColor"
+    label = "document.querySelector('#chart-sizes .role-axis-label text').getAttribute('fill')"
+    light = page.evaluate(background), page.evaluate(label)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_selector("html[data-charts=dark]")
+    dark = page.evaluate(background), page.evaluate(label)
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+    assert page.locator(".plot svg.marks").count() == page.locator(".plot").count()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_telephone_needs_no_sideways_scrolling(opened: Opened, name: str) -> None:
+    page = opened(name, width=390, colours="dark")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for chart in page.locator(".plot svg.marks").all():
+        box = chart.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+
+
+def test_charts_follow_the_width_of_the_window(opened: Opened) -> None:
+    page = opened("cell")
+    chart = page.locator("#chart-sizes svg.marks")
+    wide = chart.bounding_box()
+    page.set_viewport_size({"width": 700, "height": 900})
+    playwright.expect(chart).to_have_attribute("width", re.compile(r"^[3-6]\d\d(\.\d+)?$"))
+    narrow = chart.bounding_box()
+    assert wide is not None
+    assert narrow is not None
+    assert narrow["width"] < wide["width"]
+
+
+def test_code_can_be_copied(opened: Opened) -> None:
+    page = opened("cell")
+    button = page.locator("button.copy").first
+    button.click()
+    playwright.expect(button).to_have_text(re.compile("Copied|Selected"))
+    page.locator("#settings summary").click()
+    assert page.locator("#settings pre").is_visible()

@@ -1,0 +1,73 @@
+"""The classifier is one of scikit-learn's, and knows when it does not know."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from polyarch import PolyarchClassifier
+
+QUICK: dict[str, Any] = {
+    "train.epochs": 3,
+    "scores.steps": 2,
+    "scores.policy_batches": 2,
+    "search.budget": 2,
+    "search.batch": 2,
+    "search.population": 2,
+    "search.tournament": 2,
+    "retrain.epochs": 12,
+    "checkpoint_seconds": 1e6,
+}
+
+
+@parametrize_with_checks([PolyarchClassifier(members=1, settings=QUICK)])  # type: ignore[untyped-decorator]
+def test_keeps_what_scikit_learn_asks(estimator: PolyarchClassifier, check: Any) -> None:
+    check(estimator)
+
+
+def test_learns_iris_and_survives_pickling() -> None:
+    inputs, targets = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[targets]
+    model = PolyarchClassifier(members=2, settings={**QUICK, "train.epochs": 10, "retrain.epochs": 20})
+    model.fit(inputs, names)
+    assert (model.predict(inputs) == names).mean() > 0.9
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(inputs), model.predict_proba(inputs))
+    far = model.predict_uncertain(inputs).mutual_information
+    assert far.shape == (150,) and float(far.max()) > 0
+
+
+def test_missing_values_and_images_go_in() -> None:
+    generator = np.random.default_rng(0)
+    table = generator.normal(size=(60, 3))
+    labels = (table[:, 0] > 0).astype(int)
+    table[::7, 1] = np.nan
+    model = PolyarchClassifier(members=1, settings=QUICK).fit(table, labels)
+    assert np.isfinite(model.predict_proba(table)).all()
+    images = generator.uniform(size=(40, 1, 8, 8)).astype(np.float32)
+    images[::2, :, :4] += 1
+    model = PolyarchClassifier(members=1, settings=QUICK).fit(images, np.arange(40) % 2)
+    assert model.predict(images).shape == (40,)
+
+
+def test_parameters_are_cloned_and_cross_validated() -> None:
+    model = PolyarchClassifier(max_params=5000, members=1, settings=QUICK)
+    assert clone(model).get_params() == model.get_params()
+    inputs, targets = load_iris(return_X_y=True)
+    scores = cross_val_score(model, inputs, targets, cv=2)
+    assert scores.shape == (2,) and np.isfinite(scores).all()
+
+
+def test_limits_are_kept() -> None:
+    inputs, targets = load_iris(return_X_y=True)
+    model = PolyarchClassifier(max_params=1000, members=1, settings=QUICK).fit(inputs, targets)
+    assert model.results_.artifact["parameters"] <= 1000
+    with pytest.raises(ValueError, match="smallest seen"):
+        PolyarchClassifier(max_params=10, settings=QUICK).fit(inputs, targets)

@@ -1,0 +1,108 @@
+"""The whole job from Python: names, arrays, own networks, resumption and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import polyarch
+from polyarch import OneOf, Repeat
+from polyarch.data import load
+from polyarch.errors import ConfigError, InvalidInput
+from polyarch.results import Results
+
+TINY: dict[str, Any] = {
+    "data.limit": 120,
+    "train.epochs": 2,
+    "train.batch_size": 32,
+    "scores.steps": 2,
+    "scores.policy_batches": 2,
+    "rank.architectures": 3,
+    "search.budget": 4,
+    "search.batch": 2,
+    "search.population": 2,
+    "search.tournament": 2,
+    "retrain.epochs": 2,
+    "retrain.seeds": 1,
+    "retrain.members": 2,
+    "retrain.random_architectures": 1,
+}
+
+
+class Own(nn.Module):
+    """A user's network with its own parameter that no layer resets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((), 3.0))
+        self.mix = OneOf("mix", relu=nn.Sequential(nn.Linear(64, 8), nn.ReLU()), tanh=nn.Linear(64, 8))
+        self.body = Repeat("depth", [nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(2)])
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        head: torch.Tensor = self.head(self.body(self.mix(x.flatten(1) * self.scale)))
+        return head
+
+
+def test_a_known_name_and_its_ensemble(tmp_path: Path) -> None:
+    found = polyarch.search("digits", out=tmp_path / "run", max_params=10_000, quiet=True, settings=TINY)
+    assert found.results.artifact is not None and found.results.artifact["parameters"] <= 10_000
+    assert [item.name for item in found.results.predictors] == ["best architecture", "ensemble of 2"]
+    test = load("digits").test
+    (inputs,) = test.stream([torch.arange(len(test))])
+    for predictor, record in zip((found.predictor(), found.ensemble()), found.results.predictors, strict=True):
+        predictions = predictor(inputs)
+        accuracy = (predictions.probabilities.argmax(1) == test.targets).double().mean()
+        assert float(accuracy) == pytest.approx(record.accuracy, abs=0.006)  # float32 against float64
+        assert float(predictions.flagged.double().mean()) == pytest.approx(record.flagged, abs=0.006)
+    assert any("space nb201" in decision for decision in found.results.decisions)
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_arrays_become_a_table_like_search(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(90, 4)).astype(np.float32)
+    labels = np.where(inputs[:, 0] + inputs[:, 1] > 0, "up", "down")
+    found = polyarch.search((inputs, labels), out=tmp_path / "run", quiet=True, settings=TINY)
+    assert found.results.space["kind"] == "mlp"
+    assert found.predictor().classes == ("down", "up")
+
+
+def test_an_own_module_starts_every_training_from_its_own_weights(tmp_path: Path) -> None:
+    model = Own()
+    found = polyarch.search("digits", out=tmp_path / "run", module=model, quiet=True, settings=TINY)
+    assert found.results.space["choices"] == {"mix": ["relu", "tanh"], "depth": ["1", "2"]}
+    assert float(model.scale.detach()) == 3.0  # the user's module is untouched
+    (inputs,) = load("digits").test.stream([torch.arange(5)])
+    by_module = found.predictor()(inputs).probabilities
+    by_program = polyarch.Predictor.load(tmp_path / "run" / "artifact")(inputs).probabilities
+    torch.testing.assert_close(by_module, by_program, atol=1e-4, rtol=1e-4)
+
+
+def test_a_finished_run_is_resumed_with_the_same_results(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    pair = (generator.normal(size=(60, 3)), np.arange(60) % 2)
+    first = polyarch.search(pair, out=tmp_path / "run", quiet=True, settings=TINY)
+    again = polyarch.search(pair, out=tmp_path / "run", quiet=True, resume=True)
+    one, other = (json.loads(found.results.model_dump_json()) for found in (first, again))
+    assert {**one, "seconds": {}} == {**other, "seconds": {}}
+    assert Results.read(tmp_path / "run" / "results.json") == again.results
+
+
+def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(ConfigError, match="a space or a module, not both"):
+        polyarch.search("digits", out=out, space="nb201", module=Own())
+    with pytest.raises(InvalidInput, match="no_such_data"):
+        polyarch.search("no_such_data", out=out, quiet=True)
+    with pytest.raises(ConfigError, match="max_minutes"):
+        polyarch.search("digits", out=out, max_minutes=-1)
+    with pytest.raises(InvalidInput, match="smallest seen"):
+        polyarch.search("digits", out=out, max_params=10, quiet=True)
+    assert not out.exists()
