@@ -68,6 +68,7 @@ def test_parameters_are_cloned_and_cross_validated() -> None:
 def test_limits_are_kept() -> None:
     inputs, targets = load_iris(return_X_y=True)
     model = PolyarchClassifier(max_params=1000, members=1, settings=QUICK).fit(inputs, targets)
+    assert model.results_.artifact is not None
     assert model.results_.artifact["parameters"] <= 1000
     with pytest.raises(ValueError, match="smallest seen"):
         PolyarchClassifier(max_params=10, settings=QUICK).fit(inputs, targets)

@@ -29,7 +29,7 @@ def predict(
     ],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
     flag_above: Annotated[
-        float | None, typer.Option("--flag-above", help="Flag from this entropy (nats) on; the artifact's by default.")
+        float | None, typer.Option("--flag-above", help="Flag above this entropy (nats); the artifact's by default.")
     ] = None,
 ) -> None:
     """Predict classes with probabilities and uncertainty, and flag what is better looked at."""

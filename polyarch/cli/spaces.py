@@ -76,10 +76,18 @@ def _architecture(space: Space, text: str | None) -> Architecture:
             content = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise InvalidInput(f"Expected {path} to be a JSON file. Found: {error}.") from None
-        options = content.get("architecture", content.get("choices")) if isinstance(content, dict) else None
-        if not isinstance(options, dict):
-            raise InvalidInput(f"Expected {path} to have a key 'architecture' or 'choices'. Found none.")
+        options = _options(content)
+        if options is None:
+            raise InvalidInput(f"Expected {path} to have a key 'members' or 'choices'. Found none that fits.")
         return space.architecture(options)
     if text.startswith("|"):
         return parse_nb201(text, space)
     return space.architecture(text.split(","))
+
+
+def _options(content: Any) -> dict[str, str] | None:
+    """Choice -> option, from the first member of an artifact or from an architecture."""
+    match content:
+        case {"members": [{"architecture": dict(options)}, *_]} | {"choices": dict(options)}:
+            return options
+    return None

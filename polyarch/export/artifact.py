@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -175,6 +176,10 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
     except ValidationError as error:
         place, problem = first_problem(error)
         raise InvalidInput(f"Expected {place} of the artifact to fit. Found: {problem}.") from None
+    try:
+        json.dumps([description.model_dump(), metadata.model_dump()], allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"Expected settings and metrics that JSON can hold. Found: {one_line(error)}.") from None
     return description, metadata
 
 

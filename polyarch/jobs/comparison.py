@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from polyarch.errors import MissingExtra
+from polyarch.errors import InvalidInput, MissingExtra
 from polyarch.export import Artifact, Member, export_programs, read_weights, write_artifact
 from polyarch.jobs.context import Context
 from polyarch.jobs.journalled import run_missing
@@ -122,14 +122,18 @@ def _predictors(context: Context, items: Sequence[Item], task: Retraining) -> li
 
 
 def _export(context: Context, artifact: Artifact, folder: Path) -> dict[str, float]:
-    """The programs, checked on test examples; without the packages for ONNX, a sentence instead."""
+    """The programs, checked on test examples.
+
+    A program that cannot be made, because a package is missing or an own network does what the exporter does not
+    know, is a sentence; one that disagrees with its network is an error.
+    """
     examples = context.parts.raw_examples(64)
     found: dict[str, float] = {}
     for program in context.parts.settings.programs:
         try:
             found |= export_programs(folder, artifact, examples, formats=(program,))
-        except MissingExtra as error:
-            context.display.say(f"No model.{program}: {error}")
+        except (MissingExtra, InvalidInput) as error:
+            context.display.say(f"No {folder.name}/model.{program}: {error}")
     return found
 
 

@@ -87,7 +87,7 @@ def outside_batches(parts: Parts) -> BatchSource | None:
         images = (images * 255).round().clamp(0, 255).byte()
     if channels == 1 and images.shape[1] > 1:
         images = images.float().mean(1, keepdim=True).round().byte()
-    if not parts.bytes_in:
+    if not parts.data.is_bytes:
         images = images.float() / 255
     shaped = images.expand(-1, channels, -1, -1).contiguous()
     return parts.evaluation_batches(TensorData(shaped, torch.zeros(len(shaped), dtype=torch.int64), 1))

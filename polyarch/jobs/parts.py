@@ -96,18 +96,13 @@ class Parts:
         """Up to ``count`` test examples as they are, (B, ...)."""
         return next(iter(self.data.test.stream([torch.arange(min(count, len(self.data.test)))])))
 
-    @property
-    def bytes_in(self) -> bool:
-        """Whether raw examples are bytes 0..255, as of images, and not floats."""
-        return not self.raw_examples(1).is_floating_point()
-
     def summary(self) -> dict[str, Any]:
         """The data in numbers, for the results."""
         return {
             "name": self.data.name,
             "classes": list(self.data.class_names),
             "input_shape": list(self.data.input_shape),
-            "dtype": "uint8" if self.bytes_in else "float32",
+            "dtype": "uint8" if self.data.is_bytes else "float32",
             "train": len(self.train),
             "valid": len(self.valid),
             "test": len(self.data.test),
@@ -277,11 +272,12 @@ def split(data: Dataset, settings: RunSettings) -> tuple[Examples, Examples]:
     if asked.split == "nb201":
         if data.name != "cifar10" or not isinstance(data.train, TensorData):
             raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
-        train, valid = nb201_split(data.train)
+        parts: tuple[Examples, Examples] = nb201_split(data.train)
     else:
-        train, valid = stratified_split(data.train, asked.validation, seed=settings.seed)
-    if asked.limit:
-        return _limited(train, asked.limit, settings.seed), _limited(valid, asked.limit, settings.seed)
+        parts = stratified_split(data.train, asked.validation, seed=settings.seed)
+    if asked.limit is None:
+        return parts
+    train, valid = (_limited(part, asked.limit, settings.seed) for part in parts)
     return train, valid
 
 

@@ -67,13 +67,14 @@ class Predictor:
     threshold: float
 
     @classmethod
-    def load(cls, folder: Path, *, module: Builder | None = None) -> Predictor:
+    def load(cls, folder: str | Path, *, module: Builder | None = None) -> Predictor:
         """From an artifact's folder; nothing that its files name is imported, and nothing is unpickled.
 
         Args:
             module: makes the network, where it is the user's own. Without it such an artifact runs by its
                 ``model.onnx``.
         """
+        folder = Path(folder)
         description, metadata = read_records(folder)
         if is_own_module(description.network) and module is None:
             run: Run = _onnx_program(folder)

@@ -274,7 +274,8 @@ class RetrainSettings(OptimiserSettings):
 class RunSettings(Settings):
     """A whole run.
 
-    ``max_minutes`` bounds the time of a search. ``programs`` are exported with every artifact. ``decisions`` say what was chosen for the user and why.
+    ``max_minutes`` bounds the time of a search. ``programs`` are exported with every artifact. ``decisions`` say what
+    was chosen for the user and why.
     """
 
     seed: int = 0

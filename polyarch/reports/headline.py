@@ -137,8 +137,7 @@ def _others(results: Results, found: list[Entry]) -> Iterator[str]:
         difference = predictor.accuracy - alone
         direction = "above" if difference > 0 else "below"
         compared = f"{points(abs(difference))} {direction}" if difference else "the same as"
-        name, members = predictor.name[:1].upper() + predictor.name[1:], several(len(predictor.members), "network")
-        yield f"{name} ({members}): {percent(predictor.accuracy)}, {compared} the best network alone."
+        yield f"The {predictor.name} reaches {percent(predictor.accuracy)}, {compared} the best network alone."
 
 
 def _entry(contender: Contender, is_best: bool) -> Entry:

@@ -16,7 +16,7 @@ from polyarch.reports.canvas import printable
 from polyarch.reports.drawing import draw
 from polyarch.reports.headline import entries, sentences, tiles
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
-from polyarch.reports.searched import best_architecture, best_parameters
+from polyarch.reports.searched import best_architecture, best_parameters, counted_parameters
 from polyarch.reports.tables import memberships, top
 from polyarch.reports.usage import blocks, classes_in_words, inputs_in_words
 from polyarch.results import Results
@@ -51,6 +51,7 @@ def render(results: Results) -> str:
             entries=entries(results),
             drawing=_drawing(results),
             parameters=best_parameters(results),
+            counted=counted_parameters(results),
             ensembles=[(one, memberships(one)) for one in results.predictors if len(one.members) > 1],
             top=top(results),
             blocks=blocks(results),

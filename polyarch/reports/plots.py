@@ -29,7 +29,8 @@ def contenders(entries: Sequence[Entry]) -> Spec:
     axis = alt.Axis(labelExpr=r"split(datum.label, '\n')", labelLimit=160, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("label:N", scale=alt.Scale(domain=list(labels.values())), title=None, axis=axis)
     scale = alt.Scale(zero=False, padding=44)
-    x_axis = alt.Axis(format="~%", tickCount=5)
+    # The room for the words beside the largest value may reach beyond what an accuracy can be.
+    x_axis = alt.Axis(format="~%", tickCount=5, labelExpr="datum.value > 1 ? '' : datum.label")
     tooltip = [
         alt.Tooltip("name:N", title="network"),
         alt.Tooltip("shown:N", title="test accuracy"),
@@ -88,8 +89,10 @@ def curves(rows: Iterable[Row], title: str, y_format: str = ".3~g") -> Spec:
         alt.Tooltip("epoch:Q", title="epoch"),
         alt.Tooltip("value:Q", title="value", format=".4~g" if y_format == ".3~g" else ".2%"),
     ]
+    epochs = sorted({row["epoch"] for row in rows})
+    ticks = alt.Axis(format="d", values=epochs) if len(epochs) <= 10 else alt.Axis(format="d")
     encoded = data(rows).encode(
-        x=alt.X("epoch:Q", title="epoch", scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1, format="d")),
+        x=alt.X("epoch:Q", title="epoch", scale=alt.Scale(nice=False), axis=ticks),
         y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(format=y_format)),
         color=colour,
         detail="seed:N" if seeds else alt.Undefined,
@@ -182,7 +185,7 @@ def score_against_size(search: SearchRecord, best: Mapping[str, str] | None) -> 
         alt.Tooltip("architecture:N", title="architecture"),
         alt.Tooltip("parameters:Q", title="parameters", format=",d"),
         *(
-            alt.Tooltip(f"score{index}:Q", title=estimator_name(name), format=",.4~g")
+            alt.Tooltip(f"score{index}:Q", title=estimator_name(name), format=",.6~r")
             for index, name in enumerate(estimators)
         ),
     ]

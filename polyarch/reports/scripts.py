@@ -30,7 +30,10 @@ def library() -> Markup:
     import vl_convert
 
     version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    return _embedded(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=version))
+    known = version in vl_convert.get_vegalite_versions()  # the newest one reads what the others read
+    return _embedded(
+        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=version if known else None)
+    )
 
 
 @cache

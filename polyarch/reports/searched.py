@@ -60,6 +60,11 @@ def best_parameters(results: Results) -> int | None:
     """The size of that one, where it is known."""
     if results.artifact is not None and "parameters" in results.artifact:
         return int(results.artifact["parameters"])
+    return counted_parameters(results)
+
+
+def counted_parameters(results: Results) -> int | None:
+    """What the search counted for it, which includes operations that do not reach the output."""
     best = best_architecture(results)
     evaluated = results.search.evaluated if results.search is not None else []
     return next((item.parameters for item in evaluated if item.architecture == best), None)

@@ -19,29 +19,32 @@ def blocks(results: Results) -> list[Block]:
     """For a shell, for polyarch, and for programs that do without it; paths start at the folder of the run."""
     shape = ", ".join(str(size) for size in results.data["input_shape"])
     dtype = str(results.data.get("dtype", "float32"))
-    return [
+    programs = results.settings.get("programs", ("pt2", "onnx"))
+    tensor = f"inputs = torch.zeros(1, {shape}, dtype=torch.{dtype})  # raw examples: preprocessing is inside\n"
+    found = [
         Block("In a shell", "polyarch predict artifact INPUT\npolyarch serve artifact"),
         Block(
             "In Python, with polyarch",
-            "from pathlib import Path\n"
-            "from polyarch.jobs.loading import load_network\n\n"
-            'network = load_network(Path("artifact"))  # a plain torch module, in evaluation mode',
-        ),
-        Block(
-            "In Python, with torch alone",
-            "import torch\n\n"
-            'program = torch.export.load("artifact/model.pt2").module()\n'
-            f"inputs = torch.zeros(1, {shape}, dtype=torch.{dtype})  # raw examples: preprocessing is inside\n"
-            "probabilities, entropy, mutual_information = program(inputs)",
-        ),
-        Block(
-            "With ONNX Runtime",
-            "import numpy\nimport onnxruntime\n\n"
-            'session = onnxruntime.InferenceSession("artifact/model.onnx")\n'
-            f"inputs = numpy.zeros((1, {shape}), dtype=numpy.{dtype})  # raw examples: preprocessing is inside\n"
-            'probabilities, entropy, mutual_information = session.run(None, {"inputs": inputs})',
+            "from pathlib import Path\n\nimport torch\nfrom polyarch import Predictor\n\n"
+            f'predictor = Predictor.load(Path("artifact"))\n{tensor}'
+            "predictions = predictor(inputs)\n"
+            "print(predictions.probabilities, predictions.entropy, predictions.flagged)",
         ),
     ]
+    if "pt2" in programs:
+        code = (
+            'import torch\n\nprogram = torch.export.load("artifact/model.pt2").module()\n'
+            f"{tensor}probabilities, entropy, mutual_information = program(inputs)"
+        )
+        found.append(Block("In Python, with torch alone", code))
+    if "onnx" in programs:
+        code = (
+            'import numpy\nimport onnxruntime\n\nsession = onnxruntime.InferenceSession("artifact/model.onnx")\n'
+            f"inputs = numpy.zeros((1, {shape}), dtype=numpy.{dtype})  # raw examples: preprocessing is inside\n"
+            'probabilities, entropy, mutual_information = session.run(None, {"inputs": inputs})'
+        )
+        found.append(Block("With ONNX Runtime", code))
+    return found
 
 
 def inputs_in_words(results: Results) -> str:

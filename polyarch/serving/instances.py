@@ -154,7 +154,7 @@ def _numbers(value: Any, shape: tuple[int, ...], place: str, dtype: torch.dtype)
         raise InvalidInput(f"Expected numbers {low:g}..{high:g} in {place}. Got {_extreme(value, low)}.")
     if dtype == torch.uint8 and any(item % 1 for item in value):
         raise InvalidInput(f"Expected whole numbers 0..255 in {place}. Got a fraction.")
-    yield from value
+    yield from map(float, value)  # torch takes whole numbers up to 64 bits only
 
 
 def _extreme(values: list[float], low: float) -> str:

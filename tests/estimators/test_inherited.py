@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from polyarch.data import Batches, load, stratified_split
+from polyarch.data import Batches, load, resident, stratified_split
 from polyarch.errors import InvalidInput
 from polyarch.estimators import ValAcc, ValAccMini
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
@@ -19,7 +19,7 @@ from polyarch.supernets import CellSupernet
 from polyarch.training import fit
 
 ADAPTATION = 3
-TRAIN_DATA, VALID_DATA = stratified_split(load("digits").train.subset(range(300)), 0.4, seed=0)
+TRAIN_DATA, VALID_DATA = stratified_split(resident(load("digits").train.subset(range(300))), 0.4, seed=0)
 TRAIN = Batches(TRAIN_DATA, 32, seed=2)
 VALID = Batches(VALID_DATA, 50, shuffle=False)  # the last batch is smaller
 

@@ -262,6 +262,9 @@ def test_states_other_than_tensors_are_not_written(tmp_path: Path, examples: Mod
         ({"threshold": float("nan")}, "threshold"),
         ({"input_dtype": torch.int64}, "uint8 or float32"),
         ({"classes": ()}, "classes"),
+        ({"classes": tuple("aacde")}, "a name occurs twice"),
+        ({"metrics": {"accuracy": float("nan")}}, "that JSON can hold"),
+        ({"metrics": {"accuracy": torch.zeros(1)}}, "that JSON can hold"),
     ],
 )
 def test_wrong_artifacts_are_not_written(

@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import polyarch
 from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, UnknownName
 from polyarch.export import Artifact, Member, OnnxSession, Program, export_programs, weights_of, write_artifact
 from polyarch.export.formats import random_inputs
@@ -129,11 +131,19 @@ def test_programs_run_where_polyarch_cannot_be_imported(whole: Whole, tmp_path: 
     for index, member in enumerate(whole.artifact.members):
         for name, value in weights_of(member.network).items():
             known[f"weights.{index}.{name}"] = value.numpy()
-    np.savez(tmp_path / "known.npz", inputs=whole.inputs.numpy(), **known)  # type: ignore[arg-type]
+    np.savez(tmp_path / "known.npz", inputs=whole.inputs.numpy(), **known)
     command = [sys.executable, "-I", "-c", STRANGER, str(whole.folder), str(tmp_path / "known.npz")]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == f"agreed on {len(whole.inputs)}\n"
+
+
+def test_programs_do_not_tell_where_they_were_made(whole: Whole) -> None:
+    with zipfile.ZipFile(whole.folder / "model.pt2") as archive:
+        contents = [archive.read(name) for name in archive.namelist()]
+    contents.append((whole.folder / "model.onnx").read_bytes())
+    for place in (Path(polyarch.__file__).parent, Path(torch.__file__).parent, Path.home()):
+        assert not any(str(place).encode() in content for content in contents)
 
 
 def test_the_original_stays_as_it_is(tmp_path: Path, examples: ModuleType) -> None:

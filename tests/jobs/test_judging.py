@@ -62,9 +62,10 @@ def test_the_temperature_is_that_of_the_validation_data() -> None:
     """No temperature nearby has a lower loss there."""
     parts = made()
     architecture = parts.net.space.sample(generator_at(0, "members", 0))
-    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    linear = nn.Linear(64, 3)
     with torch.no_grad():
-        network[1].weight.copy_(3 * torch.eye(3, 64))  # the brightest of the first three pixels, too surely
+        linear.weight.copy_(3 * torch.eye(3, 64))  # the brightest of the first three pixels, too surely
+    network = nn.Sequential(nn.Flatten(), linear)
     record = judge("one", [(architecture, network)], parts, None)
     assert record.detection == {}
     (inputs,) = parts.valid.stream([torch.arange(len(parts.valid))])

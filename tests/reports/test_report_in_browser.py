@@ -29,7 +29,7 @@ ARGUMENTS = (
 )
 NAMES = ("cell", "table", "own", "depth", "unfinished", "hostile")
 DRAWN = "html[data-charts]"
-TOOLTIP = "#vg-tooltip-element.visible"
+TOOLTIP = "#tooltip:not([hidden])"
 
 Opened = Callable[..., "Page"]
 
@@ -184,7 +184,7 @@ def test_hostile_names_are_text(opened: Opened, examples: Any) -> None:
     assert any(examples.HOSTILE in text for text in shown)
     assert any(examples.IMAGE in text for text in shown)
     assert "|" in hover(page, "#chart-sizes path[aria-roledescription=point]")
-    assert page.locator("#vg-tooltip-element img, #vg-tooltip-element script, #vg-tooltip-element b").count() == 0
+    assert page.locator("#tooltip img, #tooltip script, #tooltip b").count() == 0
 
 
 def test_other_scripts_do_not_run(browser: Browser, reports: dict[str, Path]) -> None:
@@ -212,6 +212,19 @@ def test_dark_colours_follow_the_system_while_the_page_is_open(opened: Opened) -
     assert light[0] != dark[0]
     assert light[1] != dark[1]
     assert page.locator(".plot svg.marks").count() == page.locator(".plot").count()
+
+
+def test_tooltips_stay_inside_a_small_window(opened: Opened) -> None:
+    page = opened("cell", width=390)
+    points = page.locator("#chart-sizes path[aria-roledescription=point]").count()
+    for index in range(0, points, 7):
+        hover(page, "#chart-sizes path[aria-roledescription=point]", index)
+        box = page.locator(TOOLTIP).bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    page.mouse.move(5, 5)
+    assert page.locator("#tooltip").is_hidden()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -69,7 +69,7 @@ def test_contenders_show_means_and_every_run(examples: Any) -> None:
         assert (low, high) == (contender.mean - contender.std, contender.mean + contender.std)
         runs = [value for name, value in rows(spec, "name", "accuracy") if name == contender.name]
         assert runs == [run.accuracy for run in contender.runs]
-    assert shown["ensemble"][0] == results.predictors[1].accuracy
+    assert shown["ensemble of 5"][0] == results.predictors[1].accuracy
 
 
 def test_curves_show_the_history(examples: Any) -> None:

@@ -82,6 +82,7 @@ def test_nested_lists(clients: Clients, predictors: Predictors, examples: Module
     vectors = examples.vectors(5)
     assert_same(ask(clients["vector"], vectors.tolist()), predictors["vector"], vectors)
     assert_same(ask(clients["vector"], [[1, -2]]), predictors["vector"], torch.tensor([[1.0, -2.0]]))
+    assert_same(ask(clients["vector"], [[10**20, -(10**20)]]), predictors["vector"], torch.tensor([[1e20, -1e20]]))
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
@@ -105,7 +106,7 @@ def test_photographs(clients: Clients, predictors: Predictors, examples: ModuleT
 def test_rows_by_name_and_in_order(clients: Clients, predictors: Predictors) -> None:
     nan = torch.nan
     inputs = torch.tensor([[31.5, 2.0, 10.0, 0.0], [nan, -1.0, 30.0, nan], [1.0, nan, nan, -1.0]])
-    by_name = [
+    by_name: list[dict[str, Any]] = [
         {"income": 10, "age": 31.5, "colour": " blue ", "city": "=A"},
         {"age": None, "colour": "violet", "income": 30.0, "city": None},
         {"age": True, "colour": "NA", "income": None, "city": 7},

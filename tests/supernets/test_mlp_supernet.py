@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -30,6 +32,6 @@ def test_every_network_has_one_canonical_key() -> None:
 
 
 @pytest.mark.parametrize("options", [{"features": 0}, {"classes": 1}, {"max_depth": 0}, {"inner_widths": (0,)}])
-def test_impossible_sizes_are_refused(options: dict[str, int]) -> None:
+def test_impossible_sizes_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="Expected features"):
         MLPSupernet(**{"features": 3, "classes": 2, **options})

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from polyarch.data import Batches, RandomShift, TensorData, load
+from polyarch.data import Batches, RandomShift, TensorData, load, resident
 from polyarch.distributions import Categorical, FactorisedCategorical, geometric_prior
 from polyarch.errors import Interrupted
 from polyarch.objectives import Sampled
@@ -37,7 +37,7 @@ STEPS = EPOCHS * STEPS_PER_EPOCH
 
 
 def digits(count: int) -> TensorData:
-    return load("digits").train.subset(range(count))
+    return resident(load("digits").train.subset(range(count)))
 
 
 def single_path() -> Strategy:

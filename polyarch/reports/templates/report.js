@@ -35,14 +35,42 @@
     };
   }
 
+  // Tooltips are made of text nodes, so that no name can become HTML, and stay inside the window.
+  const bubble = document.createElement("div");
+  bubble.id = "tooltip";
+  bubble.setAttribute("role", "status");
+  bubble.hidden = true;
+  document.body.append(bubble);
+
+  function show(handler, event, item, value) {
+    bubble.hidden = value === null || value === undefined || value === "";
+    if (bubble.hidden) return;
+    const table = document.createElement("table");
+    for (const [name, shown] of Object.entries(Object(value) === value ? value : { "": value })) {
+      const row = table.insertRow();
+      row.insertCell().textContent = name;
+      const cell = row.insertCell();
+      String(shown).split("|").forEach((part, index) => { // keys of architectures break between options
+        cell.append(...(index ? ["|", document.createElement("wbr")] : []), part);
+      });
+    }
+    bubble.replaceChildren(table);
+    const { width, height } = bubble.getBoundingClientRect();
+    const beside = event.clientX + 14 + width > innerWidth ? event.clientX - 14 - width : event.clientX + 14;
+    const below = event.clientY + 14 + height > innerHeight ? event.clientY - 14 - height : event.clientY + 14;
+    bubble.style.left = `${Math.max(4, Math.min(beside, innerWidth - width - 4))}px`;
+    bubble.style.top = `${Math.max(4, below)}px`;
+  }
+
   let drawn = [];
 
   async function draw() {
     drawn.forEach((chart) => chart.finalize());
+    bubble.hidden = true;
     const options = {
       mode: "vega-lite", renderer: "svg", actions: false, config: theme(),
       ast: true, // expressions are interpreted, so that the page may forbid eval
-      tooltip: { theme: dark.matches ? "dark" : "light" },
+      tooltip: show,
       formatLocale: { decimal: ".", thousands: ",", grouping: [3], currency: ["", ""], percent: "\u00a0%" },
     };
     drawn = await Promise.all(Object.entries(specs).map(async ([name, spec]) => {
