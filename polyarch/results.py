@@ -156,7 +156,7 @@ class ExperimentResults(Record):
 class Results(Record):
     """The whole file. Everything but ``seconds`` is the same bits for the same settings.
 
-    ``predictors`` are the best network alone and the ensemble; ``decisions`` say what was chosen for the user and why.
+    ``predictors`` are the best network alone and the mixtures; ``decisions`` say what was chosen for the user and why.
     """
 
     version: int = VERSION

@@ -85,6 +85,25 @@ def test_an_own_module_starts_every_training_from_its_own_weights(tmp_path: Path
     torch.testing.assert_close(by_module, by_program, atol=1e-4, rtol=1e-4)
 
 
+def test_a_learned_distribution_is_a_mixture_too(tmp_path: Path) -> None:
+    found = polyarch.search(
+        "spirals",
+        out=tmp_path / "run",
+        space="depth_fc",
+        quiet=True,
+        report=False,
+        settings={**TINY, "train.strategy": "variational", "space.max_depth": 3, "programs": []},
+    )
+    posterior = found.results.predictors[-1]
+    q = found.results.training.q
+    assert q is not None
+    assert posterior.name == "mixture over the learned distribution (4)"
+    assert posterior.weights == pytest.approx(sorted(q["depth"], reverse=True), rel=1e-5)
+    predictor = polyarch.Predictor.load(tmp_path / "run" / "posterior")
+    (inputs,) = load("spirals").test.stream([torch.arange(50)])
+    assert float(predictor(inputs).mutual_information.max()) > 0
+
+
 def test_a_finished_run_is_resumed_with_the_same_results(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     pair = (generator.normal(size=(60, 3)), np.arange(60) % 2)

@@ -171,7 +171,7 @@ def _show_summary(results: Results, out: Path) -> None:
     if results.artifact:
         key = "|".join(results.artifact["architecture"].values())
         console.print(f"Best architecture: {key}, {results.artifact['parameters']:,} parameters", markup=False)
-        folders = [out / "artifact", *([out / "ensemble"] if len(results.predictors) > 1 else [])]
+        folders = [out / name for name in ("artifact", "ensemble", "posterior") if (out / name).exists()]
         console.print(f"Artifacts: {', '.join(map(str, folders))}   Report: {out / 'report.html'}", markup=False)
     console.print(f"Results: {out / 'results.json'}", markup=False)
 

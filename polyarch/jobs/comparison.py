@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
+from polyarch.distributions import FactorisedCategorical
 from polyarch.errors import InvalidInput, MissingExtra
 from polyarch.export import Artifact, Member, export_programs, read_weights, write_artifact
 from polyarch.jobs.context import Context
 from polyarch.jobs.journalled import run_missing
-from polyarch.jobs.judging import judge, outside_batches
+from polyarch.jobs.judging import Ensemble, judge, outside_batches
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining, evaluate
+from polyarch.predictive import most_probable
 from polyarch.results import Accuracy, Contender, PredictorRecord
 from polyarch.spaces import Architecture
+
+POSTERIOR_MEMBERS = 8
+"""The most members of a mixture over a learned distribution."""
 
 Item = tuple[Architecture, int]
 """An architecture and a seed."""
@@ -31,7 +37,7 @@ class Comparison:
 
     Args:
         artifact: what the folder of the best network holds, in numbers.
-        predictors: the best network and, with several members, the ensemble.
+        predictors: the best network, with several members the ensemble, and the mixture over a learned distribution.
     """
 
     contenders: list[Contender]
@@ -39,11 +45,16 @@ class Comparison:
     predictors: list[PredictorRecord]
 
 
-def compare(context: Context, best: Sequence[Architecture]) -> Comparison:
+def compare(context: Context, best: Sequence[Architecture], q: Mapping[str, list[float]] | None) -> Comparison:
     """Trains the best and random architectures the same way, tests all, calibrates and writes the artifacts.
 
     The first of ``best`` is trained with several seeds; its artifact has the weights of the seed that did best on
-    validation data. All of them together are the ensemble.
+    validation data. All of them together are the ensemble. If a distribution was learned with the supernet, its most
+    probable architectures are a mixture, too, with the weights they inherit.
+
+    Args:
+        best: the best of the search first.
+        q: the learned distribution, choice -> the probabilities of its options.
     """
     parts, settings = context.parts, context.parts.settings.retrain
     first = best[0]
@@ -63,7 +74,13 @@ def compare(context: Context, best: Sequence[Architecture]) -> Comparison:
     contenders.append(_contender("best architecture, inherited weights", [_inherited(parts, first)]))
     chosen = max(first_runs, key=lambda run: run.valid_accuracy)
     members = [(first, chosen.seed), *[item for item in member_items if item in trained]]
-    predictors = _predictors(context, members, task)
+    networks = [(item[0], _trained_network(parts, item, task)) for item in members]
+    sides = [(Ensemble.equal("best architecture", networks[:1]), context.workspace.artifact)]
+    if len(networks) > 1:
+        sides.append((Ensemble.equal(f"ensemble of {len(networks)}", networks), context.workspace.ensemble))
+    if q is not None:
+        sides.append((_posterior(context, q), context.workspace.posterior))
+    predictors = _predictors(context, sides)
     return Comparison(contenders, _summary(parts, first, chosen), predictors)
 
 
@@ -85,12 +102,18 @@ def _train_all(context: Context, items: Sequence[Item], task: Retraining) -> dic
 
 
 def _inherited(parts: Parts, architecture: Architecture) -> Accuracy:
-    """The architecture as it comes out of the supernet, under the statistics policy of the scores."""
-    network = parts.net.extract(architecture)
-    parts.policy().prepare(network, parts.policy_inputs())
+    """The architecture as it comes out of the supernet."""
+    network = _inherited_network(parts, architecture)
     valid = evaluate(network, parts.evaluation_batches(parts.valid))
     measured = evaluate(network, parts.evaluation_batches(parts.data.test))
     return Accuracy(architecture=architecture.to_dict(), seed=0, valid_accuracy=valid["accuracy"], **measured)
+
+
+def _inherited_network(parts: Parts, architecture: Architecture) -> nn.Module:
+    """With the supernet's weights, under the statistics policy of the scores."""
+    network = parts.net.extract(architecture)
+    parts.policy().prepare(network, parts.policy_inputs())
+    return network
 
 
 def _contender(name: str, runs: list[Accuracy]) -> Contender:
@@ -99,20 +122,29 @@ def _contender(name: str, runs: list[Accuracy]) -> Contender:
     return Contender(name=name, mean=statistics.fmean(values), std=std, runs=runs)
 
 
-def _predictors(context: Context, items: Sequence[Item], task: Retraining) -> list[PredictorRecord]:
-    """Judges and writes the best network and, with several members, the ensemble."""
-    parts, workspace = context.parts, context.workspace
-    networks = [(item[0], _trained_network(parts, item, task)) for item in items]
-    outside = outside_batches(parts)
-    sides = {"best architecture": (networks[:1], workspace.artifact)}
-    if len(networks) > 1:
-        sides[f"ensemble of {len(networks)}"] = (networks, workspace.ensemble)
+def _posterior(context: Context, q: Mapping[str, list[float]]) -> Ensemble:
+    """The most probable architectures of q that keep the limits, weighted by q, with inherited weights."""
+    parts = context.parts
+    smallest = torch.finfo(torch.float32).tiny
+    logits = {name: torch.tensor(values).clamp_min(smallest).log() for name, values in q.items()}
+    pairs = most_probable(FactorisedCategorical(parts.net.space, logits, learnable=False), 4 * POSTERIOR_MEMBERS)
+    kept = [pair for pair in pairs if context.limits.allows(pair[0])][:POSTERIOR_MEMBERS]
+    if not kept:
+        kept = [(context.draw(1, "posterior")[0], 0.0)]
+    shares = torch.tensor([value for _, value in kept], dtype=torch.float64).softmax(0).tolist()
+    members = [(architecture, _inherited_network(parts, architecture)) for architecture, _ in kept]
+    return Ensemble(f"mixture over the learned distribution ({len(kept)})", members, shares)
+
+
+def _predictors(context: Context, sides: Sequence[tuple[Ensemble, Path]]) -> list[PredictorRecord]:
+    """Judges every ensemble and writes its artifact."""
+    outside = outside_batches(context.parts)
     records = []
     with context.display.stage("export") as report:
-        for index, (name, (members, folder)) in enumerate(sides.items()):
-            report(index, len(sides), name)
-            record = judge(name, members, parts, outside)
-            artifact = _artifact(parts, members, record)
+        for index, (ensemble, folder) in enumerate(sides):
+            report(index, len(sides), ensemble.name)
+            record = judge(ensemble, context.parts, outside)
+            artifact = _artifact(context.parts, ensemble, record)
             write_artifact(folder, artifact)
             for file, difference in _export(context, artifact, folder).items():
                 context.display.say(f"{folder.name}/{file}: largest difference {difference:.2g}")
@@ -143,12 +175,12 @@ def _trained_network(parts: Parts, item: Item, task: Retraining) -> nn.Module:
     return network.eval()
 
 
-def _artifact(parts: Parts, members: Sequence[tuple[Architecture, nn.Module]], record: PredictorRecord) -> Artifact:
+def _artifact(parts: Parts, ensemble: Ensemble, record: PredictorRecord) -> Artifact:
     return Artifact(
         network=parts.settings.space.model_dump(mode="json"),
         members=tuple(
             Member(architecture.to_dict(), weight, network)
-            for (architecture, network), weight in zip(members, record.weights, strict=True)
+            for (architecture, network), weight in zip(ensemble.members, ensemble.weights, strict=True)
         ),
         preprocessing=parts.preprocessing,
         columns=parts.data.columns,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import torch
 import torch.nn.functional as F
@@ -31,36 +31,69 @@ from polyarch.spaces import Architecture
 CURVE_POINTS = 100
 
 
-def judge(
-    name: str, members: Sequence[tuple[Architecture, nn.Module]], parts: Parts, outside: BatchSource | None
-) -> PredictorRecord:
-    """An equally weighted mixture of networks in evaluation mode; one network is a mixture of one."""
-    valid, valid_targets = _member_logits(members, parts.evaluation_batches(parts.valid))
-    test, targets = _member_logits(members, parts.evaluation_batches(parts.data.test))
-    temperature = fit_temperature(valid, valid_targets)
-    raw, calibrated = _mixture(test, 1.0), _mixture(test, temperature)
-    threshold = threshold_at(entropy(_mixture(valid, temperature)), parts.settings.retrain.flag)
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks in evaluation mode whose predictions are mixed; one network is a mixture of one.
+
+    Args:
+        members: architectures and their networks.
+        weights: their shares, which sum to 1.
+    """
+
+    name: str
+    members: Sequence[tuple[Architecture, nn.Module]]
+    weights: Sequence[float]
+
+    @classmethod
+    def equal(cls, name: str, members: Sequence[tuple[Architecture, nn.Module]]) -> Ensemble:
+        """All members count the same."""
+        return cls(name, members, [1 / len(members)] * len(members))
+
+    def logits(self, batches: BatchSource) -> tuple[Tensor, Tensor]:
+        """Of every member, (K, N, C) in float64, and targets (N,)."""
+        pairs = [outputs(network, batches) for _, network in self.members]
+        return torch.stack([logits for logits, _ in pairs]), pairs[0][1]
+
+    def log_probabilities(self, logits: Tensor, temperature: float) -> Tensor:
+        """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C); finite also where a probability rounds to 0."""
+        weights = torch.tensor(self.weights, dtype=logits.dtype)
+        return torch.logsumexp(torch.log_softmax(logits / temperature, -1) + weights.log()[:, None, None], 0)
+
+
+def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> PredictorRecord:
+    """Temperature and threshold from validation data, everything else on test data."""
+    valid, valid_targets = ensemble.logits(parts.evaluation_batches(parts.valid))
+    test, targets = ensemble.logits(parts.evaluation_batches(parts.data.test))
+    temperature = fit_temperature(valid, valid_targets, ensemble.weights)
+    log_raw, log_calibrated = (ensemble.log_probabilities(test, value) for value in (1.0, temperature))
+    raw, calibrated = log_raw.exp(), log_calibrated.exp()
+    doubt = entropy(ensemble.log_probabilities(valid, temperature).exp())
+    threshold = threshold_at(doubt, parts.settings.retrain.flag)
     uncertainty = entropy(calibrated)
     correct = calibrated.argmax(-1) == targets
     curve = risk_coverage(uncertainty, correct)
     kept = _thinned(len(curve.coverage))
     detection = {}
     if outside is not None:
-        foreign, _ = _member_logits(members, outside)
-        scores = {"entropy": (uncertainty, entropy(_mixture(foreign, temperature)))}
-        if len(members) > 1:
-            scores["mutual_information"] = (_disagreement(test, temperature), _disagreement(foreign, temperature))
+        foreign, _ = ensemble.logits(outside)
+        scores = {"entropy": (uncertainty, entropy(ensemble.log_probabilities(foreign, temperature).exp()))}
+        if len(ensemble.members) > 1:
+            known, other = (torch.softmax(logits / temperature, -1) for logits in (test, foreign))
+            scores["mutual_information"] = (
+                mutual_information(known, ensemble.weights),
+                mutual_information(other, ensemble.weights),
+            )
         detection = {kind: asdict(detect(*pair)) for kind, pair in scores.items()}
     return PredictorRecord(
-        name=name,
-        members=[architecture.to_dict() for architecture, _ in members],
-        weights=[1 / len(members)] * len(members),
+        name=ensemble.name,
+        members=[architecture.to_dict() for architecture, _ in ensemble.members],
+        weights=list(ensemble.weights),
         temperature=temperature,
         accuracy=float(correct.double().mean()),
-        loss=_loss(test, temperature, targets),
+        loss=float(F.nll_loss(log_calibrated, targets)),
         brier=brier(calibrated, targets),
         calibration_error=calibration_error(calibrated, targets),
-        uncalibrated_loss=_loss(test, 1.0, targets),
+        uncalibrated_loss=float(F.nll_loss(log_raw, targets)),
         uncalibrated_calibration_error=calibration_error(raw, targets),
         reliability=[ReliabilityBin(**asdict(part)) for part in reliability(calibrated, targets)],
         coverage=[curve.coverage[index] for index in kept],
@@ -91,28 +124,6 @@ def outside_batches(parts: Parts) -> BatchSource | None:
         images = images.float() / 255
     shaped = images.expand(-1, channels, -1, -1).contiguous()
     return parts.evaluation_batches(TensorData(shaped, torch.zeros(len(shaped), dtype=torch.int64), 1))
-
-
-def _member_logits(members: Sequence[tuple[Architecture, nn.Module]], batches: BatchSource) -> tuple[Tensor, Tensor]:
-    """Logits (K, N, C) in float64 and targets (N,)."""
-    pairs = [outputs(network, batches) for _, network in members]
-    return torch.stack([logits for logits, _ in pairs]), pairs[0][1]
-
-
-def _mixture(logits: Tensor, temperature: float) -> Tensor:
-    """mean_k softmax(logits_k / T): (K, N, C) -> (N, C)."""
-    return torch.softmax(logits / temperature, -1).mean(0)
-
-
-def _disagreement(logits: Tensor, temperature: float) -> Tensor:
-    return mutual_information(torch.softmax(logits / temperature, -1))
-
-
-def _loss(logits: Tensor, temperature: float, targets: Tensor) -> float:
-    """The mixture's negative log-likelihood in nats, from logarithms: finite also where a probability rounds to 0."""
-    log_p = torch.log_softmax(logits / temperature, -1)
-    log_mixture = torch.logsumexp(log_p, 0) - torch.log(torch.tensor(float(len(logits))))
-    return float(F.nll_loss(log_mixture, targets))
 
 
 def _thinned(count: int) -> list[int]:

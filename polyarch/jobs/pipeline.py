@@ -44,7 +44,7 @@ def run(context: Context, until: Stage = "search") -> Results:
             _score(context, stages, results)
         if results.search is not None:
             with _timed(results.seconds, "retrain"):
-                compared = compare(context, _best(context, results.search))
+                compared = compare(context, _best(context, results.search), training.q)
             results.comparison, results.artifact = compared.contenders, compared.artifact
             results.predictors = compared.predictors
             results.write(context.workspace.results)

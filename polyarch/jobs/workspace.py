@@ -26,6 +26,7 @@ class Workspace:
         self.report = folder / "report.html"
         self.artifact = folder / "artifact"
         self.ensemble = folder / "ensemble"
+        self.posterior = folder / "posterior"
         self.checkpoints = folder / "checkpoints"
 
     @classmethod

@@ -23,7 +23,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Shares:
-    """The shares of all options under a name, and the best architecture's options among them."""
+    """The shares of all options, and a name that says among what."""
 
     name: str
     shares: tuple[Share, ...]

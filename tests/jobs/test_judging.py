@@ -9,7 +9,7 @@ from torch import nn
 
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError
-from polyarch.jobs.judging import CURVE_POINTS, judge, outside_batches
+from polyarch.jobs.judging import CURVE_POINTS, Ensemble, judge, outside_batches
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
 from polyarch.predictive import auroc
@@ -32,7 +32,7 @@ def test_a_mixture_of_two() -> None:
     members = [(architecture, parts.net.extract(architecture).eval()) for architecture in architectures]
     outside = outside_batches(parts)
     assert outside is not None
-    record = judge("two", members, parts, outside)
+    record = judge(Ensemble("two", members, [0.3, 0.7]), parts, outside)
 
     def logits(inputs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -40,10 +40,15 @@ def test_a_mixture_of_two() -> None:
 
     (inputs,) = parts.data.test.stream([torch.arange(len(parts.data.test))])
     targets = parts.data.test.targets
-    mixture = torch.softmax(logits(inputs) / record.temperature, -1).mean(0)
+    weights = torch.tensor([0.3, 0.7], dtype=torch.float64)
+
+    def mix(values: torch.Tensor, temperature: float) -> torch.Tensor:
+        return torch.einsum("k,knc->nc", weights, torch.softmax(values / temperature, -1))
+
+    mixture = mix(logits(inputs), record.temperature)
     assert record.accuracy == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
     assert record.loss == pytest.approx(float(F.nll_loss(mixture.log(), targets)), rel=1e-5)
-    plain = torch.softmax(logits(inputs), -1).mean(0)
+    plain = mix(logits(inputs), 1.0)
     assert record.uncalibrated_loss == pytest.approx(float(F.nll_loss(plain.log(), targets)), rel=1e-5)
     entropy = torch.special.entr(mixture).sum(1)
     assert record.flagged == pytest.approx(float((entropy > record.threshold).double().mean()), abs=0.01)
@@ -53,7 +58,7 @@ def test_a_mixture_of_two() -> None:
     (foreign,) = (torch.cat([batch.inputs for batch in outside.epoch(0)]),)
     with torch.no_grad():
         far = torch.stack([network(foreign) for _, network in members]).double()
-    away = torch.special.entr(torch.softmax(far / record.temperature, -1).mean(0)).sum(1)
+    away = torch.special.entr(mix(far, record.temperature)).sum(1)
     assert record.detection["entropy"]["auroc"] == pytest.approx(auroc(entropy, away), abs=1e-3)
     assert set(record.detection) == {"entropy", "mutual_information"}
 
@@ -66,7 +71,7 @@ def test_the_temperature_is_that_of_the_validation_data() -> None:
     with torch.no_grad():
         linear.weight.copy_(3 * torch.eye(3, 64))  # the brightest of the first three pixels, too surely
     network = nn.Sequential(nn.Flatten(), linear)
-    record = judge("one", [(architecture, network)], parts, None)
+    record = judge(Ensemble.equal("one", [(architecture, network)]), parts, None)
     assert record.detection == {}
     (inputs,) = parts.valid.stream([torch.arange(len(parts.valid))])
     with torch.no_grad():

@@ -186,7 +186,11 @@ def test_table_of_the_top(examples: Any) -> None:
     assert [line.is_best for line in table.lines] == [True] + [False] * 19
     items = ordered(results.search)[:20]
     assert [line.cells[3].number for line in table.lines] == [item.score("sotl") for item in items]
-    results.search.evaluated[0].truth = 0.9
+    items[1].truth = 0.9
+    known = top(results)
+    assert known is not None
+    assert known.headings[-1] == "truth"
+    assert [line.cells[-1].number for line in known.lines[:3]] == [None, 0.9, None]
     assert top(examples.unfinished_results()) is None
 
 

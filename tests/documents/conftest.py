@@ -1,0 +1,326 @@
+"""A reader who does what a page says: files as the page tells them to have, and budgets small enough for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import hashlib
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer.main
+from PIL import Image
+
+import polyarch.classifier
+import polyarch.facade
+from polyarch.cli import app
+from polyarch.data.downloads import DOWNLOADS
+from polyarch.experiments import EXPERIMENTS, PRESETS
+from polyarch.jobs.settings import RunSettings
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MEASURED = ("RESULTS.md", "BENCHMARKS.md")
+"""Their commands take an hour and gave the stored numbers: they are parsed, not run."""
+
+TINY: dict[str, Any] = {
+    "workers": 1,
+    "checkpoint_seconds": 1000.0,
+    "data.limit": 160,
+    "train.epochs": 3,
+    "train.batch_size": 32,
+    "scores.steps": 2,
+    "scores.policy_batches": 2,
+    "rank.architectures": 3,
+    "search.budget": 4,
+    "search.batch": 2,
+    "search.population": 2,
+    "search.tournament": 2,
+    "retrain.epochs": 4,
+    "retrain.seeds": 1,
+    "retrain.members": 2,
+    "retrain.random_architectures": 1,
+}
+PROGRAMS = {"runs/customers": ["pt2", "onnx"], "runs/own": ["onnx"]}
+"""Folders of runs whose exported programs a page uses; others leave them out, because exporting takes longest."""
+
+CLASSES = ("birds", "cats", "dogs")
+
+
+class Reader:
+    """Runs the blocks of one page in order, in one folder and one namespace."""
+
+    def __init__(self, page: Path, folder: Path, environment: Mapping[str, str], cache: Path) -> None:
+        self.page = page
+        self.folder = folder
+        self.environment = dict(environment)
+        self.cache = cache
+        self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self.servers: list[subprocess.Popen[str]] = []
+        self.addresses: dict[str, str] = {}
+
+    def run(self, language: str, text: str) -> str:
+        """Does what the block says and returns what it prints."""
+        match language:
+            case "python":
+                return self._python(text)
+            case "sh":
+                return "".join(self._line(line) for line in text.replace("\\\n", " ").splitlines() if _command(line))
+            case "toml":
+                self._keep(text)
+                RunSettings.parse(tomllib.loads(text), self.page.name)
+                return ""
+            case "text":
+                return ""
+        raise AssertionError(f"{self.page.name} has a block of {language or 'no language'}, which no test understands")
+
+    def close(self) -> None:
+        """Ends what the page left running."""
+        for server in self.servers:
+            server.terminate()
+            server.communicate(timeout=30)
+
+    def _python(self, text: str) -> str:
+        self._keep(text)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(text, self.page.name, "exec"), self.namespace)
+        return printed.getvalue()
+
+    def _keep(self, text: str) -> None:
+        """A block that starts with the name of a file is what the user should put there."""
+        found = re.match(r"# (\w+\.(py|toml))\n", text)
+        if found:
+            (self.folder / found[1]).write_text(text)
+
+    def _line(self, line: str) -> str:
+        command = _command(line)
+        if self.page.name in MEASURED:
+            parse(command)
+            return ""
+        for pattern, check in FOR_PEOPLE.items():
+            if re.match(pattern, command):
+                check(command)
+                return ""
+        if command.startswith("polyarch serve"):
+            return self._serve(command)
+        if command.startswith("polyarch search") and "--resume" not in command:
+            return self._once(command)
+        for shown, real in self.addresses.items():
+            command = command.replace(shown, real)
+        return self._bash(re.sub(r"^curl ", "curl --silent --show-error --fail ", command))
+
+    def _bash(self, command: str) -> str:
+        finished = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert finished.returncode == 0, f"{self.page.name}: {command}\n{finished.stdout}{finished.stderr}"
+        return finished.stdout
+
+    def _once(self, command: str) -> str:
+        """A search that several pages tell to run is run for the first of them; the others get a copy."""
+        out = parse(command)["out"]
+        network = self.folder / "net.py"
+        meaning = command + (network.read_text() if "--module" in command else "")
+        stored = self.cache / hashlib.sha256(meaning.encode()).hexdigest()
+        with (self.cache / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not stored.exists():
+                printed = self._bash(command)
+                shutil.copytree(self.folder / out, stored)
+                (stored / "printed.txt").write_text(printed)
+                return printed
+        shutil.copytree(stored, self.folder / out)
+        return (stored / "printed.txt").read_text()
+
+    def _serve(self, command: str) -> str:
+        """Starts the service on a free port; later lines of the page find it there."""
+        shown = f"127.0.0.1:{parse(command)['port']}"
+        server = subprocess.Popen(
+            ["bash", "-c", "exec " + re.sub(r"--port \d+", "--port 0", command)],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.servers.append(server)
+        assert server.stdout is not None
+        announced = server.stdout.readline()
+        found = re.search(r"http://(127\.0\.0\.1:\d+)", announced)
+        assert found, f"{self.page.name}: {command}\n{announced}"
+        self.addresses[shown] = found[1]
+        return announced
+
+
+def parse(command: str) -> dict[str, Any]:
+    """The options of a polyarch command, as the command line understands them."""
+    words = [word for word in shlex.split(command, comments=True) if not re.match(r"[A-Z_]+=", word)]
+    assert words[0] == "polyarch", f"{command} is no polyarch command"
+    found: Any = typer.main.get_command(app)
+    words = words[1:]
+    while hasattr(found, "commands"):
+        found = found.commands[words.pop(0)]
+    options: dict[str, Any] = found.make_context(found.name, words).params
+    return options
+
+
+def _command(line: str) -> str:
+    return line.partition(" #")[0].strip() if not line.lstrip().startswith("#") else ""
+
+
+def _is_a_target(command: str) -> None:
+    _, target = shlex.split(command)
+    assert f"\n{target}:" in (ROOT / "Makefile").read_text()
+
+
+def _installs_known_extras(command: str) -> None:
+    found = re.fullmatch(r"pip install -e '\.\[([a-z,]+)\]'", command)
+    assert found, command
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(found[1].split(",")) <= set(known)
+
+
+def _fetches_a_known_set(command: str) -> None:
+    assert parse(command)["name"] in DOWNLOADS
+
+
+def _runs_a_known_experiment(command: str) -> None:
+    options = parse(command)
+    assert options["name"] in EXPERIMENTS and options["preset"] in PRESETS
+
+
+FOR_PEOPLE: dict[str, Callable[[str], None]] = {
+    r"make ": _is_a_target,
+    r"pip install ": _installs_known_extras,
+    r"polyarch data download ": _fetches_a_known_set,
+    r"polyarch experiment run ": _runs_a_known_experiment,
+}
+"""Lines that install, fetch or take minutes, and what is checked of them instead."""
+
+
+@dataclass
+class TinySearch:
+    """`polyarch.search` in which budgets only get smaller."""
+
+    real: Callable[..., polyarch.facade.Found]
+    calls: list[str] = field(default_factory=list)
+
+    def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> polyarch.facade.Found:
+        given = dict(settings or {})
+        small = {key: min(value, given.get(key, value)) for key, value in TINY.items()}
+        options = {**options, "workers": 1, "quiet": True}
+        self.calls.append(str(options["out"]))
+        return self.real(*args, settings={**given, **small, "programs": []}, **options)
+
+
+@pytest.fixture
+def tiny_search(monkeypatch: pytest.MonkeyPatch) -> TinySearch:
+    """Stands for `polyarch.search`, also inside of `PolyarchClassifier`."""
+    tiny = TinySearch(polyarch.facade.search)
+    monkeypatch.setattr(polyarch.facade, "search", tiny)
+    monkeypatch.setattr(polyarch.classifier, "search", tiny)
+    return tiny
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with everything that pages tell the user to have."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    _write_customers(folder)
+    _write_photos(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("POLYARCH_DATA", environment["POLYARCH_DATA"])
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "net", raising=False)
+    return folder
+
+
+@pytest.fixture
+def reader_of(
+    prepared: Path,
+    tiny_search: TinySearch,
+    environment: dict[str, str],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Path], Reader]]:
+    """Makes the reader of a page."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "polyarch").write_text(_shim())
+    (programs / "polyarch").chmod(0o755)
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if base.name.startswith("popen-") else base) / "searches"  # one for all xdist workers
+    cache.mkdir(exist_ok=True)
+    readers: list[Reader] = []
+
+    def make(page: Path) -> Reader:
+        path = f"{programs}:{environment['PATH']}"
+        readers.append(Reader(page, prepared, {**environment, "PATH": path}, cache))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        reader.close()
+
+
+def _shim() -> str:
+    """The real command line, with tiny budgets for the commands that train."""
+    sets = " ".join(f"--set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in TINY.items())
+    folders = "\n".join(
+        f"*{folder}*) programs={shlex.quote(json.dumps(programs))} ;;" for folder, programs in PROGRAMS.items()
+    )
+    return f"""#!/bin/sh
+programs='[]'
+case "$*" in
+{folders}
+esac
+case "$1" in
+search|train|rank) exec {sys.executable} -m polyarch.cli "$@" {sets} --set "programs=$programs" ;;
+*) exec {sys.executable} -m polyarch.cli "$@" ;;
+esac
+"""
+
+
+def _write_customers(folder: Path) -> None:
+    """Two tables; the new customers have no label yet."""
+    generator = np.random.default_rng(0)
+    header = ["age", "plan", "spend", "left"]
+    for name, rows, columns in (("customers.csv", 200, 4), ("new_customers.csv", 12, 3)):
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(header[:columns])
+            for _ in range(rows):
+                age, plan = int(generator.integers(18, 80)), str(generator.choice(["basic", "family", "business"]))
+                spend = "" if generator.random() < 0.1 else f"{generator.normal(30, 8):.2f}"
+                left = (age > 45) != (plan == "family") if generator.random() < 0.9 else bool(generator.random() < 0.5)
+                writer.writerow([age, plan, spend, "yes" if left else "no"][:columns])
+
+
+def _write_photos(folder: Path) -> None:
+    """A folder per class; the images differ in colour and a little in size."""
+    generator = np.random.default_rng(0)
+    for channel, name in enumerate(CLASSES):
+        (folder / "photos" / name).mkdir(parents=True)
+        for number in range(8):
+            pixels = generator.integers(0, 90, (20 + number % 3, 24, 3), dtype=np.uint8)
+            pixels[..., channel] += 120
+            Image.fromarray(pixels).save(folder / "photos" / name / f"{number:03}.png")
