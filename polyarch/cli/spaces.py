@@ -53,7 +53,8 @@ def draw_space(
     _, space = _space(name, settings)
     chosen = _architecture(space, architecture)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(draw(chosen.to_dict(), name))
+    choices = {choice.name: list(choice.options) for choice in space.choices}
+    out.write_text(draw(chosen.to_dict(), name, choices=choices))
     console.print(f"Drew {chosen.key} to {out}", markup=False)
 
 
