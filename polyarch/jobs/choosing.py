@@ -142,7 +142,7 @@ def _schedule(parts: Parts) -> tuple[dict[str, Any], str]:
             "epochs": retrain,
             "batch_size": batch_size,
             "seeds": 3 if cheap else 1,
-            "random_architectures": 5 if cheap else 2,
+            "random_architectures": 5 if cheap else 1,
         },
     }
     reason = (

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,19 +45,24 @@ TINY: dict[str, Any] = {
     "scores.steps": 2,
     "scores.policy_batches": 2,
     "rank.architectures": 3,
+    "rank.estimators": ["sotl", "params"],
     "search.budget": 4,
     "search.batch": 2,
     "search.population": 2,
     "search.tournament": 2,
-    "retrain.epochs": 4,
+    "retrain.epochs": 3,
     "retrain.seeds": 1,
     "retrain.members": 2,
     "retrain.random_architectures": 1,
 }
-PROGRAMS = {"runs/customers": ["pt2", "onnx"], "runs/own": ["onnx"]}
+EXPORTED: dict[str, dict[str, Any]] = {
+    "runs/customers": {"programs": ["pt2", "onnx"]},
+    "runs/own": {"programs": ["onnx"], "retrain.members": 1},
+}
 """Folders of runs whose exported programs a page uses; others leave them out, because exporting takes longest."""
 
 CLASSES = ("birds", "cats", "dogs")
+PRELOADED = Path(__file__).with_name("preloaded.py")
 
 
 class Reader:
@@ -120,7 +126,11 @@ class Reader:
             return self._once(command)
         for shown, real in self.addresses.items():
             command = command.replace(shown, real)
-        return self._bash(re.sub(r"^curl ", "curl --silent --show-error --fail ", command))
+        return self._bash(
+            re.sub(
+                r"^curl ", "curl --silent --show-error --fail --retry 30 --retry-connrefused --retry-delay 1 ", command
+            )
+        )
 
     def _bash(self, command: str) -> str:
         finished = subprocess.run(
@@ -225,7 +235,7 @@ class TinySearch:
 
     def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> polyarch.facade.Found:
         given = dict(settings or {})
-        small = {key: min(value, given.get(key, value)) for key, value in TINY.items()}
+        small = {key: min(value, given.get(key, value)) if key in given else value for key, value in TINY.items()}
         options = {**options, "workers": 1, "quiet": True}
         self.calls.append(str(options["out"]))
         return self.real(*args, settings={**given, **small, "programs": []}, **options)
@@ -254,9 +264,22 @@ def prepared(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.Mo
     return folder
 
 
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Path]:
+    """The address of a process that runs commands."""
+    with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:  # an address of a socket must be short
+        address = Path(folder) / "socket"
+        command = [sys.executable, str(PRELOADED), "serve", str(address)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            yield address
+            process.terminate()
+
+
 @pytest.fixture
 def reader_of(
     prepared: Path,
+    preloaded: Path,
     tiny_search: TinySearch,
     environment: dict[str, str],
     tmp_path: Path,
@@ -265,7 +288,7 @@ def reader_of(
     """Makes the reader of a page."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "polyarch").write_text(_shim())
+    (programs / "polyarch").write_text(_shim(preloaded))
     (programs / "polyarch").chmod(0o755)
     base = tmp_path_factory.getbasetemp()
     cache = (base.parent if base.name.startswith("popen-") else base) / "searches"  # one for all xdist workers
@@ -282,22 +305,26 @@ def reader_of(
         reader.close()
 
 
-def _shim() -> str:
+def _shim(address: Path) -> str:
     """The real command line, with tiny budgets for the commands that train."""
-    sets = " ".join(f"--set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in TINY.items())
-    folders = "\n".join(
-        f"*{folder}*) programs={shlex.quote(json.dumps(programs))} ;;" for folder, programs in PROGRAMS.items()
-    )
+    folders = "\n".join(f'*{folder}*) set -- "$@" {_options(settings)} ;;' for folder, settings in EXPORTED.items())
+    run = f"exec {sys.executable} -S {PRELOADED} run {address}"
     return f"""#!/bin/sh
-programs='[]'
-case "$*" in
-{folders}
-esac
 case "$1" in
-search|train|rank) exec {sys.executable} -m polyarch.cli "$@" {sets} --set "programs=$programs" ;;
-*) exec {sys.executable} -m polyarch.cli "$@" ;;
+search|train|rank)
+    set -- "$@" {_options({**TINY, "programs": []})}
+    case "$*" in
+    {folders}
+    esac
+    {run} "$@" ;;
+serve) exec {sys.executable} -m polyarch.cli "$@" ;;
+*) {run} "$@" ;;
 esac
 """
+
+
+def _options(settings: Mapping[str, Any]) -> str:
+    return " ".join(f"--set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in settings.items())
 
 
 def _write_customers(folder: Path) -> None:
