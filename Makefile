@@ -25,7 +25,7 @@ bench: .venv/installed-dev
 	for script in supernet_step own_module_step resident_epoch parallel_ranking; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 docs: .venv/installed-docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf .venv runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+PRELOADED = Path(__file__).with_name("preloaded.py")
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 
 TINY_RUN = {
@@ -77,12 +79,25 @@ def environment() -> dict[str, str]:
     return {**os.environ, "POLYARCH_DATA": data, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONWARNINGS": "default"}
 
 
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Path]:
+    """The address of a process that runs commands in forks of itself: importing takes seconds each time."""
+    with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:  # an address of a socket must be short
+        address = Path(folder) / "socket"
+        command = [sys.executable, str(PRELOADED), "serve", str(address)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield address
+            process.stdin.close()
+
+
 @pytest.fixture
-def polyarch(environment: dict[str, str]) -> Command:
+def polyarch(environment: dict[str, str], preloaded: Path) -> Command:
     """Runs the command line in a process of its own."""
 
     def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "polyarch.cli", *words]
+        command = [sys.executable, str(PRELOADED), "run", str(preloaded), *words]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, **options)
 
     return run

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import polyarch
 from polyarch import OneOf, Repeat
-from polyarch.data import load
+from polyarch.data import ImageFiles, load
+from polyarch.data.image_folders import read_image_folder
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.results import Results
 
@@ -72,6 +74,24 @@ def test_arrays_become_a_table_like_search(tmp_path: Path) -> None:
     found = polyarch.search((inputs, labels), out=tmp_path / "run", quiet=True, settings=TINY)
     assert found.results.space["kind"] == "mlp"
     assert found.predictor().classes == ("down", "up")
+
+
+def test_images_that_do_not_fit_into_memory_are_streamed(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    for label, name in enumerate(["dark", "light"]):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for number in range(20):
+            pixels = generator.integers(100 * label, 100 * label + 100, (8, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number}.png")
+    settings = {**TINY, "train.batch_size": 8, "scores.batch_size": 8, "retrain.batch_size": 8, "programs": []}
+    outcomes = []
+    for limit in (0, 10**9):
+        data = read_image_folder(tmp_path / "photos", resident_limit=limit)
+        assert isinstance(data.train, ImageFiles) == (limit == 0)
+        found = polyarch.search(data, out=tmp_path / f"run{limit}", quiet=True, report=False, settings=settings)
+        outcomes.append((found.results.artifact, found.results.comparison, found.results.predictors))
+    assert outcomes[0][:2] == outcomes[1][:2]
 
 
 def test_an_own_module_starts_every_training_from_its_own_weights(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen()  # before the address is announced: a client may come at once
     except OSError as error:
         listening.close()
         raise InvalidInput(f"{problem}. Got {host}:{port}: {error.strerror}.") from None

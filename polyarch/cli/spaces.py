@@ -24,7 +24,7 @@ def list_spaces() -> None:
     """The spaces and what their networks are."""
     table = Table("space", "network")
     for name, kind in SPACES.items():
-        table.add_row(name, (kind.__doc__ or "").strip().splitlines()[0])
+        table.add_row(name, (kind.__doc__ or "").strip().splitlines()[0].replace("`", ""))
     console.print(table)
 
 

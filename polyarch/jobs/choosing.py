@@ -39,7 +39,7 @@ def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None
     else:
         reason, parts = "your own network", _parts(settings, data, found, builder)
     reasons.append(f"space {parts.settings.space.kind}: {reason}")
-    schedule, reason = _schedule(parts)
+    schedule, reason = _schedule(parts, settings)
     reasons.append(reason)
     if parts.settings.data.flip or parts.settings.data.shift:
         mirrored = " and mirrored" if parts.settings.data.flip else ""
@@ -120,8 +120,12 @@ def _candidates(data: Dataset) -> Iterator[tuple[dict[str, Any], str]]:
         )
 
 
-def _schedule(parts: Parts) -> tuple[dict[str, Any], str]:
-    """Epochs from the work that an example takes; more comparisons where training is cheap."""
+def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]:
+    """Epochs from the work that an example takes; more comparisons where training is cheap.
+
+    Args:
+        settings: as they were asked for; the reason speaks of them where they differ.
+    """
     examples = len(parts.train)
     limits = parts.limits(measured=False)
     seed = parts.settings.seed
@@ -145,9 +149,11 @@ def _schedule(parts: Parts) -> tuple[dict[str, Any], str]:
             "random_architectures": 5 if cheap else 1,
         },
     }
+    epochs = merged(found, settings.model_dump(mode="json", exclude_unset=True))
     reason = (
-        f"schedule: {train} epochs for the supernet and {retrain} for each network trained alone, from {examples:,} "
-        f"training examples of about {_millions(example)} multiply-accumulates each"
+        f"schedule: {epochs['train']['epochs']} epochs for the supernet and {epochs['retrain']['epochs']} for each "
+        f"network trained alone, from {examples:,} training examples of about {_millions(example)} "
+        "multiply-accumulates each"
     )
     return found, reason
 

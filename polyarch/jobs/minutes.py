@@ -16,11 +16,18 @@ MOST_EPOCHS = {"train": 200, "retrain": 100}
 
 
 def fitted(
-    settings: RunSettings, planned: Callable[[RunSettings], list[PlannedStage]], *, stretch: bool
+    settings: RunSettings,
+    planned: Callable[[RunSettings], list[PlannedStage]],
+    *,
+    asked: RunSettings,
+    stretch: bool,
 ) -> tuple[RunSettings, str | None]:
     """Settings whose plan takes about three quarters of ``max_minutes``, and what was changed, in words.
 
     Epochs and budgets shrink together until the plan fits; with ``stretch`` epochs also grow into time that is left.
+
+    Args:
+        asked: as the user gave them; what was given there stays as it is.
     """
     if settings.max_minutes is None:
         return settings, None
@@ -31,17 +38,17 @@ def fitted(
     if seconds > target:
         while seconds > target and factor > 0.005:
             factor *= 0.95
-            seconds = total_seconds(planned(_scaled(settings, factor)))
+            seconds = total_seconds(planned(_scaled(settings, factor, asked)))
         if seconds > allowed:
             raise ConfigError(
                 f"Expected a run of at most {in_words(allowed)}. The shortest takes about {in_words(seconds)}; "
-                "data.limit keeps fewer examples."
+                "data.limit keeps fewer examples, and settings that were given are not cut."
             )
     elif stretch:
         while seconds < 0.95 * target and factor < 50:
             factor *= 1.05
-            seconds = total_seconds(planned(_scaled(settings, factor)))
-    changed = _scaled(settings, factor)
+            seconds = total_seconds(planned(_scaled(settings, factor, asked)))
+    changed = _scaled(settings, factor, asked)
     if changed == settings:
         return settings, None
     return changed, (
@@ -50,8 +57,8 @@ def fitted(
     )
 
 
-def _scaled(settings: RunSettings, factor: float) -> RunSettings:
-    """All that costs time, times the factor; what is compared only shrinks."""
+def _scaled(settings: RunSettings, factor: float, asked: RunSettings) -> RunSettings:
+    """All that costs time and was not given by the user, times the factor; what is compared only shrinks."""
     shrink = min(factor, 1.0)
     change: dict[str, dict[str, Any]] = {
         "train": {"epochs": min(max(int(settings.train.epochs * factor), 1), _most("train", settings))},
@@ -63,7 +70,11 @@ def _scaled(settings: RunSettings, factor: float) -> RunSettings:
         "rank": {"architectures": _shrunk(settings.rank.architectures, shrink, least=3)},
         "search": {"budget": _shrunk(settings.search.budget, shrink, least=10)},
     }
-    updated = {name: getattr(settings, name).model_copy(update=values) for name, values in change.items()}
+    updated = {}
+    for name, values in change.items():
+        given = getattr(asked, name).model_fields_set
+        free = {key: value for key, value in values.items() if key not in given}
+        updated[name] = getattr(settings, name).model_copy(update=free)
     return settings.model_copy(update=updated)
 
 

@@ -24,6 +24,9 @@ from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.workspace import Workspace
 from polyarch.training import StopRequest
 
+PATHS = ("name", "outside")
+"""Settings of the data that may be paths."""
+
 
 @dataclass(frozen=True)
 class Beginning:
@@ -61,7 +64,7 @@ class Beginning:
             return plan(settings, timings, len(parts.train), self.until)
 
         if self.until == "search":
-            settings, reason = fitted(settings, planned, stretch=chosen)
+            settings, reason = fitted(settings, planned, asked=asked, stretch=chosen)
             decisions += [reason] if reason else []
         settings = settings.model_copy(update={"decisions": tuple(decisions)})
         for decision in decisions:
@@ -72,7 +75,7 @@ class Beginning:
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Context:
         """An earlier run, with its settings."""
         workspace, settings = Workspace.resume(self.out)
-        settings = resumed_settings(settings, content, overrides, origin)
+        settings = resumed_settings(settings, content, _as_stored(overrides), origin)
         parts = Parts.build(settings, data=self.data, builder=self.builder)
         context = self._context(parts, workspace)
         self._show(plan(settings, measure(context, self.until), len(parts.train), self.until), settings)
@@ -101,10 +104,19 @@ def _chosen(suggested: Mapping[str, Any], asked: RunSettings) -> RunSettings:
 
 def _with_whole_path(asked: RunSettings) -> RunSettings:
     """Paths that do not depend on the current folder, so that a run can be resumed from another one."""
-    values = {"name": asked.data.name, "outside": asked.data.outside}
-    whole = {
-        key: str(Path(value).resolve())
-        for key, value in values.items()
-        if value is not None and value not in DATASETS and Path(value).exists()
-    }
+    values = {key: getattr(asked.data, key) for key in PATHS}
+    whole = {key: _whole(value) for key, value in values.items() if value is not None and _whole(value) != value}
     return asked.model_copy(update={"data": asked.data.model_copy(update=whole)}) if whole else asked
+
+
+def _as_stored(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a run's settings have them: the same command, with --resume, goes on with the same run."""
+    stored = {key: value for key, value in overrides.items() if (key, value) != ("space.kind", "auto")}
+    for key in PATHS:
+        if isinstance(stored.get(f"data.{key}"), str):
+            stored[f"data.{key}"] = _whole(stored[f"data.{key}"])
+    return stored
+
+
+def _whole(name: str) -> str:
+    return str(Path(name).resolve()) if name not in DATASETS and Path(name).exists() else name

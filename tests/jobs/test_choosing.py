@@ -55,6 +55,8 @@ def test_what_was_asked_for_stays() -> None:
     assert settings.seed == 3
     assert settings.train.epochs == found["train"]["epochs"]
     assert not any("augmentation" in reason for reason in reasons)
+    _, reasons = suggest(asked(train={"epochs": 7}), images(16))
+    assert "schedule: 7 epochs for the supernet" in reasons[1]
 
 
 def test_only_photographs_are_mirrored() -> None:

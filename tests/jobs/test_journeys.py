@@ -96,6 +96,8 @@ def test_a_folder_of_images_and_a_network_of_ones_own(
     assert "Chosen: space module: your own network" in said
     results = Results.read(tmp_path / "run" / "results.json")
     assert list(results.space["choices"]) == ["stem", "depth", "pool"]
+    succeed(polyarch("search", *words, *tiny(tiny_options), "--resume", cwd=tmp_path))  # the same command goes on
+    assert Results.read(tmp_path / "run" / "results.json").comparison == results.comparison
     assert Path(results.settings["data"]["name"]) == photos  # resumable from any folder
     assert results.search is not None and results.search.limits == {"macs": 2e6}
     elsewhere = tmp_path / "elsewhere"

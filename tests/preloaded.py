@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import select
 import socket
 import sys
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def serve(address: str) -> None:
         server.bind(address)
         server.listen()
         print("ready", flush=True)
-        while True:
+        while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:  # closed when whoever started this ends
             connection, _ = server.accept()
             message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)
             if os.fork() == 0:

@@ -13,23 +13,20 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import typer.main
 from PIL import Image
 
-import polyarch.classifier
-import polyarch.facade
 from polyarch.cli import app
 from polyarch.data.downloads import DOWNLOADS
 from polyarch.experiments import EXPERIMENTS, PRESETS
+from polyarch.facade import Found
 from polyarch.jobs.settings import RunSettings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -62,7 +59,7 @@ EXPORTED: dict[str, dict[str, Any]] = {
 """Folders of runs whose exported programs a page uses; others leave them out, because exporting takes longest."""
 
 CLASSES = ("birds", "cats", "dogs")
-PRELOADED = Path(__file__).with_name("preloaded.py")
+PRELOADED = Path(__file__).parent.parent / "preloaded.py"
 
 
 class Reader:
@@ -198,23 +195,22 @@ def _command(line: str) -> str:
 
 def _is_a_target(command: str) -> None:
     _, target = shlex.split(command)
-    assert f"\n{target}:" in (ROOT / "Makefile").read_text()
+    assert f"\n{target}:" in (ROOT / "Makefile").read_text(), f"{command} has no target"
 
 
 def _installs_known_extras(command: str) -> None:
     found = re.fullmatch(r"pip install -e '\.\[([a-z,]+)\]'", command)
-    assert found, command
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(found[1].split(",")) <= set(known)
+    assert found and set(found[1].split(",")) <= set(known), f"{command} has an unknown extra"
 
 
 def _fetches_a_known_set(command: str) -> None:
-    assert parse(command)["name"] in DOWNLOADS
+    assert parse(command)["name"] in DOWNLOADS, f"{command} has an unknown name"
 
 
 def _runs_a_known_experiment(command: str) -> None:
     options = parse(command)
-    assert options["name"] in EXPERIMENTS and options["preset"] in PRESETS
+    assert options["name"] in EXPERIMENTS and options["preset"] in PRESETS, f"{command} has an unknown name"
 
 
 FOR_PEOPLE: dict[str, Callable[[str], None]] = {
@@ -226,89 +222,24 @@ FOR_PEOPLE: dict[str, Callable[[str], None]] = {
 """Lines that install, fetch or take minutes, and what is checked of them instead."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class TinySearch:
     """`polyarch.search` in which budgets only get smaller."""
 
-    real: Callable[..., polyarch.facade.Found]
-    calls: list[str] = field(default_factory=list)
+    real: Callable[..., Found]
 
-    def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> polyarch.facade.Found:
+    def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> Found:
         given = dict(settings or {})
-        small = {key: min(value, given.get(key, value)) if key in given else value for key, value in TINY.items()}
+        small = {key: min(value, given.get(key, value)) for key, value in TINY.items()}
         options = {**options, "workers": 1, "quiet": True}
-        self.calls.append(str(options["out"]))
         return self.real(*args, settings={**given, **small, "programs": []}, **options)
 
 
-@pytest.fixture
-def tiny_search(monkeypatch: pytest.MonkeyPatch) -> TinySearch:
-    """Stands for `polyarch.search`, also inside of `PolyarchClassifier`."""
-    tiny = TinySearch(polyarch.facade.search)
-    monkeypatch.setattr(polyarch.facade, "search", tiny)
-    monkeypatch.setattr(polyarch.classifier, "search", tiny)
-    return tiny
-
-
-@pytest.fixture
-def prepared(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder with everything that pages tell the user to have."""
-    folder = tmp_path / "user"
-    folder.mkdir()
-    _write_customers(folder)
-    _write_photos(folder)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("POLYARCH_DATA", environment["POLYARCH_DATA"])
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "net", raising=False)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def preloaded() -> Iterator[Path]:
-    """The address of a process that runs commands."""
-    with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:  # an address of a socket must be short
-        address = Path(folder) / "socket"
-        command = [sys.executable, str(PRELOADED), "serve", str(address)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            yield address
-            process.terminate()
-
-
-@pytest.fixture
-def reader_of(
-    prepared: Path,
-    preloaded: Path,
-    tiny_search: TinySearch,
-    environment: dict[str, str],
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[Path], Reader]]:
-    """Makes the reader of a page."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "polyarch").write_text(_shim(preloaded))
-    (programs / "polyarch").chmod(0o755)
-    base = tmp_path_factory.getbasetemp()
-    cache = (base.parent if base.name.startswith("popen-") else base) / "searches"  # one for all xdist workers
-    cache.mkdir(exist_ok=True)
-    readers: list[Reader] = []
-
-    def make(page: Path) -> Reader:
-        path = f"{programs}:{environment['PATH']}"
-        readers.append(Reader(page, prepared, {**environment, "PATH": path}, cache))
-        return readers[-1]
-
-    yield make
-    for reader in readers:
-        reader.close()
-
-
-def _shim(address: Path) -> str:
+def shim(address: Path) -> str:
     """The real command line, with tiny budgets for the commands that train."""
     folders = "\n".join(f'*{folder}*) set -- "$@" {_options(settings)} ;;' for folder, settings in EXPORTED.items())
-    run = f"exec {sys.executable} -S {PRELOADED} run {address}"
+    python = shlex.quote(sys.executable)
+    run = f"exec {python} -S {shlex.quote(str(PRELOADED))} run {address}"
     return f"""#!/bin/sh
 case "$1" in
 search|train|rank)
@@ -317,7 +248,7 @@ search|train|rank)
     {folders}
     esac
     {run} "$@" ;;
-serve) exec {sys.executable} -m polyarch.cli "$@" ;;
+serve) exec {python} -m polyarch.cli "$@" ;;
 *) {run} "$@" ;;
 esac
 """
@@ -327,7 +258,7 @@ def _options(settings: Mapping[str, Any]) -> str:
     return " ".join(f"--set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in settings.items())
 
 
-def _write_customers(folder: Path) -> None:
+def write_customers(folder: Path) -> None:
     """Two tables; the new customers have no label yet."""
     generator = np.random.default_rng(0)
     header = ["age", "plan", "spend", "left"]
@@ -342,7 +273,7 @@ def _write_customers(folder: Path) -> None:
                 writer.writerow([age, plan, spend, "yes" if left else "no"][:columns])
 
 
-def _write_photos(folder: Path) -> None:
+def write_photos(folder: Path) -> None:
     """A folder per class; the images differ in colour and a little in size."""
     generator = np.random.default_rng(0)
     for channel, name in enumerate(CLASSES):
