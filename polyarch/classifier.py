@@ -105,7 +105,8 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """The most probable class of every example, (n,)."""
-        chosen: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        most_probable = self.predict_proba(X).argmax(1)
+        chosen: NDArray[Any] = self.classes_[most_probable]
         return chosen
 
     def predict_uncertain(self, X: ArrayLike) -> Predictions:  # noqa: N803

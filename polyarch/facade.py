@@ -56,7 +56,7 @@ def search(
     *,
     out: str | Path,
     target: str | None = None,
-    space: str = "auto",
+    space: str | None = None,
     module: str | nn.Module | Builder | None = None,
     max_params: float | None = None,
     max_macs: float | None = None,
@@ -77,7 +77,7 @@ def search(
         data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
-        space: ``auto``, or one of `polyarch spaces list`.
+        space: one of `polyarch spaces list`; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks: a module, a function that makes one (its
             arguments may be ``input_shape`` and ``classes``), or ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
@@ -90,11 +90,12 @@ def search(
     """
     builder = None if module is None or isinstance(module, str) else _builder(module)
     given = None if isinstance(data, str | Path) else _dataset(data, target)
+    described = any(name.startswith("space.") for name in settings or {})
     overrides: dict[str, Any] = {
         "data.name": str(data) if given is None else IN_PYTHON,
         "data.target": target,
         "data.outside": outside,
-        "space.kind": space if module is None else "module",
+        "space.kind": space or (None if described else "auto") if module is None else "module",
         "space.module": None if module is None else module if isinstance(module, str) else IN_PYTHON,
         "search.max_params": max_params,
         "search.max_macs": max_macs,
@@ -105,7 +106,7 @@ def search(
         "device": device,
         **(settings or {}),
     }
-    if module is not None and space not in ("auto", "module"):
+    if module is not None and space not in (None, "module"):
         raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
     asked = {key: value for key, value in overrides.items() if value is not None}
     display: Display = Quiet() if quiet else Terminal()

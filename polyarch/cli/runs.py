@@ -59,8 +59,11 @@ def search(
     """Find an architecture for data: train a supernet, rank, search, train the best alone, calibrate and export."""
     if module is not None and space not in (None, "module"):
         raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
-    if space is None and config is None and not resume:
-        space = "auto" if module is None else "module"
+    described = config is not None or resume or any(word.startswith("space.") for word in settings or [])
+    if space is None and not described:
+        space = "auto"
+    if module is not None:
+        space = "module"
     options = {
         **_common(data, target, space, seed, workers, device),
         "space.module": module,

@@ -21,17 +21,20 @@ SHARE = 0.25
 
 DRAWS = 100
 
+AUGMENTED_EPOCHS = 10
+"""With fewer epochs images are left as they are: a network that sees each a few times does not learn it by heart."""
+
 # Forward multiply-accumulates that a network's training may take. A core of 2024 trains at about 6e9 per second, so
 # these are three minutes each. They are counted, not timed: the same data give the same schedule on every machine.
 SUPERNET_WORK = 9e11
-RETRAIN_WORK = 1.1e12
+RETRAIN_WORK = 9e11
 SMALLEST_EXAMPLE = 2.5e5
 """What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
 
 
 def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None) -> tuple[dict[str, Any], list[str]]:
     """Settings by section for this data, and the reasons; a ``module`` space is kept and gets a schedule only."""
-    found: dict[str, Any] = {"data": _data(data)}
+    found: dict[str, Any] = {"data": {"validation": round(min(0.2, 5000 / len(data.train)), 3)}}
     reasons = []
     if settings.space.kind == "auto":
         space, reason, parts = _space(settings, data, found)
@@ -41,12 +44,16 @@ def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None
     reasons.append(f"space {parts.settings.space.kind}: {reason}")
     schedule, reason = _schedule(parts, settings)
     reasons.append(reason)
-    if parts.settings.data.flip or parts.settings.data.shift:
-        mirrored = " and mirrored" if parts.settings.data.flip else ""
-        reasons.append(
-            f"augmentation: training images are shifted by up to {parts.settings.data.shift} pixels{mirrored} at "
-            "random (data.shift and data.flip change it)"
-        )
+    asked = settings.model_dump(mode="json", exclude_unset=True)
+    if data.is_image and merged(schedule, asked)["retrain"]["epochs"] >= AUGMENTED_EPOCHS:
+        found["data"] |= _augmentation(data)
+        augmentation = merged(found, asked)["data"]
+        if augmentation["flip"] or augmentation["shift"]:
+            mirrored = " and mirrored" if augmentation["flip"] else ""
+            reasons.append(
+                f"augmentation: training images are shifted by up to {augmentation['shift']} pixels{mirrored} at "
+                "random (data.shift and data.flip change it)"
+            )
     return {**found, **schedule}, reasons
 
 
@@ -59,15 +66,14 @@ def merged(suggested: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, 
     return result
 
 
-def _data(data: Dataset) -> dict[str, Any]:
-    found: dict[str, Any] = {"validation": round(min(0.2, 5000 / len(data.train)), 3)}
-    if data.is_image:
-        channels, height, width = data.input_shape
-        side = min(height, width)
-        found["shift"] = side // 14 if channels == 1 else side // 8
+def _augmentation(data: Dataset) -> dict[str, Any]:
+    channels, height, width = data.input_shape
+    side = min(height, width)
+    return {
+        "shift": side // 14 if channels == 1 else side // 8,
         # Photographs are in colour and may be mirrored; digits and letters, mostly grey, may not.
-        found["flip"] = channels == 3 and data.name != "svhn"
-    return found
+        "flip": channels == 3 and data.name != "svhn",
+    }
 
 
 def _space(settings: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tuple[dict[str, Any], str, Parts]:

@@ -47,12 +47,8 @@ def blocks(page: Path) -> Iterator[Block]:
 
 @pytest.fixture(scope="module")
 def helpers() -> ModuleType:
-    """The reader of documents; tests are no package, so it is found by its folder."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    try:
-        return importlib.import_module("document_reader")
-    finally:
-        sys.path.pop(0)
+    """The reader of documents."""
+    return importlib.import_module("document_reader")
 
 
 @pytest.fixture

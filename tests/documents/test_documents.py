@@ -18,7 +18,7 @@ import polyarch
 from polyarch.cli import app
 from polyarch.experiments import EXPERIMENTS
 from polyarch.jobs.settings import RunSettings
-from polyarch.results import ExperimentResults
+from polyarch.results import ExperimentResults, Results
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -46,6 +46,20 @@ def test_results_page_says_what_was_measured(path: Path) -> None:
         verdict = "supported" if claim.supported else "not supported"
         assert f"**{claim.text}** {verdict}." in page
         assert claim.numbers in page
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "results" / "searches").glob("*.json")), ids=lambda path: path.stem
+)
+def test_results_page_says_what_searches_found(path: Path) -> None:
+    results = Results.read(path)
+    assert results.comparison is not None and results.artifact is not None
+    accuracies = [f"{one.mean:.4f}" + (f" +- {one.std:.4f}" if len(one.runs) > 1 else "") for one in results.comparison]
+    ensemble = results.predictors[1]
+    row = f"| `{path.stem}` | {accuracies[0]} | {accuracies[1]} | {ensemble.accuracy:.4f} | "
+    row += f"{ensemble.uncalibrated_calibration_error:.3f}, {ensemble.calibration_error:.3f} | "
+    row += f"{results.artifact['parameters']:,} | {sum(results.seconds.values()) / 60:.1f} |"
+    assert row in (ROOT / "docs" / "RESULTS.md").read_text()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("*.json")), ids=lambda path: path.stem)

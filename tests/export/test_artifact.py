@@ -6,7 +6,6 @@ import importlib
 import json
 import pickle
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +24,8 @@ from polyarch.jobs.settings import SPACES
 
 @pytest.fixture(scope="module")
 def examples() -> ModuleType:
-    """What `artifact_examples` makes; tests are no package, so it is found by its folder."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    try:
-        return importlib.import_module("artifact_examples")
-    finally:
-        sys.path.pop(0)
+    """What `artifact_examples` makes."""
+    return importlib.import_module("artifact_examples")
 
 
 @pytest.fixture

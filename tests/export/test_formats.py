@@ -35,12 +35,8 @@ class Whole(NamedTuple):
 
 @pytest.fixture(scope="module")
 def examples() -> ModuleType:
-    """What `artifact_examples` makes; tests are no package, so it is found by its folder."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    try:
-        return importlib.import_module("artifact_examples")
-    finally:
-        sys.path.pop(0)
+    """What `artifact_examples` makes."""
+    return importlib.import_module("artifact_examples")
 
 
 @pytest.fixture(scope="module", params=["image", "image ensemble", "table", "table ensemble", "vector"])

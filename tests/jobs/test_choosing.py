@@ -64,6 +64,7 @@ def test_only_photographs_are_mirrored() -> None:
     assert not suggest(asked(), images(16, channels=1))[0]["data"]["flip"]
     assert not suggest(asked(), images(16, name="svhn"))[0]["data"]["flip"]
     assert "flip" not in suggest(asked(), table())[0]["data"]
+    assert "flip" not in suggest(asked(retrain={"epochs": 5}), images(16))[0]["data"]  # too short to need it
 
 
 def test_more_examples_take_fewer_epochs() -> None:

@@ -43,11 +43,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="module")
 def examples() -> ModuleType:
     """The small artifacts of the tests of exports."""
-    sys.path.insert(0, str(Path(__file__).parent.parent / "export"))
-    try:
-        return importlib.import_module("artifact_examples")
-    finally:
-        sys.path.pop(0)
+    return importlib.import_module("artifact_examples")
 
 
 @pytest.fixture(scope="module")

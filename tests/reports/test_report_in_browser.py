@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -49,12 +48,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def examples() -> ModuleType:
-    """The module of example results; tests are no package, so it is found by its folder."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    try:
-        return importlib.import_module("report_examples")
-    finally:
-        sys.path.pop(0)
+    """The module of example results."""
+    return importlib.import_module("report_examples")
 
 
 @pytest.fixture(scope="module")

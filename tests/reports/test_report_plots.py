@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +20,8 @@ NAMES = ("cell", "table", "own", "depth", "hostile")
 
 
 @pytest.fixture
-def examples(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of example results; tests are no package, so it is found by its folder."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+def examples() -> Any:
+    """The module of example results."""
     return importlib.import_module("report_examples")
 
 

@@ -24,9 +24,8 @@ from polyarch.reports.words import breakable, count, figures, in_words, percent
 
 
 @pytest.fixture
-def examples(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of example results; tests are no package, so it is found by its folder."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+def examples() -> Any:
+    """The module of example results."""
     return importlib.import_module("report_examples")
 
 

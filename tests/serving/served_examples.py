@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,11 +20,7 @@ from polyarch.serving import create_application
 
 def load_examples() -> ModuleType:
     """The small artifacts of the tests of exports."""
-    sys.path.insert(0, str(Path(__file__).parent.parent / "export"))
-    try:
-        return importlib.import_module("artifact_examples")
-    finally:
-        sys.path.pop(0)
+    return importlib.import_module("artifact_examples")
 
 
 @contextmanager

@@ -6,12 +6,10 @@ import base64
 import importlib
 import io
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -31,12 +29,8 @@ Predictors = dict[str, Predictor]
 
 @pytest.fixture(scope="module")
 def served() -> ModuleType:
-    """The helpers of this folder; tests are no package, so they are found by their folder."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    try:
-        return importlib.import_module("served_examples")
-    finally:
-        sys.path.pop(0)
+    """The helpers of this folder."""
+    return importlib.import_module("served_examples")
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,9 @@ import json
 import random
 import socket
 import struct
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,12 +32,8 @@ ROW = {"age": 1, "colour": "red", "income": 2, "city": None}
 
 @pytest.fixture(scope="module")
 def served() -> ModuleType:
-    """The helpers of this folder; tests are no package, so they are found by their folder."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    try:
-        return importlib.import_module("served_examples")
-    finally:
-        sys.path.pop(0)
+    """The helpers of this folder."""
+    return importlib.import_module("served_examples")
 
 
 @pytest.fixture(scope="module")
