@@ -24,10 +24,11 @@ DRAWS = 100
 AUGMENTED_EPOCHS = 10
 """With fewer epochs images are left as they are: a network that sees each a few times does not learn it by heart."""
 
-# Forward multiply-accumulates that a network's training may take. A core of 2024 trains at about 6e9 per second, so
-# these are three minutes each. They are counted, not timed: the same data give the same schedule on every machine.
-SUPERNET_WORK = 9e11
-RETRAIN_WORK = 9e11
+WORK = 9e11
+"""Forward multiply-accumulates that a training may take: at the 4e9 to 6e9 per second of one core about three minutes.
+
+They are counted, not timed: the same data give the same schedule on every machine."""
+
 SMALLEST_EXAMPLE = 2.5e5
 """What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
 
@@ -55,6 +56,14 @@ def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None
                 "random (data.shift and data.flip change it)"
             )
     return {**found, **schedule}, reasons
+
+
+def with_suggestions(asked: RunSettings, suggested: Mapping[str, Any]) -> RunSettings:
+    """Everything that was asked for, and suggestions for the rest."""
+    content = asked.model_dump(mode="json", exclude_unset=True)
+    if asked.space.kind == "auto":
+        content.pop("space", None)
+    return RunSettings.parse(merged(suggested, content), "the choices made for this data")
 
 
 def merged(suggested: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,9 +147,9 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     sizes = [MACs(parts.network_shape).score(parts.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)]
     example = statistics.fmean(sizes)
     work = max(example, SMALLEST_EXAMPLE) * examples
-    train = min(max(round(SUPERNET_WORK / work), 3), 120 if parts.data.is_image else 60)
-    retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
-    cheap = retrain * work < RETRAIN_WORK / 4
+    train = min(max(round(WORK / work), 3), 120 if parts.data.is_image else 60)
+    retrain = min(max(round(WORK / work), 3), 40)
+    cheap = retrain * work < WORK / 4
     batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
     batch_size = min(batch_size, max(examples // 16, 8))
     found = {
@@ -166,12 +175,7 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
 
 def _parts(settings: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Parts:
     """The parts with what has been found so far in place of what was not asked for."""
-    asked = settings.model_dump(mode="json", exclude_unset=True)
-    if settings.space.kind == "auto":
-        asked.pop("space", None)
-    return Parts.build(
-        RunSettings.parse(merged(found, asked), "the choices made for this data"), data=data, builder=builder
-    )
+    return Parts.build(with_suggestions(settings, found), data=data, builder=builder)
 
 
 def _millions(value: float) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
-from polyarch.jobs.choosing import merged, suggest
+from polyarch.jobs.choosing import suggest, with_suggestions
 from polyarch.jobs.context import Context
 from polyarch.jobs.display import Display
 from polyarch.jobs.minutes import fitted
@@ -49,11 +49,11 @@ class Beginning:
         """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
         asked = _with_whole_path(asked)
         data = self.data or load_data(asked.data)
-        settings, decisions = asked, list(data.notes)
+        settings, decisions = asked, [note.rstrip(".") for note in data.notes]
         chosen = asked.space.kind in ("auto", "module")
         if chosen:
             suggested, reasons = suggest(asked, data, self.builder)
-            settings = _chosen(suggested, asked)
+            settings = with_suggestions(asked, suggested)
             decisions += reasons
         parts = Parts.build(settings, data=data, builder=self.builder)
         trial = self._context(parts, Workspace(self.out))
@@ -92,14 +92,6 @@ class Beginning:
         self.display.say(table)
         workers = f"{settings.workers} worker{'s' if settings.workers > 1 else ''}"
         self.display.say(f"About {in_words(total_seconds(planned))} with {workers} from the start.")
-
-
-def _chosen(suggested: Mapping[str, Any], asked: RunSettings) -> RunSettings:
-    """Everything that was asked for, and suggestions for the rest."""
-    content = asked.model_dump(mode="json", exclude_unset=True)
-    if asked.space.kind == "auto":
-        content.pop("space", None)
-    return RunSettings.parse(merged(suggested, content), "the choices made for this data")
 
 
 def _with_whole_path(asked: RunSettings) -> RunSettings:
