@@ -24,10 +24,15 @@ DRAWS = 100
 AUGMENTED_EPOCHS = 10
 """With fewer epochs images are left as they are: a network that sees each a few times does not learn it by heart."""
 
-WORK = 9e11
-"""Forward multiply-accumulates that a training may take: at the 4e9 to 6e9 per second of one core about three minutes.
+SUPERNET_WORK = 6e11
+RETRAIN_WORK = 9e11
+"""Forward multiply-accumulates that a training may take: two and three minutes at 5e9 per second, about one core's rate.
 
 They are counted, not timed: the same data give the same schedule on every machine."""
+
+SPEED_EPOCHS = 30
+"""With fewer epochs for the supernet architectures are ranked by validation accuracy: in the experiment
+``one_shot_ranking`` (12 epochs) training speed ranked them worse."""
 
 SMALLEST_EXAMPLE = 2.5e5
 """What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
@@ -147,16 +152,17 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     sizes = [MACs(parts.network_shape).score(parts.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)]
     example = statistics.fmean(sizes)
     work = max(example, SMALLEST_EXAMPLE) * examples
-    train = min(max(round(WORK / work), 3), 120 if parts.data.is_image else 60)
-    retrain = min(max(round(WORK / work), 3), 40)
-    cheap = retrain * work < WORK / 4
+    train = min(max(round(SUPERNET_WORK / work), 2), 120 if parts.data.is_image else 60)
+    retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
+    cheap = retrain * work < RETRAIN_WORK / 4
     batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
     batch_size = min(batch_size, max(examples // 16, 8))
+    first, second = ("sotl", "val_acc") if train >= SPEED_EPOCHS else ("val_acc", "sotl")
     found = {
         "train": {"epochs": train, "batch_size": batch_size},
         "scores": {"batch_size": batch_size, "steps": 40},
-        "rank": {"architectures": 12 if cheap else 6, "estimators": ["sotl", "val_acc_mini", "params", "macs"]},
-        "search": {"budget": 60 if cheap else 40},
+        "rank": {"architectures": 12 if cheap else 6, "estimators": [first, second, "params", "macs"]},
+        "search": {"budget": 60 if cheap else 32, "objectives": [first]},
         "retrain": {
             "epochs": retrain,
             "batch_size": batch_size,
@@ -168,7 +174,7 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     reason = (
         f"schedule: {epochs['train']['epochs']} epochs for the supernet and {epochs['retrain']['epochs']} for each "
         f"network trained alone, from {examples:,} training examples of about {_millions(example)} "
-        "multiply-accumulates each"
+        f"multiply-accumulates each; architectures are ranked by {epochs['search']['objectives'][0]}"
     )
     return found, reason
 
