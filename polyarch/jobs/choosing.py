@@ -26,7 +26,7 @@ AUGMENTED_EPOCHS = 10
 
 SUPERNET_WORK = 6e11
 RETRAIN_WORK = 9e11
-"""Forward multiply-accumulates that a training may take: two and three minutes at 5e9 per second, about one core's rate.
+"""Forward multiply-accumulates that a training may take: two and three minutes at 5e9 per second, a core's rate.
 
 They are counted, not timed: the same data give the same schedule on every machine."""
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 import polyarch
 from polyarch.benchmarks import NASBench201
@@ -88,15 +89,28 @@ def _score(context: Context, stages: Sequence[Stage], results: Results) -> None:
             results.write(context.workspace.results)
 
 
-def _best(context: Context, found: SearchRecord) -> list[Architecture]:
-    """The members of the ensemble: different networks, the best of the search first, then by the first objective."""
+def _best(context: Context, record: SearchRecord) -> list[Architecture]:
+    """The members of the ensemble, the best of the search first, then by the first objective.
+
+    Each has other layers than those before it: architectures that differ only in what does not reach the output, or in
+    where equal layers stand, would be the same opinion twice.
+    """
     parts = context.parts
-    (objective,) = parts.estimators((found.objectives[0],))
+    (objective,) = parts.estimators((record.objectives[0],))
     sign = -1 if objective.goal == "maximise" else 1
-    by_score = sorted(found.evaluated, key=lambda item: sign * item.score(objective.name))
-    ordered = [parts.net.space.architecture(item.architecture) for item in (found.best[0], *by_score)]
-    distinct = {architecture.canonical(): architecture for architecture in reversed(ordered)}
-    return list(reversed(distinct.values()))[: parts.settings.retrain.members]
+    by_score = sorted(record.evaluated, key=lambda item: sign * item.score(objective.name))
+    ordered = [parts.net.space.architecture(item.architecture) for item in (record.best[0], *by_score)]
+    found: dict[tuple[str, ...], Architecture] = {}
+    for architecture in ordered:
+        found.setdefault(_layers(parts.net.extract(architecture)), architecture)
+        if len(found) == parts.settings.retrain.members:
+            break
+    return list(found.values())
+
+
+def _layers(network: nn.Module) -> tuple[str, ...]:
+    """What a network is made of, in words."""
+    return tuple(sorted(repr(module) for module in network.modules() if not list(module.children())))
 
 
 def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) -> Results:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
     (ROOT / "docs").rglob("*.md")
 )
-NEEDS_REAL_DATA = ("predictions.md",)
+NEEDS_REAL_DATA = {"predictions.md": "fashion_mnist", "RESULTS.md": "cifar10"}
 NEEDS_CURL = ("predictions.md",)
 
 
@@ -105,8 +105,9 @@ def with_code() -> list[Path]:
 
 @pytest.mark.parametrize("page", with_code(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_run(page: Path, reader_of: Callable[[Path], Any], request: pytest.FixtureRequest) -> None:
-    if page.name in NEEDS_REAL_DATA and not (request.getfixturevalue("data_root") / "fashion_mnist").is_dir():
-        pytest.skip("needs the real data set fashion_mnist")
+    needed = NEEDS_REAL_DATA.get(page.name)
+    if needed and not (request.getfixturevalue("data_root") / needed).is_dir():
+        pytest.skip(f"needs the real data set {needed}")
     if page.name in NEEDS_CURL and not shutil.which("curl"):
         pytest.skip("needs curl, as the reader of the page does")
     follow(page, reader_of(page))

@@ -1,0 +1,33 @@
+"""The members of an ensemble are the best that differ in their layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polyarch.jobs.context import Context
+from polyarch.jobs.display import Quiet
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.pipeline import _best
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.workspace import Workspace
+from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
+
+CELLS = (
+    "skip_connect|nor_conv_3x3|avg_pool_3x3|nor_conv_1x1|avg_pool_3x3|none",
+    "none|skip_connect|nor_conv_3x3|nor_conv_1x1|none|avg_pool_3x3",  # the same: what differs goes nowhere
+    "nor_conv_3x3|none|none|none|nor_conv_3x3|none",
+    "none|nor_conv_1x1|none|none|none|skip_connect",
+)
+
+
+def test_equal_networks_count_once(tmp_path: Path) -> None:
+    settings = RunSettings.parse({"space": {"channels": 2}, "retrain": {"members": 3}, "workers": 1}, "the test")
+    parts = Parts.build(settings)
+    scored = []
+    for position, key in enumerate(CELLS):
+        architecture = parts.net.space.architecture(key.split("|"))
+        scores = [ScoreRecord(estimator="sotl", value=-float(position), policy="batch")]
+        scored.append(ScoredArchitecture(architecture=architecture.to_dict(), scores=scores, parameters=1))
+    record = SearchRecord(sampler="random", objectives=["sotl"], limits={}, evaluated=scored[::-1], best=scored[:1])
+    members = _best(Context(parts, Workspace(tmp_path), Quiet()), record)
+    assert [member.key for member in members] == [CELLS[0], CELLS[2], CELLS[3]]
