@@ -24,6 +24,9 @@ from polyarch.predictive import most_probable
 from polyarch.results import Accuracy, Contender, PredictorRecord
 from polyarch.spaces import Architecture
 
+EXPORT_SECONDS = 40.0
+"""What is kept free at the end of a limited time, for calibration, artifacts and report."""
+
 POSTERIOR_MEMBERS = 8
 """The most members of a mixture over a learned distribution."""
 
@@ -91,7 +94,15 @@ def _train_all(context: Context, items: Sequence[Item], task: Retraining) -> dic
     executor = context.parts.executor()
     with context.display.stage("retrain") as report, context.stop.at_once(), executor.open(task) as retrain:
         workers = context.parts.settings.workers
-        records = run_missing(keyed, journal, retrain, dict, report, wave=workers, seconds_left=context.seconds_left)
+        records = run_missing(
+            keyed,
+            journal,
+            retrain,
+            dict,
+            report,
+            wave=workers,
+            seconds_left=lambda: context.seconds_left() - EXPORT_SECONDS,
+        )
     if len(records) < len(keyed):
         context.workspace.log("out of time", trained=len(records), planned=len(keyed))
     return {

@@ -32,7 +32,7 @@ class Context:
     started: float = field(default_factory=time.monotonic)
 
     def seconds_left(self, share: float = 1.0) -> float:
-        """Until this share of ``max_minutes`` is over, counted from the start of this process; endless without it."""
+        """Until this share of ``max_minutes`` is over, counted from ``started``; endless without it."""
         minutes = self.parts.settings.max_minutes
         return math.inf if minutes is None else self.started + 60 * minutes * share - time.monotonic()
 

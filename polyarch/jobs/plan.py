@@ -13,6 +13,7 @@ import torch
 
 from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
+from polyarch.jobs.comparison import EXPORT_SECONDS
 from polyarch.jobs.context import Context
 from polyarch.jobs.pipeline import Stage, stages_until
 from polyarch.jobs.settings import RunSettings
@@ -21,8 +22,8 @@ from polyarch.randomness import generator_at
 WARM_UP_STEPS = 8
 START_SECONDS = 5.0
 """What it takes to start worker processes."""
-EXPORT_SECONDS = 25.0
-"""What it takes to write and check two artifacts and the report."""
+LARGER = 1.5
+"""Networks that a search finds train slower than random ones, because it prefers large ones."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -
             "retrain",
             f"{retrain.seeds} x the best, {retrain.members - 1} more for the ensemble and "
             f"{retrain.random_architectures} random ones, {retrain.epochs} epochs",
-            start + math.ceil(networks / workers) * examples * retrain.epochs * example,
+            start + math.ceil(networks / workers) * examples * retrain.epochs * example * LARGER,
         ),
         "export": PlannedStage("export", "calibration, artifacts and report", EXPORT_SECONDS),
     }

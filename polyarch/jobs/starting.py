@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Beginning:
     stop: StopRequest
     data: Dataset | None = None
     builder: Builder | None = None
+    started: float = field(default_factory=time.monotonic)
 
     def start(self, asked: RunSettings) -> Context:
         """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
@@ -83,7 +85,7 @@ class Beginning:
         return context
 
     def _context(self, parts: Parts, workspace: Workspace) -> Context:
-        return Context(parts, workspace, self.display, self.stop)
+        return Context(parts, workspace, self.display, self.stop, self.started)
 
     def _show(self, planned: list[PlannedStage], settings: RunSettings) -> None:
         table = Table("stage", "work", "about")
