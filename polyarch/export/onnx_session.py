@@ -20,7 +20,7 @@ class OnnxSession:
 
     def __init__(self, content: bytes, feature: str) -> None:
         try:
-            import onnxruntime  # type: ignore[import-untyped]
+            import onnxruntime
         except ImportError:
             raise MissingExtra(feature, "onnx") from None
         options = onnxruntime.SessionOptions()

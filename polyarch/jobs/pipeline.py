@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 import polyarch
 from polyarch.benchmarks import NASBench201
@@ -18,12 +17,12 @@ from polyarch.executors import one_thread
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
 from polyarch.jobs.judging import outside_batches
+from polyarch.jobs.members import ensemble_members
 from polyarch.jobs.parts import Parts, sampler
 from polyarch.jobs.ranking import rank
 from polyarch.jobs.searching import search
 from polyarch.jobs.supernet_training import train
-from polyarch.results import Results, SearchRecord, TrainingRecord
-from polyarch.spaces import Architecture
+from polyarch.results import Results, TrainingRecord
 
 Stage = Literal["train", "rank", "search"]
 STAGES: tuple[Stage, ...] = ("train", "rank", "search")
@@ -45,7 +44,7 @@ def run(context: Context, until: Stage = "search") -> Results:
             _score(context, stages, results)
         if results.search is not None:
             with _timed(results.seconds, "retrain"):
-                compared = compare(context, _best(context, results.search), training.q)
+                compared = compare(context, ensemble_members(context.parts, results.search), training.q)
             results.comparison, results.artifact = compared.contenders, compared.artifact
             results.predictors = compared.predictors
             results.write(context.workspace.results)
@@ -87,30 +86,6 @@ def _score(context: Context, stages: Sequence[Stage], results: Results) -> None:
             with _timed(results.seconds, "search"):
                 results.search = search(context, score)
             results.write(context.workspace.results)
-
-
-def _best(context: Context, record: SearchRecord) -> list[Architecture]:
-    """The members of the ensemble, the best of the search first, then by the first objective.
-
-    Each has other layers than those before it: architectures that differ only in what does not reach the output, or in
-    where equal layers stand, would be the same opinion twice.
-    """
-    parts = context.parts
-    (objective,) = parts.estimators((record.objectives[0],))
-    sign = -1 if objective.goal == "maximise" else 1
-    by_score = sorted(record.evaluated, key=lambda item: sign * item.score(objective.name))
-    ordered = [parts.net.space.architecture(item.architecture) for item in (record.best[0], *by_score)]
-    found: dict[tuple[str, ...], Architecture] = {}
-    for architecture in ordered:
-        found.setdefault(_layers(parts.net.extract(architecture)), architecture)
-        if len(found) == parts.settings.retrain.members:
-            break
-    return list(found.values())
-
-
-def _layers(network: nn.Module) -> tuple[str, ...]:
-    """What a network is made of, in words."""
-    return tuple(sorted(repr(module) for module in network.modules() if not list(module.children())))
 
 
 def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) -> Results:

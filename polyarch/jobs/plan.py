@@ -118,7 +118,7 @@ def _score_seconds(context: Context, names: tuple[str, ...]) -> float:
 
 def in_words(seconds: float) -> str:
     """For people: '40 seconds', '12 minutes', '3.5 hours'."""
-    if seconds < 90:
+    if seconds < 120:
         return f"{max(round(seconds), 1)} seconds"
     if seconds < 90 * 60:
         return f"{round(seconds / 60)} minutes"

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
+from polyarch.jobs.members import ensemble_members
 from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import _best
 from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.workspace import Workspace
 from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
 
 CELLS = (
@@ -20,7 +15,7 @@ CELLS = (
 )
 
 
-def test_equal_networks_count_once(tmp_path: Path) -> None:
+def test_equal_networks_count_once() -> None:
     settings = RunSettings.parse({"space": {"channels": 2}, "retrain": {"members": 3}, "workers": 1}, "the test")
     parts = Parts.build(settings)
     scored = []
@@ -29,5 +24,5 @@ def test_equal_networks_count_once(tmp_path: Path) -> None:
         scores = [ScoreRecord(estimator="sotl", value=-float(position), policy="batch")]
         scored.append(ScoredArchitecture(architecture=architecture.to_dict(), scores=scores, parameters=1))
     record = SearchRecord(sampler="random", objectives=["sotl"], limits={}, evaluated=scored[::-1], best=scored[:1])
-    members = _best(Context(parts, Workspace(tmp_path), Quiet()), record)
+    members = ensemble_members(parts, record)
     assert [member.key for member in members] == [CELLS[0], CELLS[2], CELLS[3]]

@@ -1,0 +1,32 @@
+"""Which architectures of a search predict together."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from polyarch.jobs.parts import Parts
+from polyarch.results import SearchRecord
+from polyarch.spaces import Architecture
+
+
+def ensemble_members(parts: Parts, record: SearchRecord) -> list[Architecture]:
+    """The best of the search first, then by the first objective, up to ``retrain.members``.
+
+    Each has other layers than those before it: architectures that differ only in what does not reach the output, or in
+    where equal layers stand, would be the same opinion twice.
+    """
+    (objective,) = parts.estimators((record.objectives[0],))
+    sign = -1 if objective.goal == "maximise" else 1
+    by_score = sorted(record.evaluated, key=lambda item: sign * item.score(objective.name))
+    found: dict[tuple[str, ...], Architecture] = {}
+    for item in (record.best[0], *by_score):
+        architecture = parts.net.space.architecture(item.architecture)
+        found.setdefault(_layers(parts.net.extract(architecture)), architecture)
+        if len(found) == parts.settings.retrain.members:
+            break
+    return list(found.values())
+
+
+def _layers(network: nn.Module) -> tuple[str, ...]:
+    """What a network is made of, in words."""
+    return tuple(sorted(repr(module) for module in network.modules() if not list(module.children())))
