@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -9,11 +10,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import settings
+
+from polyarch.export import write_artifact
+from polyarch.jobs.prediction import Predictor
 
 PRELOADED = Path(__file__).with_name("preloaded.py")
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -101,6 +108,41 @@ def polyarch(environment: dict[str, str], preloaded: Path) -> Command:
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, **options)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def examples() -> ModuleType:
+    """Small artifacts and inputs for them."""
+    return importlib.import_module("artifact_examples")
+
+
+@pytest.fixture(scope="session")
+def folders(examples: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An artifact for every kind of data; tests read them only."""
+    found = {}
+    for kind in ("image", "table", "vector"):
+        found[kind] = tmp_path_factory.mktemp(kind)
+        write_artifact(found[kind], getattr(examples, f"{kind}_artifact")(2))
+    return found
+
+
+@pytest.fixture(scope="session")
+def predictors(folders: dict[str, Path]) -> dict[str, Predictor]:
+    """What these artifacts predict."""
+    return {kind: Predictor.load(folder) for kind, folder in folders.items()}
+
+
+@pytest.fixture(scope="session")
+def table(examples: ModuleType) -> pd.DataFrame:
+    """40 rows as a person writes them, with a column of labels."""
+    values = examples.rows(40, seed=3)
+    frame = pd.DataFrame(values.numpy(), columns=[column.name for column in examples.COLUMNS])
+    for column in examples.COLUMNS:
+        if column.categories is not None:
+            words = {**dict(enumerate(column.categories)), -1: "never seen"}
+            frame[column.name] = [None if np.isnan(code) else words[int(code)] for code in frame[column.name]]
+    frame["label"] = ["low", "=high", "-", "low"] * 10
+    return frame
 
 
 @pytest.fixture

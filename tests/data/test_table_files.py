@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import math
 from pathlib import Path
 from typing import Any
@@ -11,27 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_examples import PETS, written
 from torch import Tensor
 
 from polyarch.data import Column, Dataset, TableData, TableEncoding, encode_rows, load, read_frame, resident
 from polyarch.data.columns import MISSING_WORDS
 from polyarch.data.splits import stratified_indices
 from polyarch.errors import DataError, InvalidInput
-
-PETS = """name,weight,colour,kind
-Rex,20.5,brown,dog
-Tom,4,black,cat
-Ada,,white,dog
-Kit,3.5,,cat
-Bob,25,brown,dog
-Mia,5,white,cat
-"""
-
-
-def written(folder: Path, text: str, name: str = "pets.csv") -> Path:
-    path = folder / name
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return path
 
 
 def table(path: Path, **options: Any) -> Dataset:

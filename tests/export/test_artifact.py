@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import pickle
 import random
@@ -20,12 +19,6 @@ from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.jobs.loading import load_artifact, load_network
 from polyarch.jobs.settings import SPACES
-
-
-@pytest.fixture(scope="module")
-def examples() -> ModuleType:
-    """What `artifact_examples` makes."""
-    return importlib.import_module("artifact_examples")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -31,12 +30,6 @@ class Whole(NamedTuple):
     artifact: Artifact
     inputs: Tensor
     differences: dict[str, float]
-
-
-@pytest.fixture(scope="module")
-def examples() -> ModuleType:
-    """What `artifact_examples` makes."""
-    return importlib.import_module("artifact_examples")
 
 
 @pytest.fixture(scope="module", params=["image", "image ensemble", "table", "table ensemble", "vector"])

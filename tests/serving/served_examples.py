@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from types import ModuleType
 
 import httpx
 import uvicorn
 
-from polyarch.export import write_artifact
 from polyarch.jobs.prediction import Predictor
 from polyarch.serving import create_application
-
-
-def load_examples() -> ModuleType:
-    """The small artifacts of the tests of exports."""
-    return importlib.import_module("artifact_examples")
 
 
 @contextmanager
@@ -40,15 +31,6 @@ def running(predictor: Predictor, **limits: int) -> Iterator[httpx.Client]:
     finally:
         server.should_exit = True
         thread.join(10)
-
-
-def load_predictors(folder: Path) -> dict[str, Predictor]:
-    """An ensemble for every kind of data."""
-    examples, found = load_examples(), {}
-    for kind in ("image", "table", "vector"):
-        write_artifact(folder / kind, getattr(examples, f"{kind}_artifact")(2))
-        found[kind] = Predictor.load(folder / kind)
-    return found
 
 
 @contextmanager

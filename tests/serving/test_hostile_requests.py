@@ -37,16 +37,6 @@ def served() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def examples(served: ModuleType) -> Any:
-    return served.load_examples()
-
-
-@pytest.fixture(scope="module")
-def predictors(served: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return served.load_predictors(tmp_path_factory.mktemp("artifacts"))
-
-
-@pytest.fixture(scope="module")
 def clients(served: ModuleType, predictors: dict[str, Predictor]) -> Iterator[Any]:
     with served.running_all(predictors) as found:
         yield found
