@@ -71,14 +71,14 @@ def _files_by_class(folder: Path) -> dict[str, list[str]]:
     """The sorted paths of the images of each class."""
     classes = _subfolders(folder)
     if not classes:
-        images = next(_images(folder), None)
+        images = next(image_files(folder), None)
         found = f"the image {images}" if images else "no folder"
         raise DataError(f"Expected a folder of images for every class in {folder}. Found {found}.")
     return {name: _class_files(path) for name, path in classes.items()}
 
 
 def _class_files(folder: Path) -> list[str]:
-    files = sorted(_images(folder))
+    files = sorted(image_files(folder))
     if files:
         return files
     other = next(_visible_files(folder), None)
@@ -86,7 +86,8 @@ def _class_files(folder: Path) -> list[str]:
     raise DataError(f"Expected images in {folder}. Found {found}.")
 
 
-def _images(folder: Path) -> Iterator[str]:
+def image_files(folder: Path) -> Iterator[str]:
+    """The paths of all images below a folder, by their suffixes, without hidden ones."""
     return (path for path in _visible_files(folder) if Path(path).suffix.lower() in IMAGE_SUFFIXES)
 
 

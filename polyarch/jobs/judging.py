@@ -14,6 +14,7 @@ from polyarch.data.dataset import resize
 from polyarch.errors import ConfigError
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import outputs
+from polyarch.objectives import mixed
 from polyarch.predictive import (
     brier,
     calibration_error,
@@ -55,9 +56,9 @@ class Ensemble:
         return torch.stack([logits for logits, _ in pairs]), pairs[0][1]
 
     def log_probabilities(self, logits: Tensor, temperature: float) -> Tensor:
-        """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C); finite also where a probability rounds to 0."""
+        """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C)."""
         weights = torch.tensor(self.weights, dtype=logits.dtype)
-        return torch.logsumexp(torch.log_softmax(logits / temperature, -1) + weights.log()[:, None, None], 0)
+        return mixed(torch.log_softmax(logits / temperature, -1), weights.log())
 
 
 def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> PredictorRecord:

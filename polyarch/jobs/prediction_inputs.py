@@ -16,6 +16,7 @@ from torch import Tensor
 
 from polyarch.data.columns import cells_of, encode_rows
 from polyarch.data.decoding import IMAGE_SUFFIXES, decode_image
+from polyarch.data.image_folders import image_files
 from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_frame
 from polyarch.data.tables import TARGET_NAMES
 from polyarch.errors import CorruptFile, DataError
@@ -47,7 +48,7 @@ def read_inputs(path: Path, predictor: Predictor) -> Inputs:
     """Examples out of a file or a folder, of the kind that the predictor takes."""
     if path.is_dir():
         _require(predictor.is_image, path, "a folder", predictor)
-        paths = sorted(_images(path))
+        paths = sorted(map(Path, image_files(path)))
         if not paths:
             raise DataError(f"Expected images in {path}. Found none with a suffix such as .png or .jpg.")
         return Inputs([_text(file.relative_to(path)) for file in paths], _decoded(paths, predictor))
@@ -156,15 +157,6 @@ def _decoded(paths: Sequence[Path], predictor: Predictor) -> Iterator[Tensor]:
     with ThreadPoolExecutor(DECODERS) as pool:
         for start in range(0, len(paths), size):
             yield torch.stack(list(pool.map(decode, paths[start : start + size])))
-
-
-def _images(folder: Path) -> Iterator[Path]:
-    """All images below a folder, without hidden ones."""
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES:
-                yield Path(parent, name)
 
 
 def _text(path: Path) -> str:

@@ -9,7 +9,7 @@ from polyarch.objectives.expectation import (
     categorical_log_likelihood,
     support,
 )
-from polyarch.objectives.mixture import mixture_log_probabilities
+from polyarch.objectives.mixture import mixed, mixture_log_probabilities
 
 __all__ = [
     "Exact",
@@ -20,6 +20,7 @@ __all__ = [
     "elbo",
     "log_evidence",
     "log_posterior",
+    "mixed",
     "mixture_log_probabilities",
     "support",
 ]

@@ -10,9 +10,13 @@ from polyarch.objectives.expectation import support
 from polyarch.supernets import Supernet
 
 
+def mixed(log_probabilities: Tensor, log_weights: Tensor) -> Tensor:
+    """log sum_k w_k p_k, finite also where a probability rounds to 0: (K, B, C), (K,) -> (B, C)."""
+    return torch.logsumexp(log_probabilities + log_weights.to(log_probabilities)[:, None, None], dim=0)
+
+
 def mixture_log_probabilities(net: Supernet, q: ArchDistribution, inputs: Tensor) -> Tensor:
     """log sum_a q(a) p(y | x, a) for every class: (B, ...) -> (B, C), over the whole support of q."""
     architectures = support(q)
     log_probs = torch.log_softmax(net.forward_many(inputs, architectures), -1)  # (A, B, C)
-    log_q = q.log_prob(architectures).to(log_probs)
-    return torch.logsumexp(log_probs + log_q[:, None, None], dim=0)
+    return mixed(log_probs, q.log_prob(architectures))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
+from polyarch.objectives import mixed
 from polyarch.predictive.checks import normalised_weights
 from polyarch.predictive.modes import most_probable
 from polyarch.spaces import Architecture
@@ -96,7 +97,7 @@ class Mixture(nn.Module):
         """
         log_members = self._log_members(x)  # (K, B, C)
         weights = self.weights.to(log_members)
-        log_mixture = torch.logsumexp(log_members + weights.log()[:, None, None], dim=0)
+        log_mixture = mixed(log_members, weights.log())
         entropy = _entropy(log_mixture)
         expected = (weights[:, None] * _entropy(log_members)).sum(0)
         return log_mixture.exp(), entropy, (entropy - expected).clamp_min(0)
