@@ -17,6 +17,7 @@ from polyarch.jobs.overrides import with_overrides
 from polyarch.jobs.own_module import Builder
 from polyarch.jobs.pipeline import run
 from polyarch.jobs.prediction import Predictor
+from polyarch.jobs.prediction_modes import posterior_folder
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.starting import Beginning
 from polyarch.reports import write_report
@@ -33,7 +34,7 @@ class Found:
 
     Args:
         results: every number of the run.
-        folder: of the run, with ``report.html``, ``artifact/`` and ``ensemble/``.
+        folder: of the run, with ``report.html``, ``artifact/``, and ``ensemble/`` and ``posterior/`` if it has them.
         builder: makes the user's own network, if there is one.
     """
 
@@ -49,6 +50,14 @@ class Found:
         """The best networks as a mixture; the best alone where only one was trained."""
         folder = self.folder / "ensemble"
         return Predictor.load(folder, module=self.builder) if folder.exists() else self.predictor()
+
+    def posterior(self, *, early_exit: bool | float = False) -> Predictor:
+        """The mixture over the distribution that was learned, where one was.
+
+        Args:
+            early_exit: see `Predictor.load`.
+        """
+        return Predictor.load(posterior_folder(self.folder), module=self.builder, early_exit=early_exit)
 
 
 def search(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from polyarch.cli.common import OutOption, WorkersOption, console
 from polyarch.errors import UnknownName
 from polyarch.experiments import EXPERIMENTS, PRESETS
+from polyarch.experiments.page import write_page
 from polyarch.jobs.display import Terminal
 from polyarch.training import stop_on_signal
 
@@ -23,6 +26,17 @@ def list_experiments() -> None:
     for name, experiment in EXPERIMENTS.items():
         table.add_row(name, experiment.document, experiment.claim)
     console.print(table)
+
+
+@experiment_app.command("page")
+def write_document_page(
+    document: str,
+    out: Annotated[Path, typer.Option("--out", help="The page, a Markdown file; figures go into a folder beside it.")],
+    results: Annotated[Path, typer.Option("--results", help="The folder of the results files.")],
+) -> None:
+    """Write the page of a document from stored results: its claims, our figures and verdicts."""
+    write_page(document, EXPERIMENTS, results, out)
+    console.print(f"Wrote {out}", markup=False)
 
 
 @experiment_app.command("run")
@@ -39,9 +53,8 @@ def run_experiment(
         raise UnknownName("preset", preset, PRESETS)
     with stop_on_signal() as stop:
         results = EXPERIMENTS[name].run(preset, out, Terminal(console), stop, workers)
-    table = Table("claim", "supported", "numbers")
+    table = Table("claim", "verdict", "numbers")
     for claim in results.claims:
-        verdict = "not tested" if claim.supported is None else ("yes" if claim.supported else "no")
-        table.add_row(claim.text, verdict, claim.numbers)
+        table.add_row(escape(claim.text), claim.verdict, escape(claim.numbers))
     console.print(table)
     console.print(f"Wrote {out / 'results.json'}", markup=False)

@@ -16,6 +16,7 @@ from polyarch.jobs.display import Terminal
 from polyarch.jobs.overrides import parse_quantity
 from polyarch.jobs.prediction import Predictor
 from polyarch.jobs.prediction_inputs import read_inputs
+from polyarch.jobs.prediction_modes import load_predictor
 from polyarch.jobs.prediction_outputs import write_predictions
 from polyarch.serving import create_application
 
@@ -23,7 +24,9 @@ ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of an artifact, e
 
 
 def predict(
-    artifact: ArtifactArgument,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a run or of an artifact, e.g. runs/demo or runs/demo/artifact.")
+    ],
     input: Annotated[
         Path, typer.Argument(help="A table (.csv, .csv.gz, .parquet), an .npz file, an image or a folder of images.")
     ],
@@ -31,13 +34,25 @@ def predict(
     flag_above: Annotated[
         float | None, typer.Option("--flag-above", help="Flag above this entropy (nats); the artifact's by default.")
     ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            help="Of a run: single (the best network, the default), marginal (the mixture over the learned "
+            "distribution) or early-exit (that mixture, left as soon as it is sure; also of an artifact).",
+        ),
+    ] = None,
+    exit_above: Annotated[
+        float | None,
+        typer.Option("--exit-above", help="Leave early at this probability; the artifact's confidence by default."),
+    ] = None,
 ) -> None:
     """Predict classes with probabilities and uncertainty, and flag what is better looked at."""
     if flag_above is not None and not 0 <= flag_above < math.inf:
         raise InvalidInput(f"Expected --flag-above as an entropy of 0 nats or more. Got {flag_above}.")
     if out.exists() and input.exists() and out.samefile(input):
         raise InvalidInput(f"Expected --out to be another file than the input. Got {out} for both.")
-    predictor = Predictor.load(artifact)
+    predictor = load_predictor(folder, mode, exit_above)
     if flag_above is not None:
         predictor = replace(predictor, threshold=flag_above)
     inputs = read_inputs(input, predictor)
@@ -49,6 +64,8 @@ def predict(
         f"entropy above {predictor.threshold:.4g} nats",
         markup=False,
     )
+    if written.mean_depth is not None:
+        console.print(f"Depth: {written.mean_depth:.2f} of {predictor.exits[-1]} on average", markup=False)
     if written.accuracy is not None:
         console.print(f"Accuracy: {written.accuracy:.4f} against column {inputs.target!r}", markup=False)
     console.print(f"Predictions: {out}", markup=False, soft_wrap=True)

@@ -11,10 +11,11 @@ from rich.table import Table
 from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
 from polyarch.errors import ConfigError, MissingExtra, UnknownName
 from polyarch.jobs.display import Terminal
-from polyarch.jobs.overrides import parse_assignments, parse_quantity, with_overrides
+from polyarch.jobs.overrides import parse_assignments, parse_prior, parse_quantity, with_overrides
 from polyarch.jobs.pipeline import Stage, run
-from polyarch.jobs.settings import SPACES, RunSettings, read_toml
+from polyarch.jobs.settings import METHODS, SPACES, RunSettings, read_toml
 from polyarch.jobs.starting import Beginning
+from polyarch.methods.variational_depth import RULES
 from polyarch.reports import write_report
 from polyarch.results import Results
 from polyarch.training import stop_on_signal
@@ -34,6 +35,7 @@ def search(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    method: Annotated[str | None, typer.Option("--method", help=f"{', '.join(METHODS)}.")] = None,
     space: SpaceOption = None,
     module: Annotated[
         str | None, typer.Option("--module", metavar="PACKAGE.MODULE:FUNCTION", help="Search your own network.")
@@ -51,6 +53,11 @@ def search(
         float | None, typer.Option("--max-latency", help="Most seconds per forward pass, measured here.")
     ] = None,
     max_minutes: Annotated[float | None, typer.Option("--max-minutes", help="Most minutes for all of it.")] = None,
+    rule: Annotated[str | None, typer.Option("--rule", help=f"How a depth is chosen: {', '.join(RULES)}.")] = None,
+    prior: Annotated[
+        str | None, typer.Option("--prior", help="Over depths: geometric, uniform, or weights as 1,2,4,...")
+    ] = None,
+    updates: Annotated[str | None, typer.Option("--updates", help="Of the depth posterior: gradient or em.")] = None,
     outside: Annotated[
         str | None, typer.Option("--outside", help="Images of another kind, to try the uncertainty on.")
     ] = None,
@@ -74,6 +81,10 @@ def search(
         "search.max_latency": max_latency,
         "max_minutes": max_minutes,
         "data.outside": outside,
+        "method": method,
+        "depth.rule": rule,
+        "depth.prior": parse_prior(prior),
+        "depth.updates": updates,
     }
     _run("search", out, config, resume, options, settings)
 

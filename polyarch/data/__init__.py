@@ -11,6 +11,7 @@ from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncod
 from polyarch.data.sources import DATASETS, load
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
+from polyarch.data.stacked import StackedBatches
 from polyarch.data.table_files import read_frame
 from polyarch.data.tensors import (
     Augmentation,
@@ -39,6 +40,7 @@ __all__ = [
     "Preprocessing",
     "RandomFlip",
     "RandomShift",
+    "StackedBatches",
     "TableData",
     "TableEncoding",
     "TensorData",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol, Self
 
 import torch
@@ -184,6 +185,10 @@ class Batches:
 
     def epoch(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, from batch ``start`` on."""
+        if self._is_one_and_the_same:
+            if start == 0:
+                yield self._whole
+            return
         if self.shuffle:
             order = torch.randperm(len(self.data), generator=generator_at(self.seed, "order", epoch))
         else:
@@ -192,6 +197,16 @@ class Batches:
         stream = self.data.stream(orders)  # ended with this generator, so worker processes do not stay behind
         for index, (rows, inputs) in enumerate(zip(orders, stream, strict=True), start):
             yield self._batch(inputs, rows, epoch, index)
+
+    @property
+    def _is_one_and_the_same(self) -> bool:
+        """Whether every epoch is the same single batch, as small data in full batches are."""
+        return not self.shuffle and not self.augmentations and len(self) == 1
+
+    @cached_property
+    def _whole(self) -> Batch:
+        rows = torch.arange(len(self.data))
+        return self._batch(next(iter(self.data.stream([rows]))), rows, 0, 0)
 
     def _batch(self, inputs: Tensor, rows: Tensor, epoch: int, index: int) -> Batch:
         if self.augmentations:

@@ -20,7 +20,9 @@ class FiniteDistribution(ArchDistribution):
 
     def __init__(self, space: Space, architectures: Iterable[Architecture]) -> None:
         super().__init__(space)
-        self.architectures = tuple(space.validate(architecture) for architecture in architectures)
+        self.architectures = tuple(architectures)
+        for architecture in self.architectures:
+            space.validate(architecture)
         self._rows = {architecture: row for row, architecture in enumerate(self.architectures)}
         if not self.architectures:
             raise InvalidInput(f"Expected at least one architecture of space {space.name!r}. Got none.")
@@ -52,6 +54,8 @@ class FiniteDistribution(ArchDistribution):
     def log_prob(self, architectures: Sequence[Architecture]) -> Tensor:
         """log q(a), shape (S,)."""
         log_probs = self.log_probabilities()
+        if architectures is self.architectures:  # every step of exact training asks for these
+            return log_probs
         outside = log_probs.new_full((1,), -torch.inf)
         rows = [self._rows.get(architecture, len(self._rows)) for architecture in architectures]
         return torch.cat([log_probs, outside])[rows]
@@ -91,14 +95,14 @@ class Categorical(FiniteDistribution):
     On a space with one choice, such as a depth, this is the categorical over its options.
 
     Args:
-        logits: (A,) start values in the order of ``space.enumerate()``; zeros (uniform) by default.
+        logits: (A,) start values in the order of ``space.members``; zeros (uniform) by default.
         learnable: whether the logits are a parameter; a fixed one serves as a prior.
     """
 
     logits: Tensor
 
     def __init__(self, space: Space, logits: Tensor | None = None, *, learnable: bool = True) -> None:
-        super().__init__(space, space.enumerate())
+        super().__init__(space, space.members)
         logits = torch.zeros(len(self.architectures)) if logits is None else logits.detach().clone()
         if logits.shape != (len(self.architectures),) or not logits.isfinite().all():
             raise InvalidInput(

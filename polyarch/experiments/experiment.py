@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 import polyarch
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, MissingExtra
 from polyarch.executors import Executor, Processes, Serial
+from polyarch.experiments.figures import Spec, write_figures
 from polyarch.files import Journal, write_json
 from polyarch.jobs.display import Display
 from polyarch.jobs.journalled import run_missing
@@ -26,6 +27,10 @@ PRESETS = ("quick", "cpu", "paper")
 Settings = dict[str, Any]
 
 
+def _no_figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One file per claim makes one of these.
@@ -35,6 +40,7 @@ class Experiment:
         items: the independent runs of given settings, by name; they go to workers one by one.
         task: runs one item; gets (settings, item, folder) and returns plain values.
         judge: turns settings and all results by name into claims.
+        figures: turns them into figures by name; names are the experiment's own.
     """
 
     name: str
@@ -44,11 +50,12 @@ class Experiment:
     items: Callable[[Settings], dict[str, Any]]
     task: Callable[[Settings, Any, Path], dict[str, Any]]
     judge: Callable[[Settings, dict[str, Any]], list[Claim]]
+    figures: Callable[[Settings, dict[str, Any]], dict[str, Spec]] = _no_figures
 
     def run(
         self, preset: str, out: Path, display: Display, stop: StopRequest, workers: int | None = None
     ) -> ExperimentResults:
-        """Runs what is not yet in the folder and writes ``results.json``."""
+        """Runs what is not yet in the folder and writes ``results.json`` and ``figures/``."""
         settings = self.presets[preset]
         self._claim_folder(out, preset)
         executor: Executor = Serial() if workers == 1 else Processes(workers)
@@ -65,6 +72,10 @@ class Experiment:
             runs=runs,
         )
         results.write(out / "results.json")
+        try:
+            write_figures(self.figures(settings, runs), out / "figures")
+        except MissingExtra as error:
+            display.say(f"No figures: {error}")
         return results
 
     def _claim_folder(self, out: Path, preset: str) -> None:

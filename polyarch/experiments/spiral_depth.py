@@ -1,4 +1,4 @@
-"""Spirals: does a learned depth beat every fixed depth, and does pruning keep the predictions? (figure 2, left)"""
+"""Spirals: are learned depths those where fixed depths do best, and what does pruning keep? (figure 2, left)"""
 
 from __future__ import annotations
 
@@ -6,130 +6,96 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from polyarch.data import Batches, Normalisation, TensorData, spirals
 from polyarch.experiments.experiment import Experiment, Settings, spread
-from polyarch.methods.variational_depth import DepthSearch, choose_depth, prune
-from polyarch.objectives import mixture_log_probabilities
-from polyarch.randomness import global_seed
+from polyarch.experiments.figures import Spec, bars_and_points, summary
+from polyarch.experiments.spirals import DOCUMENT, QUICK, SPIRALS, depths, measure_fixed, measure_learned, values
 from polyarch.results import Claim
-from polyarch.strategies import Supervised
-from polyarch.supernets import FullyConnectedDepth
-from polyarch.training import EarlyStopping, fit
 
-Item = tuple[int, int | None]
-"""A seed, and a fixed depth or ``None`` for the learned one."""
+LEARNED = "learned"
 
 
-def items(settings: Settings) -> dict[str, Item]:
-    """The learned depth and every fixed depth, for every seed."""
-    found: dict[str, Item] = {}
-    for seed in range(settings["seeds"]):
-        found[f"learned seed {seed}"] = (seed, None)
-        found.update({f"depth {depth} seed {seed}": (seed, depth) for depth in settings["fixed_depths"]})
-    return found
+def items(settings: Settings) -> dict[str, int | None]:
+    """The learned depth and every fixed depth; the seeds of each are trained side by side."""
+    return {LEARNED: None, **{f"depth {depth}": depth for depth in settings["fixed_depths"]}}
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
-    """Trains one network on the spirals of its seed and tests it."""
-    seed, depth = item
-    train, test = spirals(settings["train"], seed=seed), spirals(settings["test"], seed=seed, stream="test")
-    normalisation = Normalisation.of(train)
-    batches = Batches(train, len(train), shuffle=False, preprocessing=normalisation)
-    inputs = normalisation(test.inputs)
-    with global_seed(seed, "network", depth if depth is not None else "learned"):
-        net = FullyConnectedDepth(
-            features=2, classes=2, max_depth=depth or settings["max_depth"], width=settings["width"]
-        )
-    search = DepthSearch(max_iterations=settings["max_iterations"], patience=settings["patience"])
-    if depth is None:
-        q, history = search.fit(net, batches, seed=seed)
-        net.eval()
-        with torch.no_grad():
-            chosen = choose_depth(q, "argmax")
-            return {
-                "depth": chosen,
-                "depth_95": choose_depth(q, "95%"),
-                "depth_expected": choose_depth(q, "expected"),
-                "q": q.log_probabilities().exp().tolist(),
-                "elbo": max(history["elbo"]),
-                "iterations": len(history.rows),
-                "unpruned": _measure(mixture_log_probabilities(net, q, inputs), test),
-                "pruned": _measure(mixture_log_probabilities(net, prune(q, chosen), inputs), test),
-            }
-    network = net.extract(net.space.architecture([str(depth)]))
-    optimizer = torch.optim.SGD(network.parameters(), lr=search.learning_rate, momentum=search.momentum)
-    stopping = EarlyStopping("loss", maximise=False, patience=search.patience)
-    strategy = Supervised(network, optimizer)
-    history = fit(strategy, batches, epochs=search.max_iterations, seed=seed, callbacks=[stopping])
-    network.eval()
-    with torch.no_grad():
-        measured = _measure(torch.log_softmax(network(inputs), -1), test)
-    return {"depth": depth, "iterations": len(history.rows), "test": measured}
-
-
-def _measure(log_probs: Tensor, test: TensorData) -> dict[str, float]:
-    """Mean log p and mean p of the true class (the document's plots mix the two up), and accuracy."""
-    true = log_probs.gather(1, test.targets[:, None]).squeeze(1)
-    return {
-        "mean_log_p": float(true.mean()),
-        "mean_p": float(true.exp().mean()),
-        "accuracy": float((log_probs.argmax(1) == test.targets).float().mean()),
-    }
+def run(settings: Settings, depth: int | None, folder: Path) -> dict[str, Any]:
+    """Networks of one kind, one per seed."""
+    return measure_learned(settings) if depth is None else measure_fixed(settings, depth)
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Means over seeds; a claim about an ordering is supported when the ordering of the means holds."""
-    seeds = range(settings["seeds"])
-    learned = [runs[f"learned seed {seed}"] for seed in seeds]
-    pruned = [run["pruned"]["mean_log_p"] for run in learned]
-    unpruned = [run["unpruned"]["mean_log_p"] for run in learned]
-    fixed = {
-        depth: [runs[f"depth {depth} seed {seed}"]["test"]["mean_log_p"] for seed in seeds]
-        for depth in settings["fixed_depths"]
-    }
-    best_depth = max(fixed, key=lambda depth: statistics.fmean(fixed[depth]))
-    accuracy = [run["pruned"]["accuracy"] for run in learned]
-    unpruned_accuracy = [run["unpruned"]["accuracy"] for run in learned]
-    depths = [run["depth"] for run in learned]
-    shown = "; ".join(f"depth {depth}: {spread(values, 3)}" for depth, values in fixed.items())
+    learned = runs[LEARNED]
+    pruned, full = values(learned, "pruned"), values(learned, "unpruned")
+    accuracy = {kind: values(learned, kind, "accuracy") for kind in ("pruned", "unpruned", "alone")}
+    fixed = {depth: values(runs[f"depth {depth}"], "test") for depth in settings["fixed_depths"]}
+    means = {depth: statistics.fmean(found) for depth, found in fixed.items()}
+    best = max(means, key=lambda depth: means[depth])
+    mass = _mean_q(learned)
+    shared = sum(mass[depth] for depth in means)
+    under_q = sum(mass[depth] * mean for depth, mean in means.items()) / shared
+    everywhere = statistics.fmean(means.values())
+    chosen = [round(depth) for depth in depths(learned)]
     return [
         Claim(
-            text="The pruned learned-depth network has a higher test log-likelihood than fixed depths of every size.",
-            supported=statistics.fmean(pruned) > statistics.fmean(fixed[best_depth]),
-            numbers=f"pruned: {spread(pruned, 3)}, chosen depths {depths}; {shown}",
+            number=1,
+            text="The depths that get probability are those where networks of fixed depth do best.",
+            supported=under_q > everywhere and min(chosen) <= best <= max(chosen),
+            numbers=f"mean log p of fixed depths: {under_q:.3f} averaged under q, {everywhere:.3f} averaged over all "
+            f"depths; best fixed depth {best}, chosen depths {chosen}",
+            document="fixed depths peak where q has its mass (D = 50, chosen depth 9)",
         ),
         Claim(
-            text="Pruning keeps accuracy (within 0.5 points) and log-likelihood (within 0.02 nats) of the mixture.",
-            supported=abs(statistics.fmean(accuracy) - statistics.fmean(unpruned_accuracy)) <= 0.005
-            and abs(statistics.fmean(pruned) - statistics.fmean(unpruned)) <= 0.02,
-            numbers=f"accuracy {spread(accuracy, 3)} pruned, {spread(unpruned_accuracy, 3)} full; "
-            f"log p {spread(pruned, 3)} pruned, {spread(unpruned, 3)} full",
+            number=1,
+            text="The pruned network has a higher test log-likelihood than networks of every fixed depth.",
+            supported=statistics.fmean(pruned) > means[best],
+            numbers=f"mean log p: pruned {spread(pruned, 3)}, best fixed depth {best} {spread(fixed[best], 3)}, "
+            f"fixed depth {max(means)} {spread(fixed[max(means)], 3)}; mean p: pruned "
+            f"{spread(values(learned, 'pruned', 'mean_p'), 3)}",
+            document="it does, for depths 1 to 50",
+        ),
+        Claim(
+            text="Pruning keeps log-likelihood (within 0.01 nats) and accuracy (within 0.5 points) of the mixture.",
+            supported=abs(statistics.fmean(pruned) - statistics.fmean(full)) <= 0.01
+            and abs(statistics.fmean(accuracy["pruned"]) - statistics.fmean(accuracy["unpruned"])) <= 0.005,
+            numbers=f"mean log p {spread(pruned, 4)} pruned, {spread(full, 4)} full; accuracy "
+            f"{spread(accuracy['pruned'], 4)} pruned, {spread(accuracy['unpruned'], 4)} full, "
+            f"{spread(accuracy['alone'], 4)} the chosen depth alone",
+            document="pruned and full predictions agree",
         ),
     ]
 
 
+def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
+    """The posterior with the fixed depths above it."""
+    bars = [{"x": depth, "mean": value} for depth, value in enumerate(_mean_q(runs[LEARNED]))]
+    points = [{"x": depth, **summary(values(runs[f"depth {depth}"], "test"))} for depth in settings["fixed_depths"]]
+    title = f"Spirals, D = {settings['max_depth']}, {settings['seeds']} seeds"
+    return {
+        "posterior": bars_and_points(
+            bars, points, "depth", "q(depth), mean over seeds", "test mean log p, fixed depth", title
+        )
+    }
+
+
+def _mean_q(learned: dict[str, Any]) -> list[float]:
+    """q averaged over seeds."""
+    columns = zip(*(seed["q"] for seed in learned["seeds"]), strict=True)
+    return [statistics.fmean(column) for column in columns]
+
+
 SPIRAL_DEPTH = Experiment(
     name="spiral_depth",
-    document="variational depth",
+    document=DOCUMENT,
     claim="A learned, pruned depth beats networks of every fixed depth on spirals (figure 2, left).",
     presets={
-        "quick": {
-            "seeds": 1, "max_depth": 5, "fixed_depths": [1, 3, 5], "width": 20, "train": 200, "test": 1800,
-            "max_iterations": 300, "patience": 100,
-        },
-        "cpu": {
-            "seeds": 6, "max_depth": 20, "fixed_depths": [1, 2, 4, 8, 12, 20], "width": 20, "train": 200,
-            "test": 1800, "max_iterations": 3000, "patience": 500,
-        },
-        "paper": {
-            "seeds": 6, "max_depth": 50, "fixed_depths": list(range(1, 51)), "width": 20, "train": 200, "test": 1800,
-            "max_iterations": 100_000, "patience": 500,
-        },
+        "quick": {**QUICK, "fixed_depths": [1, 3, 5]},
+        "cpu": {**SPIRALS, "fixed_depths": list(range(1, 21))},
+        "paper": {**SPIRALS, "max_depth": 50, "epochs": 100_000, "fixed_depths": list(range(1, 51))},
     },
     items=items,
     task=run,
     judge=judge,
-)  # fmt: skip
+    figures=figures,
+)

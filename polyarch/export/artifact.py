@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor, nn
+from torch import nn
 
 import polyarch
 from polyarch.data import Column, Preprocessing, preprocessing_from
@@ -30,32 +30,31 @@ from polyarch.export.records import (
     read_records,
 )
 from polyarch.export.sentences import first_problem, one_line
-from polyarch.export.weights import load_weights, read_weights, weights_bytes, weights_of
+from polyarch.export.weights import distinct_weights_of, load_weights, read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically, write_json
+from polyarch.nn import Stacked
 
 __all__ = ["Artifact", "Member", "read_artifact", "read_weights", "weights_bytes", "weights_of", "write_artifact"]
 
 INPUT_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 
-Extract = Callable[[dict[str, str]], nn.Module]
-"""Choice name -> option name, to the standalone network of that architecture."""
+Extract = Callable[[list[dict[str, str]], bool], nn.Module]
+"""(choice name -> option name for every member, whether they share one network), to what gives their logits."""
 Build = Callable[[dict[str, Any], tuple[int, ...], int], Extract]
 """(settings of the space, shape of one network input, number of classes), to what makes its networks."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One network of the mixture.
+    """One member of the mixture.
 
     Args:
         architecture: choice name -> option name.
         weight: its share; the members' shares are normalised.
-        network: preprocessed inputs (B, ...) -> logits (B, classes).
     """
 
     architecture: dict[str, str]
     weight: float
-    network: nn.Module
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,9 @@ class Artifact:
 
     Args:
         network: settings of the space that builds the supernet of the members.
-        members: the networks and their shares.
+        members: the architectures and their shares.
+        networks: preprocessed inputs (B, ...) -> logits (K, B, classes) of all members: `Stacked` networks, one per
+            member, or one network that they share.
         preprocessing: from raw examples to what the networks take in.
         columns: the columns of a table, empty for other data.
         input_shape: the shape of one raw example.
@@ -73,10 +74,12 @@ class Artifact:
         temperature: divides the logits of every member.
         threshold: the entropy in nats above which an input is flagged.
         metrics: what was measured, for the reader of the folder.
+        exit_confidence: how sure the first exits of a shared network must be for an example to leave early.
     """
 
     network: dict[str, Any]
     members: tuple[Member, ...]
+    networks: nn.Module
     preprocessing: Preprocessing
     columns: tuple[Column, ...]
     input_shape: tuple[int, ...]
@@ -85,6 +88,12 @@ class Artifact:
     temperature: float
     threshold: float
     metrics: dict[str, Any]
+    exit_confidence: float | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether one network gives the logits of all members."""
+        return not isinstance(self.networks, Stacked)
 
 
 def write_artifact(folder: Path, artifact: Artifact) -> None:
@@ -93,17 +102,17 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
     Programs that were exported from earlier content of the folder are removed.
     """
     description, metadata = _records(artifact)
-    states = {
-        f"{index}.{name}": value
-        for index, member in enumerate(artifact.members)
-        for name, value in weights_of(member.network).items()
-    }
-    content = weights_bytes(states)
+    content = weights_bytes(
+        distinct_weights_of(artifact.networks) if artifact.shared else weights_of(artifact.networks)
+    )
     for name in (ARCHITECTURE_FILE, *PROGRAM_FILES.values()):
         (folder / name).unlink(missing_ok=True)
     write_atomically(folder / WEIGHTS_FILE, content)
-    write_json(folder / METADATA_FILE, metadata.model_dump(mode="json"))
-    write_json(folder / ARCHITECTURE_FILE, description.model_dump(mode="json"))
+    # What says nothing is left out, so that the files of separate networks stay as they were.
+    without = None if artifact.exit_confidence is not None else {"exit_confidence"}
+    write_json(folder / METADATA_FILE, metadata.model_dump(mode="json", exclude=without))
+    without = None if artifact.shared else {"shared"}
+    write_json(folder / ARCHITECTURE_FILE, description.model_dump(mode="json", exclude=without))
 
 
 def read_artifact(folder: Path, build: Build) -> Artifact:
@@ -114,25 +123,23 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
             here imports or unpickles anything.
     """
     description, metadata = read_records(folder)
-    states = _split(read_weights(folder / WEIGHTS_FILE), len(description.members), folder)
+    weights = read_weights(folder / WEIGHTS_FILE)
     shape, classes = description.input_shape, len(metadata.classes)
     dtype = INPUT_DTYPES[metadata.input.dtype]
     try:
         preprocessing = preprocessing_from(metadata.preprocessing)
         example = preprocessing(torch.empty(2, *shape, dtype=dtype, device="meta"))  # shapes alone: no memory, no work
         extract = build(description.network, tuple(example.shape[1:]), classes)
-        members = []
-        for record, state in zip(description.members, states, strict=True):
-            network = extract(record.architecture)
-            load_weights(network, state)
-            members.append(Member(record.architecture, record.weight, network.eval()))
+        networks = extract([member.architecture for member in description.members], description.shared)
+        load_weights(networks, weights)
     except (PolyarchError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise CorruptFile(
             f"Expected the artifact in {folder} to describe its networks. Found: {one_line(error)}."
         ) from None
     return Artifact(
         network=description.network,
-        members=tuple(members),
+        members=tuple(Member(member.architecture, member.weight) for member in description.members),
+        networks=networks.eval(),
         preprocessing=preprocessing,
         columns=tuple(Column(column.name, column.categories) for column in metadata.columns),
         input_shape=shape,
@@ -141,6 +148,7 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
         temperature=metadata.temperature,
         threshold=metadata.threshold,
         metrics=metadata.metrics,
+        exit_confidence=metadata.exit_confidence,
     )
 
 
@@ -148,11 +156,18 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
     names = {dtype: name for name, dtype in INPUT_DTYPES.items()}
     if artifact.input_dtype not in names:
         raise InvalidInput(f"Expected inputs of type uint8 or float32. Got {artifact.input_dtype}.")
+    if isinstance(artifact.networks, Stacked) and len(artifact.networks) != len(artifact.members):
+        raise InvalidInput(
+            f"Expected a network for each of {len(artifact.members)} members. Got {len(artifact.networks)}."
+        )
+    if artifact.exit_confidence is not None and not artifact.shared:
+        raise InvalidInput("Expected members that share one network for exit_confidence. Got separate networks.")
     try:
         description = Description(
             format=FORMAT,
             network=artifact.network,
             members=[MemberRecord(architecture=m.architecture, weight=m.weight) for m in artifact.members],
+            shared=artifact.shared,
             input_shape=artifact.input_shape,
         )
         metadata = Metadata.model_validate(
@@ -165,6 +180,7 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
                 "preprocessing": artifact.preprocessing.to_dict(),
                 "temperature": artifact.temperature,
                 "threshold": artifact.threshold,
+                "exit_confidence": artifact.exit_confidence,
                 "metrics": artifact.metrics,
                 "versions": {
                     "polyarch": polyarch.__version__,
@@ -181,15 +197,3 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"Expected settings and metrics that JSON can hold. Found: {one_line(error)}.") from None
     return description, metadata
-
-
-def _split(states: dict[str, Tensor], members: int, folder: Path) -> list[dict[str, Tensor]]:
-    """The states of the members out of the names ``0.name``, ``1.name``, ..."""
-    split: list[dict[str, Tensor]] = [{} for _ in range(members)]
-    known = {str(index): state for index, state in enumerate(split)}
-    for key, value in states.items():
-        index, _, name = key.partition(".")
-        if index not in known:
-            raise CorruptFile(f"Expected weights of {members} members in {folder / WEIGHTS_FILE}. Found {key!r}.")
-        known[index][name] = value
-    return split

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from polyarch.data import Preprocessing
 from polyarch.export.artifact import Artifact
-from polyarch.predictive import Mixture
+from polyarch.predictive import EarlyExit, Mixture
 
 
 class Program(nn.Module):
@@ -17,24 +17,24 @@ class Program(nn.Module):
 
     Args:
         preprocessing: from raw examples (B, ...) to what the members take in.
-        mixture: from there to probabilities and uncertainty.
+        mixture: from there to probabilities and uncertainty; one that stops early also says where.
     """
 
-    def __init__(self, preprocessing: Preprocessing, mixture: Mixture) -> None:
+    def __init__(self, preprocessing: Preprocessing, mixture: Mixture | EarlyExit) -> None:
         super().__init__()
         self.preprocessing = preprocessing
         self.mixture = mixture
 
     @classmethod
     def of(cls, artifact: Artifact) -> Program:
-        """Copies of the members on the CPU, in evaluation mode and in the usual layout; theirs stay as they are."""
-        networks = [copy.deepcopy(member.network) for member in artifact.members]
+        """Copies of the networks on the CPU, in evaluation mode and in the usual layout; theirs stay as they are."""
         weights = [member.weight for member in artifact.members]
-        program = cls(artifact.preprocessing, Mixture(networks, weights, temperature=artifact.temperature))
+        mixture = Mixture(copy.deepcopy(artifact.networks), weights, temperature=artifact.temperature)
+        program = cls(artifact.preprocessing, mixture)
         # Channels-last strides would become constants of the exported graph.
         return program.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, ...) raw examples -> probabilities (B, C), entropy (B,) and mutual information (B,) in nats."""
-        outputs: tuple[Tensor, Tensor, Tensor] = self.mixture(self.preprocessing(inputs))
+    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """(B, ...) raw examples -> probabilities (B, C), entropy (B,) and mutual information (B,) in nats, ..."""
+        outputs: tuple[Tensor, ...] = self.mixture(self.preprocessing(inputs))
         return outputs

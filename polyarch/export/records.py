@@ -26,6 +26,7 @@ OUTPUTS = {
 
 Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 Positive = Annotated[FiniteFloat, Field(gt=0)]
+Share = Annotated[FiniteFloat, Field(gt=0, le=1)]
 NonNegative = Annotated[FiniteFloat, Field(ge=0)]
 
 
@@ -36,18 +37,22 @@ class Record(BaseModel):
 
 
 class MemberRecord(Record):
-    """One network of the mixture and its share."""
+    """One member of the mixture and its share."""
 
     architecture: dict[str, str]
     weight: Positive
 
 
 class Description(Record):
-    """``architecture.json``: what builds the networks; ``input_shape`` is that of a raw example."""
+    """``architecture.json``: what builds the networks; ``input_shape`` is that of a raw example.
+
+    ``shared`` says that one network gives the logits of all members in one pass, not one network each.
+    """
 
     format: Literal[2]
     network: dict[str, Any]
     members: Annotated[list[MemberRecord], Field(min_length=1)]
+    shared: bool = False
     input_shape: Shape
 
 
@@ -76,7 +81,10 @@ class ExportRecord(Record):
 
 
 class Metadata(Record):
-    """``metadata.json``: what somebody needs to use the programs without polyarch."""
+    """``metadata.json``: what somebody needs to use the programs without polyarch.
+
+    ``exit_confidence`` is for the exits of a shared network: how sure they must be for an example to leave early.
+    """
 
     input: InputRecord
     outputs: dict[str, str] = OUTPUTS
@@ -85,6 +93,7 @@ class Metadata(Record):
     preprocessing: dict[str, Any]
     temperature: Positive
     threshold: NonNegative
+    exit_confidence: Share | None = None
     metrics: dict[str, Any] = {}
     versions: dict[str, str] = {}
     exports: dict[str, ExportRecord] = {}
@@ -107,6 +116,8 @@ def read_records(folder: Path) -> tuple[Description, Metadata]:
         raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input.shape}.")
     if metadata.columns and shape != (len(metadata.columns),):
         raise CorruptFile(f"Expected rows of {len(metadata.columns)} columns in {folder}. Found shape {shape}.")
+    if metadata.exit_confidence is not None and not description.shared:
+        raise CorruptFile(f"Expected members that share one network for exit_confidence in {folder}. Found others.")
     return description, metadata
 
 

@@ -20,6 +20,12 @@ def weights_of(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
 
 
+def distinct_weights_of(network: nn.Module) -> dict[str, Tensor]:
+    """The same without repetition: a tensor that modules share is there once, under its first name."""
+    first = _first_names(network)
+    return {name: value for name, value in weights_of(network).items() if first[name] == name}
+
+
 def weights_bytes(weights: dict[str, Tensor]) -> bytes:
     """Weights in safetensors format; the same weights give the same bytes."""
     return save(dict(sorted(weights.items())))
@@ -36,9 +42,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
     """Gives a network the weights; names, shapes and types must be those of its state.
 
-    A network on the meta device takes the tensors over and is on the CPU afterwards.
+    A tensor that modules share needs no more than its first name. A network on the meta device takes the tensors over
+    and is on the CPU afterwards.
     """
-    state = network.state_dict()
+    state, first = network.state_dict(), _first_names(network)
+    weights = {name: weights[first[name]] for name in state if first[name] in weights} | weights
     for name in sorted(state.keys() ^ weights.keys()):
         where = "has none in its file" if name in state else "is not in the network"
         raise CorruptFile(f"Expected the weights of the described network. Found that {name!r} {where}.")
@@ -49,3 +57,13 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
                 f"Expected {name!r} as {wanted[0]} of shape {wanted[1]}. Found {found[0]} of shape {found[1]}."
             )
     network.load_state_dict(weights, assign=any(value.is_meta for value in state.values()))
+    tensors = network.state_dict(keep_vars=True)
+    for name in state:  # tensors that were taken over are no longer shared
+        owner, _, leaf = name.rpartition(".")
+        setattr(network.get_submodule(owner), leaf, tensors[first[name]])
+
+
+def _first_names(network: nn.Module) -> dict[str, str]:
+    """The first name of the tensor that has this name."""
+    found: dict[int, str] = {}
+    return {name: found.setdefault(id(value), name) for name, value in network.state_dict(keep_vars=True).items()}

@@ -46,7 +46,7 @@ def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None
         space, reason, parts = _space(settings, data, found)
         found["space"] = space
     else:
-        reason, parts = "your own network", _parts(settings, data, found, builder)
+        reason, parts = "your own network", parts_with(settings, data, found, builder)
     reasons.append(f"space {parts.settings.space.kind}: {reason}")
     schedule, reason = _schedule(parts, settings)
     reasons.append(reason)
@@ -93,7 +93,7 @@ def _augmentation(data: Dataset) -> dict[str, Any]:
 def _space(settings: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tuple[dict[str, Any], str, Parts]:
     """The widest of the candidates of which a quarter keeps the limits on parameters and operations."""
     for space, reason in _candidates(data):
-        parts = _parts(settings, data, {**found, "space": space})
+        parts = parts_with(settings, data, {**found, "space": space})
         limits = parts.limits(measured=False)
         if not limits.limits:
             return space, reason, parts
@@ -179,7 +179,7 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     return found, reason
 
 
-def _parts(settings: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Parts:
+def parts_with(settings: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Parts:
     """The parts with what has been found so far in place of what was not asked for."""
     return Parts.build(with_suggestions(settings, found), data=data, builder=builder)
 

@@ -6,18 +6,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from polyarch.distributions import FactorisedCategorical
-from polyarch.errors import InvalidInput, MissingExtra
-from polyarch.export import Artifact, Member, export_programs, read_weights, write_artifact
+from polyarch.export import read_weights
+from polyarch.jobs.artifacts import write_predictors
 from polyarch.jobs.context import Context
 from polyarch.jobs.journalled import run_missing
-from polyarch.jobs.judging import Ensemble, judge, outside_batches
+from polyarch.jobs.judging import Ensemble
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining, evaluate
 from polyarch.predictive import most_probable
@@ -68,26 +67,26 @@ def compare(context: Context, best: Sequence[Architecture], q: Mapping[str, list
     mixed = [item for pair in zip_longest(member_items, random_items) for item in pair if item is not None]
     ordered = list(dict.fromkeys([first_items[0], *mixed, *first_items[1:]]))
     task = Retraining(parts, context.workspace.checkpoints / "retrain")
-    trained = _train_all(context, ordered, task)
+    trained = train_all(context, ordered, task)
     first_runs = [trained[item] for item in first_items if item in trained]
     random_runs = [trained[item] for item in random_items if item in trained]
-    contenders = [_contender("best architecture, retrained", first_runs)]
+    contenders = [contender("best architecture, retrained", first_runs)]
     if random_runs:
-        contenders.append(_contender("random architectures, retrained", random_runs))
-    contenders.append(_contender("best architecture, inherited weights", [_inherited(parts, first)]))
+        contenders.append(contender("random architectures, retrained", random_runs))
+    contenders.append(contender("best architecture, inherited weights", [_inherited(parts, first)]))
     chosen = max(first_runs, key=lambda run: run.valid_accuracy)
     members = [(first, chosen.seed), *[item for item in member_items if item in trained]]
-    networks = [(item[0], _trained_network(parts, item, task)) for item in members]
-    sides = [(Ensemble.equal("best architecture", networks[:1]), context.workspace.artifact)]
+    networks = [(item[0], trained_network(parts, item, task)) for item in members]
+    sides = [(Ensemble.of("best architecture", networks[:1]), context.workspace.artifact)]
     if len(networks) > 1:
-        sides.append((Ensemble.equal(f"ensemble of {len(networks)}", networks), context.workspace.ensemble))
+        sides.append((Ensemble.of(f"ensemble of {len(networks)}", networks), context.workspace.ensemble))
     if q is not None:
         sides.append((_posterior(context, q), context.workspace.posterior))
-    predictors = _predictors(context, sides)
+    predictors = write_predictors(context, sides)
     return Comparison(contenders, _summary(parts, first, chosen), predictors)
 
 
-def _train_all(context: Context, items: Sequence[Item], task: Retraining) -> dict[Item, Accuracy]:
+def train_all(context: Context, items: Sequence[Item], task: Retraining) -> dict[Item, Accuracy]:
     """Trains every item that is not in the journal, as far as the time goes; the first always."""
     keyed = {f"{architecture.key} seed {seed}": (architecture, seed) for architecture, seed in items}
     journal = context.workspace.journal("retrain")
@@ -114,20 +113,21 @@ def _train_all(context: Context, items: Sequence[Item], task: Retraining) -> dic
 
 def _inherited(parts: Parts, architecture: Architecture) -> Accuracy:
     """The architecture as it comes out of the supernet."""
-    network = _inherited_network(parts, architecture)
+    network = inherited_network(parts, architecture)
     valid = evaluate(network, parts.evaluation_batches(parts.valid))
     measured = evaluate(network, parts.evaluation_batches(parts.data.test))
     return Accuracy(architecture=architecture.to_dict(), seed=0, valid_accuracy=valid["accuracy"], **measured)
 
 
-def _inherited_network(parts: Parts, architecture: Architecture) -> nn.Module:
+def inherited_network(parts: Parts, architecture: Architecture) -> nn.Module:
     """With the supernet's weights, under the statistics policy of the scores."""
     network = parts.net.extract(architecture)
     parts.policy().prepare(network, parts.policy_inputs())
     return network
 
 
-def _contender(name: str, runs: list[Accuracy]) -> Contender:
+def contender(name: str, runs: list[Accuracy]) -> Contender:
+    """One side of the comparison, with mean and spread."""
     values = [run.accuracy for run in runs]
     std = statistics.stdev(values) if len(values) > 1 else 0.0
     return Contender(name=name, mean=statistics.fmean(values), std=std, runs=runs)
@@ -143,69 +143,15 @@ def _posterior(context: Context, q: Mapping[str, list[float]]) -> Ensemble:
     if not kept:
         kept = [(context.draw(1, "posterior")[0], 0.0)]
     shares = torch.tensor([value for _, value in kept], dtype=torch.float64).softmax(0).tolist()
-    members = [(architecture, _inherited_network(parts, architecture)) for architecture, _ in kept]
-    return Ensemble(f"mixture over the learned distribution ({len(kept)})", members, shares)
+    members = [(architecture, inherited_network(parts, architecture)) for architecture, _ in kept]
+    return Ensemble.of(f"mixture over the learned distribution ({len(kept)})", members, shares)
 
 
-def _predictors(context: Context, sides: Sequence[tuple[Ensemble, Path]]) -> list[PredictorRecord]:
-    """Judges every ensemble and writes its artifact."""
-    outside = outside_batches(context.parts)
-    records = []
-    with context.display.stage("export") as report:
-        for index, (ensemble, folder) in enumerate(sides):
-            report(index, len(sides), ensemble.name)
-            record = judge(ensemble, context.parts, outside)
-            artifact = _artifact(context.parts, ensemble, record)
-            write_artifact(folder, artifact)
-            for file, difference in _export(context, artifact, folder).items():
-                context.display.say(f"{folder.name}/{file}: largest difference {difference:.2g}")
-            records.append(record)
-        report(len(sides), len(sides), "")
-    return records
-
-
-def _export(context: Context, artifact: Artifact, folder: Path) -> dict[str, float]:
-    """The programs, checked on test examples.
-
-    A program that cannot be made, because a package is missing or an own network does what the exporter does not
-    know, is a sentence; one that disagrees with its network is an error.
-    """
-    examples = context.parts.raw_examples(64)
-    found: dict[str, float] = {}
-    for program in context.parts.settings.programs:
-        try:
-            found |= export_programs(folder, artifact, examples, formats=(program,))
-        except (MissingExtra, InvalidInput) as error:
-            context.display.say(f"No {folder.name}/model.{program}: {error}")
-    return found
-
-
-def _trained_network(parts: Parts, item: Item, task: Retraining) -> nn.Module:
+def trained_network(parts: Parts, item: Item, task: Retraining) -> nn.Module:
+    """What the task trained, in evaluation mode."""
     network = parts.net.extract(item[0])
     network.load_state_dict(read_weights(task.weights_path(item)))
     return network.eval()
-
-
-def _artifact(parts: Parts, ensemble: Ensemble, record: PredictorRecord) -> Artifact:
-    return Artifact(
-        network=parts.settings.space.model_dump(mode="json"),
-        members=tuple(
-            Member(architecture.to_dict(), weight, network)
-            for (architecture, network), weight in zip(ensemble.members, ensemble.weights, strict=True)
-        ),
-        preprocessing=parts.preprocessing,
-        columns=parts.data.columns,
-        input_shape=parts.data.input_shape,
-        input_dtype=parts.raw_examples(1).dtype,
-        classes=parts.data.class_names,
-        temperature=record.temperature,
-        threshold=record.threshold,
-        metrics={
-            "data": parts.data.name,
-            "test_examples": len(parts.data.test),
-            **record.model_dump(include={"accuracy", "loss", "brier", "calibration_error", "detection"}),
-        },
-    )
 
 
 def _summary(parts: Parts, best: Architecture, chosen: Accuracy) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from polyarch.data import BatchSource, TensorData, load, resident
 from polyarch.data.dataset import resize
 from polyarch.errors import ConfigError
 from polyarch.jobs.parts import Parts
-from polyarch.jobs.retraining import outputs
+from polyarch.nn import Stacked
 from polyarch.objectives import mixed
 from polyarch.predictive import (
     brier,
@@ -37,23 +37,32 @@ class Ensemble:
     """Networks in evaluation mode whose predictions are mixed; one network is a mixture of one.
 
     Args:
-        members: architectures and their networks.
-        weights: their shares, which sum to 1.
+        architectures: of the K members.
+        networks: (B, ...) -> logits (K, B, C): `Stacked` ones, or one network for all members.
+        weights: the members' shares, which sum to 1.
+        exit_confidence: how sure the exits of one network must be for an example to leave early, where this was chosen.
     """
 
     name: str
-    members: Sequence[tuple[Architecture, nn.Module]]
+    architectures: Sequence[Architecture]
+    networks: nn.Module
     weights: Sequence[float]
+    exit_confidence: float | None = None
 
     @classmethod
-    def equal(cls, name: str, members: Sequence[tuple[Architecture, nn.Module]]) -> Ensemble:
-        """All members count the same."""
-        return cls(name, members, [1 / len(members)] * len(members))
+    def of(
+        cls, name: str, members: Sequence[tuple[Architecture, nn.Module]], weights: Sequence[float] | None = None
+    ) -> Ensemble:
+        """Members with a network each; by default all count the same."""
+        architectures = [architecture for architecture, _ in members]
+        networks = Stacked(network for _, network in members)
+        return cls(name, architectures, networks, weights or [1 / len(members)] * len(members))
 
     def logits(self, batches: BatchSource) -> tuple[Tensor, Tensor]:
-        """Of every member, (K, N, C) in float64, and targets (N,)."""
-        pairs = [outputs(network, batches) for _, network in self.members]
-        return torch.stack([logits for logits, _ in pairs]), pairs[0][1]
+        """Of every member, (K, N, C) in float64, and targets (N,), from one pass over the data."""
+        with torch.no_grad():
+            pairs = [(self.networks(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]
+        return torch.cat([logits for logits, _ in pairs], dim=1), torch.cat([targets for _, targets in pairs])
 
     def log_probabilities(self, logits: Tensor, temperature: float) -> Tensor:
         """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C)."""
@@ -78,7 +87,7 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
     if outside is not None:
         foreign, _ = ensemble.logits(outside)
         scores = {"entropy": (uncertainty, entropy(ensemble.log_probabilities(foreign, temperature).exp()))}
-        if len(ensemble.members) > 1:
+        if len(ensemble.architectures) > 1:
             known, other = (torch.softmax(logits / temperature, -1) for logits in (test, foreign))
             scores["mutual_information"] = (
                 mutual_information(known, ensemble.weights),
@@ -87,7 +96,7 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
         detection = {kind: asdict(detect(*pair)) for kind, pair in scores.items()}
     return PredictorRecord(
         name=ensemble.name,
-        members=[architecture.to_dict() for architecture, _ in ensemble.members],
+        members=[architecture.to_dict() for architecture in ensemble.architectures],
         weights=list(ensemble.weights),
         temperature=temperature,
         accuracy=float(correct.double().mean()),

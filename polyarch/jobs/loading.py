@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from polyarch.errors import CorruptFile
+from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.export import Artifact, Extract, read_artifact
 from polyarch.export.sentences import first_problem
 from polyarch.jobs.own_module import Builder, build_own
 from polyarch.jobs.settings import SpaceSettings
+from polyarch.nn import Stacked
+from polyarch.supernets import Supernet
 
 MOST_BLOCKS = 1000
 """A file that asks for more would keep the machine busy before its weights are compared."""
@@ -21,7 +24,13 @@ MOST_BLOCKS = 1000
 
 def load_network(folder: Path) -> nn.Module:
     """The standalone network of an artifact's first member, in evaluation mode: preprocessed inputs -> logits."""
-    return load_artifact(folder).members[0].network
+    networks = load_artifact(folder).networks
+    if not isinstance(networks, Stacked):
+        raise InvalidInput(
+            f"Expected an artifact with a network for every member in {folder}. "
+            "Got one network for all: load_artifact(...).networks is it."
+        )
+    return networks[0]
 
 
 def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
@@ -48,7 +57,7 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int
             raise CorruptFile("a network of the user's own, which only the function that made it can make again")
         with torch.random.fork_rng(devices=[]):
             net = build_own(module, input_shape, classes)
-        return lambda architecture: net.extract(net.space.architecture(architecture))
+        return partial(_networks, net)
     try:
         settings = TypeAdapter(SpaceSettings).validate_python(network)
     except ValidationError as error:
@@ -61,11 +70,21 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int
         net = settings.build(input_shape, classes)
         example = torch.empty(2, *input_shape)
 
-    def extract(architecture: dict[str, str]) -> nn.Module:
-        standalone = net.extract(net.space.architecture(architecture)).eval()
-        logits = standalone(example)
-        if logits.shape != (2, classes):
-            raise CorruptFile(f"outputs of shape {tuple(logits.shape[1:])} for {classes} classes")
-        return standalone
+    def extract(architectures: list[dict[str, str]], shared: bool) -> nn.Module:
+        networks = _networks(net, architectures, shared).eval()
+        logits = networks(example)
+        if logits.shape != (len(architectures), 2, classes):
+            raise CorruptFile(f"outputs of shape {tuple(logits.shape[2:])} for {classes} classes")
+        return networks
 
     return extract
+
+
+def _networks(net: Supernet, architectures: list[dict[str, str]], shared: bool) -> nn.Module:
+    members = [net.space.architecture(architecture) for architecture in architectures]
+    if not shared:
+        return Stacked([net.extract(member) for member in members])
+    networks = net.extract_many(members)
+    if isinstance(networks, Stacked):
+        raise CorruptFile("members that cannot share one network")
+    return networks

@@ -52,6 +52,16 @@ def parse_quantity(text: str | None) -> float | None:
     return float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()]
 
 
+def parse_prior(text: str | None) -> str | list[float] | None:
+    """The name of a prior, or its weights separated by commas."""
+    if text is None or "," not in text:
+        return text
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"Expected geometric, uniform, or weights such as 1,2,4. Got {text!r}.") from None
+
+
 def resumed_settings(
     settings: RunSettings, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str
 ) -> RunSettings:

@@ -26,14 +26,15 @@ from polyarch.data import (
     nb201_split,
     stratified_split,
 )
-from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
+from polyarch.distributions import FactorisedCategorical, Uniform
 from polyarch.errors import ConfigError
 from polyarch.estimators import Estimator, Latency, MACs, Parameters, SoTL, ValAcc, ValAccMini
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.jobs.own_module import Builder, build_own
 from polyarch.jobs.settings import DataSettings, OptimiserSettings, RunSettings, SearchSettings
+from polyarch.methods.variational_depth import DepthSearch
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
-from polyarch.objectives import Exact, Sampled
+from polyarch.objectives import Sampled
 from polyarch.randomness import derive_seed, global_seed
 from polyarch.searchers import Limit, Limits, evolution, exhaustive_search, nsga2, random_search
 from polyarch.searchers.searcher import MakeSampler
@@ -134,16 +135,26 @@ class Parts:
             optimizer = sgd(self.net, train)
             return SinglePath(self.net, optimizer, q=self.allowed(), loss=smoothed_loss(train)), optimizer
         space = self.net.space
-        q: Categorical | FactorisedCategorical
         if len(space.choices) == 1:
-            q, prior = Categorical(space), geometric_prior(space, train.prior_ratio)
-            variational = partial(Variational, q=q, prior=prior, expectation=Exact())
-        else:
-            q = FactorisedCategorical(space)
-            variational = partial(Variational, q=q, prior=Uniform(space), expectation=Sampled(train.samples))
-        q.to(self.settings.device)
+            exact = self.depth_search().strategy(self.net, num_data=len(self.train))
+            return exact, exact.optimizer
+        q = FactorisedCategorical(space).to(self.settings.device)
         optimizer = sgd(nn.ModuleList([self.net, q]), train)
-        return variational(self.net, optimizer=optimizer, num_data=len(self.train)), optimizer
+        expectation = Sampled(train.samples)
+        sampled = Variational(self.net, q, Uniform(space), optimizer, num_data=len(self.train), expectation=expectation)
+        return sampled, optimizer
+
+    def depth_search(self) -> DepthSearch:
+        """How the posterior over the only choice is learned."""
+        train, depth = self.settings.train, self.settings.depth
+        return DepthSearch(
+            learning_rate=train.learning_rate,
+            momentum=train.momentum,
+            weight_decay=train.weight_decay,
+            prior=depth.prior,
+            prior_ratio=train.prior_ratio,
+            updates=depth.updates,
+        )
 
     def allowed(self) -> Uniform:
         """The uniform distribution over the architectures that keep the limits: others need no training.

@@ -16,6 +16,8 @@ from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
+from polyarch.jobs.depth_search import find_depth, require_depths
+from polyarch.jobs.fixed_depths import compare_depths, fixed_depths
 from polyarch.jobs.judging import outside_batches
 from polyarch.jobs.members import ensemble_members
 from polyarch.jobs.parts import Parts, sampler
@@ -33,6 +35,8 @@ def run(context: Context, until: Stage = "search") -> Results:
 
     Every stage keeps what it finishes on disk, so a run that was killed goes on where it was.
     """
+    if context.parts.settings.method != "one-shot":
+        return _run_depth(context, until)
     stages = stages_until(until)
     seconds: dict[str, float] = {}
     with one_thread():
@@ -52,6 +56,28 @@ def run(context: Context, until: Stage = "search") -> Results:
     return results
 
 
+def _run_depth(context: Context, until: Stage) -> Results:
+    """A depth learned in one training, or every depth trained alone; then the choice and the export."""
+    seconds: dict[str, float] = {}
+    learned = context.parts.settings.method == "variational-depth"
+    with one_thread():
+        training = TrainingRecord(strategy="none", history=[])
+        if learned:
+            with _timed(seconds, "train"):
+                training = train(context)
+        results = _results(context.parts, training, seconds)
+        results.write(context.workspace.results)
+        if until == "search":
+            with _timed(seconds, "choose" if learned else "retrain"):
+                found = find_depth(context, training.q or {}) if learned else compare_depths(context)
+            results.depth, results.artifact = found.record, found.comparison.artifact
+            results.comparison, results.predictors = found.comparison.contenders, found.comparison.predictors
+            results.seconds = {**seconds, **found.seconds}
+            results.write(context.workspace.results)
+    context.workspace.log("finished", stage=until)
+    return results
+
+
 def stages_until(until: Stage) -> tuple[Stage, ...]:
     """The stages up to and including this one."""
     return STAGES[: STAGES.index(until) + 1]
@@ -60,6 +86,9 @@ def stages_until(until: Stage) -> tuple[Stage, ...]:
 def check(context: Context, until: Stage) -> None:
     """Finds what is wrong with the settings before anything is written or trained."""
     settings, stages = context.parts.settings, stages_until(until)
+    if settings.method != "one-shot":
+        _check_depth(context, until)
+        return
     if "rank" in stages and settings.rank.truth:
         if settings.space.kind != "nb201":
             raise ConfigError(f"Expected space nb201 for a truth from its table. Got {settings.space.kind!r}.")
@@ -67,6 +96,23 @@ def check(context: Context, until: Stage) -> None:
     if "search" in stages:
         outside_batches(context.parts)
         sampler(settings.search, len(settings.search.objectives))
+    context.draw(1, "check")
+
+
+def _check_depth(context: Context, until: Stage) -> None:
+    parts = context.parts
+    require_depths(parts)
+    if until == "rank":
+        raise ConfigError(f"Expected method one-shot to rank architectures. Got {parts.settings.method!r}.")
+    if parts.settings.method == "variational-depth":
+        if parts.settings.train.strategy != "variational":
+            raise ConfigError(
+                f"Expected train.strategy variational for variational-depth. Got {parts.settings.train.strategy!r}."
+            )
+        parts.strategy()  # the prior may not fit the depths
+    else:
+        fixed_depths(parts)
+    outside_batches(parts)
     context.draw(1, "check")
 
 

@@ -15,6 +15,8 @@ from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.comparison import EXPORT_SECONDS
 from polyarch.jobs.context import Context
+from polyarch.jobs.depth_choosing import SHARE_OF_WORK
+from polyarch.jobs.fixed_depths import MOST_DEPTHS
 from polyarch.jobs.pipeline import Stage, stages_until
 from polyarch.jobs.settings import RunSettings
 from polyarch.randomness import generator_at
@@ -46,7 +48,8 @@ class Timings:
 
 def measure(context: Context, until: Stage) -> Timings:
     """Times the very steps of the run on copies, so the run itself is untouched."""
-    settings, stages = context.parts.settings, stages_until(until)
+    settings = context.parts.settings
+    stages = stages_until(until) if settings.method == "one-shot" else ()
     with one_thread(), torch.random.fork_rng():
         return Timings(
             step=_step_seconds(context),
@@ -57,6 +60,8 @@ def measure(context: Context, until: Stage) -> Timings:
 
 def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
     """The stages of a run that starts from nothing, with ``examples`` for training."""
+    if settings.method != "one-shot":
+        return _depth_plan(settings, timings, examples, until)
     stages = stages_until(until)
     workers = settings.workers
     start = START_SECONDS if workers > 1 else 0.0
@@ -88,6 +93,24 @@ def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -
         "export": PlannedStage("export", "calibration, artifacts and report", EXPORT_SECONDS),
     }
     return [planned[stage] for stage in (*stages, *(["retrain", "export"] if "search" in stages else []))]
+
+
+def _depth_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
+    """The one training of a learned depth, or that of every fixed depth."""
+    train, retrain = settings.train, settings.retrain
+    if settings.method == "variational-depth":
+        example = timings.step / min(train.batch_size, examples)
+        work = f"{settings.space.kind}, weights and posterior, up to {train.epochs} epochs of {examples} examples"
+        trained = PlannedStage("train", work, example * examples * train.epochs)
+    else:
+        example = timings.step / min(train.batch_size, examples)
+        count = (len(settings.depth.depths) or MOST_DEPTHS) * retrain.seeds
+        work = f"{count} networks of fixed depth, {retrain.epochs} epochs"
+        seconds = math.ceil(count / settings.workers) * example * examples * retrain.epochs * SHARE_OF_WORK
+        trained = PlannedStage("retrain", work, START_SECONDS + seconds)
+    if until == "train":
+        return [trained]
+    return [trained, PlannedStage("export", "choice, calibration, artifacts and report", EXPORT_SECONDS)]
 
 
 def total_seconds(planned: Sequence[PlannedStage]) -> float:

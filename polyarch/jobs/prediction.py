@@ -12,14 +12,19 @@ from torch import Tensor
 
 from polyarch.data import Column
 from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError
-from polyarch.export import OnnxSession, Program, read_records
+from polyarch.export import Artifact, OnnxSession, Program, read_records
 from polyarch.export.artifact import INPUT_DTYPES
-from polyarch.export.records import PROGRAM_FILES, Description, Metadata
+from polyarch.export.records import PROGRAM_FILES
 from polyarch.jobs.loading import is_own_module, load_artifact
 from polyarch.jobs.own_module import Builder
+from polyarch.nn import Exits
+from polyarch.predictive import EarlyExit
 
-Run = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-"""(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,)."""
+Run = Callable[[Tensor], tuple[Tensor, ...]]
+"""(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,).
+
+With early exit also the positions (B,) of the exits used.
+"""
 
 MOST_EXAMPLES = 256
 MOST_VALUES = 1 << 22
@@ -35,12 +40,14 @@ class Predictions:
         entropy: (B,) in nats, how unsure the prediction is.
         mutual_information: (B,) in nats, how far the members disagree.
         flagged: (B,) bool, whether the entropy is above the threshold.
+        depths: (B,) int64, the depth that each example used; only with early exit.
     """
 
     probabilities: Tensor
     entropy: Tensor
     mutual_information: Tensor
     flagged: Tensor
+    depths: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -57,6 +64,7 @@ class Predictor:
         input_shape: of one raw example.
         input_dtype: of raw examples, uint8 or float32.
         threshold: the entropy in nats above which an example is flagged.
+        exits: the depths at which examples may leave early; empty without early exit.
     """
 
     run: Run
@@ -65,25 +73,37 @@ class Predictor:
     input_shape: tuple[int, ...]
     input_dtype: torch.dtype
     threshold: float
+    exits: tuple[int, ...] = ()
 
     @classmethod
-    def load(cls, folder: str | Path, *, module: Builder | None = None) -> Predictor:
+    def load(cls, folder: str | Path, *, module: Builder | None = None, early_exit: bool | float = False) -> Predictor:
         """From an artifact's folder; nothing that its files name is imported, and nothing is unpickled.
 
         Args:
             module: makes the network, where it is the user's own. Without it such an artifact runs by its
                 ``model.onnx``.
+            early_exit: whether examples leave a mixture over depths as soon as it is sure, which needs members that
+                share one network: True at the confidence that the artifact has, or a confidence; above 1 none leaves.
         """
         folder = Path(folder)
         description, metadata = read_records(folder)
-        if is_own_module(description.network) and module is None:
-            run: Run = _onnx_program(folder)
+        run: Run
+        exits: tuple[int, ...] = ()
+        if early_exit is not False:
+            if not description.shared:
+                raise InvalidInput(
+                    f"Expected members that share one network for early exit. Found separate networks in {folder}."
+                )
+            confidence = metadata.exit_confidence if early_exit is True else early_exit
+            if confidence is None:
+                raise InvalidInput(
+                    f"Expected a confidence for early exit. Got none, and found none that was chosen for {folder}."
+                )
+            run, exits = _early_exit(load_artifact(folder, module=module), confidence)
+        elif is_own_module(description.network) and module is None:
+            run = _onnx_program(folder)
         else:
             run = Program.of(load_artifact(folder, module=module))
-        return cls._of(run, description, metadata)
-
-    @classmethod
-    def _of(cls, run: Run, description: Description, metadata: Metadata) -> Predictor:
         return cls(
             run=run,
             classes=metadata.classes,
@@ -91,6 +111,7 @@ class Predictor:
             input_shape=description.input_shape,
             input_dtype=INPUT_DTYPES[metadata.input.dtype],
             threshold=metadata.threshold,
+            exits=exits,
         )
 
     @property
@@ -117,10 +138,11 @@ class Predictor:
         self.check(inputs, names=names)
         if not len(inputs):
             nothing = torch.empty(0)
-            return Predictions(torch.empty(0, len(self.classes)), nothing, nothing, nothing.bool())
+            depths = nothing.long() if self.exits else None
+            return Predictions(torch.empty(0, len(self.classes)), nothing, nothing, nothing.bool(), depths)
         with torch.no_grad():
             outputs = [self.run(batch) for batch in inputs.cpu().split(self.batch_size)]
-        probabilities, entropy, information = (torch.cat(parts) for parts in zip(*outputs, strict=True))
+        probabilities, entropy, information, *positions = (torch.cat(parts) for parts in zip(*outputs, strict=True))
         wanted = (len(inputs), len(self.classes))
         if probabilities.shape != wanted or entropy.shape != wanted[:1] or information.shape != wanted[:1]:
             raise CorruptFile(f"Expected probabilities of shape {wanted}. Found {tuple(probabilities.shape)}.")
@@ -130,7 +152,8 @@ class Predictor:
                 f"Expected a finite prediction for every example. Found NaN for {_first(~finite, names)}; "
                 "its values may be too large for the network."
             )
-        return Predictions(probabilities, entropy, information, entropy > self.threshold)
+        depths = torch.tensor(self.exits)[positions[0]] if self.exits else None
+        return Predictions(probabilities, entropy, information, entropy > self.threshold, depths)
 
     def check(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> None:
         """Raises unless these are raw examples of the right shape and type, and finite; tables may miss values."""
@@ -161,3 +184,12 @@ def _onnx_program(folder: Path) -> OnnxSession:
             f"Expected {path}, by which a network of your own runs without its code. Found: {error.strerror}."
         ) from None
     return OnnxSession(content, "Running a network of your own without its code")
+
+
+def _early_exit(artifact: Artifact, confidence: float) -> tuple[Run, tuple[int, ...]]:
+    """The artifact as it stops early, and the depths of its exits."""
+    assert isinstance(artifact.networks, Exits)  # what depths share, and nothing else is shared
+    weights = [member.weight for member in artifact.members]
+    network = EarlyExit(artifact.networks, weights, confidence, artifact.temperature)
+    depths = tuple(int(option) for member in artifact.members for option in member.architecture.values())
+    return Program(artifact.preprocessing, network).eval(), depths

@@ -27,20 +27,23 @@ class Written:
 
     Args:
         accuracy: the share of right predictions, where the true classes are known.
+        mean_depth: what the examples used, with early exit.
     """
 
     examples: int
     flagged: int
     accuracy: float | None
+    mean_depth: float | None
 
 
 def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: Report) -> Written:
     """One line per example; the file appears when all of them are predicted."""
-    done = flagged = right = 0
+    done = flagged = right = depth = 0
     total = len(inputs.ids)
     with _new_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*COLUMNS, *(f"p:{name}" for name in predictor.classes)])
+        columns = (*COLUMNS, "depth") if predictor.exits else COLUMNS
+        writer.writerow([*columns, *(f"p:{name}" for name in predictor.classes)])
         for batch in inputs.batches:
             ids = inputs.ids[done : done + len(batch)]
             predictions = predictor(batch, names=ids)
@@ -49,9 +52,12 @@ def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: 
                 targets = inputs.targets[done : done + len(batch)]
                 right += int((predictions.probabilities.argmax(1) == targets).sum())
             flagged += int(predictions.flagged.sum())
+            if predictions.depths is not None:
+                depth += int(predictions.depths.sum())
             done += len(batch)
             report(done, total, "")
-    return Written(done, flagged, None if inputs.targets is None else right / done)
+    accuracy = None if inputs.targets is None else right / done
+    return Written(done, flagged, accuracy, depth / done if predictor.exits else None)
 
 
 def harmless(text: str) -> str:
@@ -60,19 +66,21 @@ def harmless(text: str) -> str:
 
 
 def _lines(ids: Sequence[str], predictions: Predictions, classes: Sequence[str]) -> Iterator[list[str]]:
+    depths = [] if predictions.depths is None else [predictions.depths.tolist()]
     rows = zip(
         ids,
         predictions.probabilities.tolist(),
         predictions.entropy.tolist(),
         predictions.mutual_information.tolist(),
         predictions.flagged.tolist(),
+        *depths,
         strict=True,
     )
-    for name, probabilities, entropy, information, flag in rows:
+    for name, probabilities, entropy, information, flag, *depth in rows:
         best = max(range(len(probabilities)), key=probabilities.__getitem__)
         numbers = [f"{value:.7g}" for value in (probabilities[best], entropy, information)]
         shares = [f"{value:.7g}" for value in probabilities]
-        yield [harmless(name), harmless(classes[best]), *numbers, str(int(flag)), *shares]
+        yield [harmless(name), harmless(classes[best]), *numbers, str(int(flag)), *map(str, depth), *shares]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 from pydantic import (
@@ -24,6 +24,7 @@ from pydantic import (
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
 from polyarch.jobs.own_module import build_own, import_builder
+from polyarch.methods.variational_depth import Rule, Updates
 from polyarch.spaces import NB201_OPERATIONS
 from polyarch.supernets import (
     CellSupernet,
@@ -33,6 +34,9 @@ from polyarch.supernets import (
     MLPSupernet,
     Supernet,
 )
+
+Method = Literal["one-shot", "variational-depth", "deterministic-depth"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -210,13 +214,16 @@ class OptimiserSettings(Settings):
 class TrainSettings(OptimiserSettings):
     """How the supernet is trained.
 
-    ``variational`` learns q with the weights: exactly for a depth, from sampled paths otherwise.
+    ``variational`` learns q with the weights: exactly for a depth, from sampled paths otherwise. After ``patience``
+    epochs without a better value training stops and the best state is kept: the validation loss is watched, or, where
+    an epoch is one full batch, the training objective.
     """
 
     epochs: PositiveInt = 120
     strategy: Literal["single_path", "variational"] = "single_path"
     samples: PositiveInt = 2
     prior_ratio: PositiveFloat = 0.85
+    patience: PositiveInt | None = None
 
 
 EstimatorName = Literal["sotl", "val_acc", "val_acc_mini", "params", "macs", "latency"]
@@ -257,6 +264,19 @@ class SearchSettings(Settings):
     max_latency: PositiveFloat | None = None
 
 
+class DepthSettings(Settings):
+    """How a depth is chosen, by the methods ``variational-depth`` and ``deterministic-depth``.
+
+    ``prior`` may also be given: a weight for every depth. ``depths`` are those that ``deterministic-depth`` trains, up
+    to eight evenly spread ones by default.
+    """
+
+    rule: Rule = "argmax"
+    prior: Literal["geometric", "uniform"] | Annotated[tuple[PositiveFloat, ...], Field(min_length=2)] = "geometric"
+    updates: Updates = "gradient"
+    depths: tuple[NonNegativeInt, ...] = ()
+
+
 class RetrainSettings(OptimiserSettings):
     """How the best architectures, and random ones for comparison, are trained from scratch.
 
@@ -274,10 +294,11 @@ class RetrainSettings(OptimiserSettings):
 class RunSettings(Settings):
     """A whole run.
 
-    ``max_minutes`` bounds the time of a search. ``programs`` are exported with every artifact. ``decisions`` say what
-    was chosen for the user and why.
+    ``method`` is how the architecture is found. ``max_minutes`` bounds the time of a search. ``programs`` are exported
+    with every artifact. ``decisions`` say what was chosen for the user and why.
     """
 
+    method: Method = "one-shot"
     seed: int = 0
     max_minutes: PositiveFloat | None = None
     decisions: tuple[str, ...] = ()
@@ -292,6 +313,7 @@ class RunSettings(Settings):
     scores: EstimatorSettings = EstimatorSettings()
     rank: RankSettings = RankSettings()
     search: SearchSettings = SearchSettings()
+    depth: DepthSettings = DepthSettings()
     retrain: RetrainSettings = RetrainSettings()
 
     @field_validator("space", mode="before")

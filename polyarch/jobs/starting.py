@@ -14,6 +14,7 @@ from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
 from polyarch.jobs.choosing import suggest, with_suggestions
 from polyarch.jobs.context import Context
+from polyarch.jobs.depth_choosing import suggest_depth
 from polyarch.jobs.display import Display
 from polyarch.jobs.minutes import fitted
 from polyarch.jobs.overrides import resumed_settings
@@ -52,9 +53,10 @@ class Beginning:
         asked = _with_whole_path(asked)
         data = self.data or load_data(asked.data)
         settings, decisions = asked, [note.rstrip(".") for note in data.notes]
-        chosen = asked.space.kind in ("auto", "module")
+        one_shot = asked.method == "one-shot"
+        chosen = asked.space.kind in ("auto", "module") or not one_shot
         if chosen:
-            suggested, reasons = suggest(asked, data, self.builder)
+            suggested, reasons = (suggest if one_shot else suggest_depth)(asked, data, self.builder)
             settings = with_suggestions(asked, suggested)
             decisions += reasons
         parts = Parts.build(settings, data=data, builder=self.builder)

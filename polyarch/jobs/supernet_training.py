@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from polyarch.jobs.context import Context
-from polyarch.jobs.parts import schedule
+from polyarch.jobs.parts import Parts, schedule
 from polyarch.results import TrainingRecord
-from polyarch.strategies import Variational
-from polyarch.training import Callback, EpochLog, StepProgress, TensorBoard, fit
+from polyarch.strategies import Strategy, Variational
+from polyarch.training import Callback, EarlyStopping, EpochLog, StepProgress, TensorBoard, fit
 
 
 def train(context: Context) -> TrainingRecord:
@@ -27,6 +27,8 @@ def train(context: Context) -> TrainingRecord:
                 schedule(optimizer, settings.train),
                 EpochLog(lambda row: context.workspace.log("epoch", **row)),
                 StepProgress(lambda done, total, metrics: report(done, total, _loss(metrics))),
+                *_stopping(context, strategy),
+                *_expectation_steps(parts, strategy),
                 *tensorboard,
             ],
             checkpoints=context.workspace.store("train"),
@@ -37,6 +39,23 @@ def train(context: Context) -> TrainingRecord:
     if isinstance(strategy, Variational):
         q = {name: gate.detach().tolist() for name, gate in strategy.q.mean().items()}
     return TrainingRecord(strategy=settings.train.strategy, history=history.rows, q=q)
+
+
+def _stopping(context: Context, strategy: Strategy) -> list[Callback]:
+    """Early stopping if the settings ask for it."""
+    train = context.parts.settings.train
+    if train.patience is None:
+        return []
+    # One full batch per epoch: what is maximised is known exactly, and validation examples are few.
+    full = isinstance(strategy, Variational) and train.batch_size >= len(context.parts.train)
+    return [EarlyStopping("loss" if full else "valid_loss", maximise=False, patience=train.patience)]
+
+
+def _expectation_steps(parts: Parts, strategy: Strategy) -> Sequence[Callback]:
+    """What sets q where no gradient does."""
+    if not isinstance(strategy, Variational) or len(parts.net.space.choices) > 1:
+        return []
+    return parts.depth_search().expectation_steps(strategy, parts.evaluation_batches(parts.train))
 
 
 @contextmanager

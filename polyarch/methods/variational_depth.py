@@ -1,53 +1,131 @@
 """Variational depth search: learn q(depth) with the weights, choose a depth, prune.
 
-Maximises (N/B) sum_n sum_d q(d) log p(y_n | x_n, d) - KL(q || prior), prior(d) proportional to ratio^(1+d).
+Maximises (N/B) sum_n sum_d q(d) log p(y_n | x_n, d) - KL(q || prior) over the weights and q.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
+from torch import Tensor
 
 from polyarch.data import BatchSource
 from polyarch.distributions import Categorical, Empirical, geometric_prior
-from polyarch.strategies import Variational
-from polyarch.supernets import DepthSupernet
-from polyarch.training import EarlyStopping, History, fit
+from polyarch.errors import InvalidInput
+from polyarch.methods.depth_training import DepthTraining
+from polyarch.spaces import Space
+from polyarch.strategies import ReplicatedDepths, ReplicatedVariational, Variational
+from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas, Supernet
+from polyarch.training import CheckpointStore, ExpectationStep, History
 
 Rule = Literal["argmax", "95%", "expected"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+Updates = Literal["gradient", "em"]
+Prior = Literal["geometric", "uniform"] | Sequence[float]
+
+FIRST_EXPECTATION = 0.2
+"""The share of the epochs before the first E step; see `ExpectationStep`."""
 
 
 @dataclass(frozen=True)
-class DepthSearch:
-    """The protocol of the document for spirals and tables.
+class DepthSearch(DepthTraining):
+    """Learns the posterior over the depth of a network together with its weights.
 
     Args:
-        max_iterations: epochs at most; with full batches an epoch is an iteration.
-        patience: epochs without a better bound before training stops; the best state is kept.
-        prior_ratio: gamma of the prior.
+        prior: over the depths, see `depth_prior`.
+        prior_ratio: gamma of the geometric prior.
+        updates: of q: by the ``gradient`` together with the weights, or ``em``: in closed form at the start of every
+            epoch, from a fifth of the epochs on.
     """
 
-    max_iterations: int = 5000
-    patience: int = 500
-    learning_rate: float = 0.1
-    momentum: float = 0.5
+    prior: Prior = "geometric"
     prior_ratio: float = 0.85
+    updates: Updates = "gradient"
 
-    def fit(self, net: DepthSupernet, train: BatchSource, *, seed: int) -> tuple[Categorical, History]:
-        """Trains the weights of ``net`` in place and returns the learned q with what was measured."""
-        q = Categorical(net.space).to(next(net.parameters()).device)
-        prior = geometric_prior(net.space, self.prior_ratio).to(q.logits.device)
-        optimizer = torch.optim.SGD([*net.parameters(), *q.parameters()], lr=self.learning_rate, momentum=self.momentum)
-        strategy = Variational(net, q, prior, optimizer, num_data=train.num_examples)
-        stopping = EarlyStopping("elbo", maximise=True, patience=self.patience)
-        history = fit(strategy, train, epochs=self.max_iterations, seed=seed, callbacks=[stopping])
-        return q, history
+    def strategy(self, net: Supernet, *, num_data: int) -> Variational:
+        """The strategy that learns weights and q; its optimiser and its q are attributes."""
+        like = next(net.parameters())
+        q = Categorical(net.space, learnable=self.updates == "gradient").to(like)
+        prior = depth_prior(net.space, self.prior, self.prior_ratio).to(like)
+        optimizer = self.optimizer(net, q)  # the parameters of q are none where the E step sets it
+        return Variational(net, q, prior, optimizer, num_data=num_data)
+
+    def expectation_steps(self, strategy: Variational, train_in_order: BatchSource) -> list[ExpectationStep]:
+        """The callback that sets q where no gradient does."""
+        if self.updates == "gradient":
+            return []
+        assert isinstance(strategy.q, Categorical)
+        return [ExpectationStep(strategy.net, strategy.q, strategy.prior, train_in_order, after=FIRST_EXPECTATION)]
+
+    def fit(
+        self,
+        net: Supernet,
+        train: BatchSource,
+        valid: BatchSource | None = None,
+        *,
+        seed: int,
+        train_in_order: BatchSource | None = None,
+        checkpoints: CheckpointStore | None = None,
+    ) -> tuple[Categorical, History]:
+        """Trains the weights of ``net`` in place and returns the learned q with what was measured.
+
+        Args:
+            valid: watched for early stopping; without it the bound on the training set is.
+            train_in_order: all training examples for the E step; ``train`` by default.
+        """
+        strategy = self.strategy(net, num_data=train.num_examples)
+        steps = self.expectation_steps(strategy, train_in_order or train)
+        history = self.run(
+            strategy, strategy.optimizer, train, valid, seed=seed, callbacks=steps, checkpoints=checkpoints
+        )
+        assert isinstance(strategy.q, Categorical)
+        return strategy.q, history
+
+    def fit_together(
+        self, nets: Sequence[FullyConnectedDepth], sources: Sequence[BatchSource], *, seed: int
+    ) -> list[tuple[FullyConnectedDepth, Categorical, History]]:
+        """Several networks of one shape, each with its own data and its own q, in one batched computation.
+
+        Each does what `fit` without validation examples would do, up to rounding. ``nets`` stay as they are.
+        """
+        if self.updates != "gradient":
+            raise InvalidInput(f"Expected updates by the gradient for networks side by side. Got {self.updates!r}.")
+        together = FullyConnectedReplicas(nets)
+        space = nets[0].space
+        log_prior = depth_prior(space, self.prior, self.prior_ratio).to(together.weight).log_probabilities()
+        q = ReplicatedDepths(together.replicas, log_prior).to(together.weight.device)
+        optimizer = self.optimizer(together, q)
+        num_data = sources[0].num_examples
+        strategy = ReplicatedVariational(together, q, optimizer, num_data=num_data)
+        histories = self.run_together(strategy, optimizer, sources, seed=seed)
+        found = []
+        for net, logits, history in zip(together.split(), q.logits[0].detach(), histories, strict=True):
+            for row in history.rows:
+                row["elbo"] = -row["loss"] * num_data
+            found.append((net, Categorical(net.space, logits), history))
+        return found
+
+
+def depth_prior(space: Space, prior: Prior = "geometric", ratio: float = 0.85) -> Categorical:
+    """A fixed prior over the only choice of a space.
+
+    ``geometric``: p(i) proportional to ratio^(1 + i). ``uniform``. Or given: a weight above 0 for every depth.
+    """
+    if prior == "geometric":
+        return geometric_prior(space, ratio)
+    if prior == "uniform":
+        return Categorical(space, learnable=False)
+    weights = torch.tensor([float(weight) for weight in prior], dtype=torch.float64)
+    if weights.shape != (space.size,) or not (weights.isfinite() & (weights > 0)).all():
+        raise InvalidInput(f"Expected {space.size} prior weights above 0, one per depth. Got {list(prior)}.")
+    return Categorical(space, weights.log().float(), learnable=False)
 
 
 def choose_depth(q: Categorical, rule: Rule = "argmax") -> int:
-    """The depth to keep.
+    """The position of the depth to keep among those of q; the depth itself where the first is 0.
 
     ``argmax``: the most probable (small data). ``95%``: the smallest with at least 0.95 times the highest
     probability (medium and large data). ``expected``: the mean, rounded.
@@ -59,8 +137,12 @@ def choose_depth(q: Categorical, rule: Rule = "argmax") -> int:
         case "95%":
             return int((probabilities >= 0.95 * probabilities.max()).nonzero()[0])
         case "expected":
-            depths = torch.arange(len(probabilities)).to(probabilities)
-            return round(float((probabilities * depths).sum()))
+            return round(expected_depth(probabilities))
+
+
+def expected_depth(probabilities: Tensor) -> float:
+    """sum_d q(d) d: (D+1,)."""
+    return float((probabilities * torch.arange(len(probabilities)).to(probabilities)).sum())
 
 
 def prune(q: Categorical, depth: int) -> Empirical:

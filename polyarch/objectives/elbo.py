@@ -5,17 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polyarch.distributions import ArchDistribution
 
-
-def elbo(expected_log_likelihood: Tensor, q: ArchDistribution, prior: ArchDistribution, num_data: int) -> Tensor:
+def elbo(expected_log_likelihood: Tensor, kl: Tensor, num_data: int) -> Tensor:
     """N * E_q[mean log-likelihood] - KL(q || prior), in nats for the whole training set.
 
     Args:
-        expected_log_likelihood: the mean over a batch of E_q[log p(y_n | x_n, a)], a scalar.
+        expected_log_likelihood: the mean over a batch of E_q[log p(y_n | x_n, a)], (...).
+        kl: KL(q || prior), (...).
         num_data: N, the number of training examples.
     """
-    return num_data * expected_log_likelihood - q.kl(prior).to(expected_log_likelihood)
+    return num_data * expected_log_likelihood - kl.to(expected_log_likelihood)
 
 
 def log_evidence(log_likelihoods: Tensor, log_prior: Tensor) -> Tensor:

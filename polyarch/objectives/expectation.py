@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -74,6 +74,6 @@ class Sampled(Expectation):
         return (values + (log_q - log_q.detach()) * (fixed - others)).mean()
 
 
-def support(q: ArchDistribution) -> list[Architecture]:
+def support(q: ArchDistribution) -> Sequence[Architecture]:
     """All architectures that q can give."""
-    return list(q.architectures) if isinstance(q, FiniteDistribution) else list(q.space.enumerate())
+    return q.architectures if isinstance(q, FiniteDistribution) else list(q.space.enumerate())

@@ -8,8 +8,17 @@ from polyarch.predictive.calibration import (
     negative_log_likelihood,
     reliability,
 )
+from polyarch.predictive.early_exit import (
+    LEAST_MASS,
+    EarlyExit,
+    Exited,
+    ExitMeasure,
+    choose_confidence,
+    exit_curve,
+)
 from polyarch.predictive.mixture import Mixture
 from polyarch.predictive.modes import most_probable
+from polyarch.predictive.responsibilities import responsibilities
 from polyarch.predictive.selection import Curve, area, risk_coverage, threshold_at
 from polyarch.predictive.uncertainty import (
     Detection,
@@ -23,17 +32,23 @@ from polyarch.predictive.uncertainty import (
 )
 
 __all__ = [
+    "LEAST_MASS",
     "Bin",
     "Curve",
     "Detection",
+    "EarlyExit",
+    "ExitMeasure",
+    "Exited",
     "Mixture",
     "area",
     "aupr",
     "auroc",
     "brier",
     "calibration_error",
+    "choose_confidence",
     "detect",
     "entropy",
+    "exit_curve",
     "fit_temperature",
     "fpr_at_tpr",
     "max_probability",
@@ -41,6 +56,7 @@ __all__ = [
     "mutual_information",
     "negative_log_likelihood",
     "reliability",
+    "responsibilities",
     "risk_coverage",
     "threshold_at",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -68,3 +69,9 @@ def normalised_weights(weights: Tensor | Sequence[float] | None, count: int) -> 
         raise InvalidInput(f"Expected finite weights of 0 or more, not all 0. Got {values.tolist()}.")
     values = values / values.max()  # so that the sum of the largest floats stays finite
     return values / values.sum()
+
+
+def check_temperature(temperature: float) -> None:
+    """A number that logits can be divided by."""
+    if not 0 < temperature < math.inf:
+        raise InvalidInput(f"Expected a finite temperature above 0. Got {temperature}.")

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
+from polyarch.nn import Stacked
 from polyarch.objectives import mixed
-from polyarch.predictive.checks import normalised_weights
+from polyarch.predictive.checks import check_temperature, normalised_weights
+from polyarch.predictive.log_space import at_least_single, entropy_of_logs, log_probabilities
 from polyarch.predictive.modes import most_probable
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
@@ -24,8 +26,8 @@ class Mixture(nn.Module):
     temperature among the buffers.
 
     Args:
-        networks: the K members, each (B, ...) -> logits (B, C).
-        weights: (K,) above 0, normalised here; equal by default.
+        networks: the K members, each (B, ...) -> logits (B, C); or one network that gives the logits (K, B, C) of all.
+        weights: (K,) above 0, normalised here; equal by default, but for one network they say how many there are.
         temperature: T, which divides every member's logits; see `fit_temperature`.
     """
 
@@ -34,21 +36,26 @@ class Mixture(nn.Module):
 
     def __init__(
         self,
-        networks: Sequence[nn.Module],
+        networks: Sequence[nn.Module] | nn.Module,
         weights: Tensor | Sequence[float] | None = None,
         *,
         temperature: float = 1.0,
     ) -> None:
         super().__init__()
-        if not networks:
-            raise InvalidInput("Expected at least one network. Got none.")
-        if not 0 < temperature < math.inf:
-            raise InvalidInput(f"Expected a finite temperature above 0. Got {temperature}.")
-        self.networks = nn.ModuleList(networks)
+        check_temperature(temperature)
+        if not isinstance(networks, nn.Module) or isinstance(networks, nn.ModuleList):
+            networks = Stacked(networks)
+        if isinstance(networks, Stacked):
+            members = len(networks)
+        elif weights is not None:
+            members = len(weights)
+        else:
+            raise InvalidInput("Expected weights for the members of one network. Got none.")
+        self.networks = networks
         # The precision and place of the members: double weights would make single predictions double, and back.
         example = next((value for value in self.networks.parameters() if value.is_floating_point()), torch.empty(0))
-        dtype, device = _at_least_single(example.dtype), example.device
-        shares = normalised_weights(weights, len(networks)).to(device, dtype)
+        dtype, device = at_least_single(example.dtype), example.device
+        shares = normalised_weights(weights, members).to(device, dtype)
         if shares.min() <= 0:
             raise InvalidInput(f"Expected weights above 0: leave the other members out. Got {shares.tolist()}.")
         self.register_buffer("weights", shares)
@@ -66,7 +73,8 @@ class Mixture(nn.Module):
         """Architectures extracted from a supernet, in evaluation mode; a repeated one is one member with the sum.
 
         The members own copies of the weights and of the batch statistics as they are: where single paths need their
-        own statistics, extract and calibrate the networks and pass them to the constructor.
+        own statistics, extract and calibrate the networks and pass them to the constructor. Members that share their
+        way (`Supernet.extract_many`) are one network.
         """
         if not architectures:
             raise InvalidInput("Expected at least one architecture. Got none.")
@@ -74,8 +82,7 @@ class Mixture(nn.Module):
         merged: dict[Architecture, float] = {}
         for architecture, share in zip(architectures, shares, strict=True):
             merged[architecture] = merged.get(architecture, 0.0) + share
-        networks = [net.extract(architecture) for architecture in merged]
-        return cls(networks, list(merged.values()), temperature=temperature).eval()
+        return cls(net.extract_many(list(merged)), list(merged.values()), temperature=temperature).eval()
 
     @classmethod
     def under(cls, net: Supernet, q: ArchDistribution, *, most: int, temperature: float = 1.0) -> Mixture:
@@ -98,22 +105,18 @@ class Mixture(nn.Module):
         log_members = self._log_members(x)  # (K, B, C)
         weights = self.weights.to(log_members)
         log_mixture = mixed(log_members, weights.log())
-        entropy = _entropy(log_mixture)
-        expected = (weights[:, None] * _entropy(log_members)).sum(0)
+        entropy = entropy_of_logs(log_mixture)
+        expected = (weights[:, None] * entropy_of_logs(log_members)).sum(0)
         return log_mixture.exp(), entropy, (entropy - expected).clamp_min(0)
 
     def member_logits(self, x: Tensor) -> Tensor:
         """The logits of every member before the temperature, as `fit_temperature` takes them: (B, ...) -> (K, B, C)."""
-        outputs = [network(x) for network in self.networks]
-        first = outputs[0]
-        for output in outputs:
-            # Only the classes are compared: an exported network takes any number of examples.
-            if output.dim() != 2 or output.shape[1] != first.shape[1]:
-                raise InvalidInput(
-                    f"Expected logits (B, {first.shape[-1]}) from every member. Got shape {tuple(output.shape)}."
-                )
-        logits = torch.stack(outputs)
-        return logits.to(_at_least_single(logits.dtype))
+        logits: Tensor = self.networks(x)
+        if logits.dim() != 3 or len(logits) != len(self.weights):
+            raise InvalidInput(
+                f"Expected logits ({len(self.weights)}, B, C) of all members. Got shape {tuple(logits.shape)}."
+            )
+        return logits.to(at_least_single(logits.dtype))
 
     def member_probabilities(self, x: Tensor) -> Tensor:
         """softmax(logits_k / T) of every member: (B, ...) -> (K, B, C)."""
@@ -121,18 +124,7 @@ class Mixture(nn.Module):
 
     def _log_members(self, x: Tensor) -> Tensor:
         logits = self.member_logits(x)
-        return torch.log_softmax(logits / self.temperature.to(logits), dim=-1)
+        return log_probabilities(logits, self.temperature.to(logits))
 
 
 _SMALLEST = torch.finfo(torch.float32).tiny
-
-
-def _at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """Half precision has two or three digits, too few for the differences of entropies."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def _entropy(log_probabilities: Tensor) -> Tensor:
-    """-sum_c p_c log p_c from log p: (..., C) -> (...). The clamps make 0 log 0 = 0 and remove rounding below 0."""
-    finite = log_probabilities.clamp_min(torch.finfo(log_probabilities.dtype).min)
-    return (log_probabilities.exp() * -finite).sum(-1).clamp_min(0)

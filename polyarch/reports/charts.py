@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from polyarch.reports import plots
+from polyarch.reports.depth_plots import depth_charts
 from polyarch.reports.distribution import distributions
 from polyarch.reports.headline import entries
 from polyarch.reports.searched import best_architecture
 from polyarch.reports.specs import Row, Spec
+from polyarch.reports.thinning import evenly
 from polyarch.results import Results
 
 LOSSES = {"loss": "training loss", "valid_loss": "validation loss"}
+MOST_EPOCHS = 400
+"""Points of a curve: more than there are pixels only make the page larger."""
 
 
 def charts(results: Results) -> dict[str, Spec]:
@@ -24,7 +28,7 @@ def charts(results: Results) -> dict[str, Spec]:
     if supernet:
         found["supernet"] = plots.curves(supernet, "loss (nats)")
     found.update(_retraining(results))
-    found.update(_distribution(results))
+    found.update(_distribution(results) if results.depth is None else depth_charts(results.depth))
     if results.search is not None and results.search.evaluated:
         found["sizes"] = plots.score_against_size(results.search, best_architecture(results))
     if any(one.reliability for one in results.predictors):
@@ -58,7 +62,10 @@ def _distribution(results: Results) -> Iterator[tuple[str, Spec]]:
 
 
 def _curve(history: Iterable[dict[str, float]], names: dict[str, str]) -> Iterator[Row]:
-    for row in history:
-        for key, name in names.items():
-            if key in row and "epoch" in row:
-                yield {"epoch": row["epoch"], "value": row[key], "series": name}
+    for key, name in names.items():
+        rows = [
+            {"epoch": row["epoch"], "value": row[key], "series": name}
+            for row in history
+            if key in row and "epoch" in row
+        ]
+        yield from (rows[index] for index in evenly(len(rows), MOST_EPOCHS))

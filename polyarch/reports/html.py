@@ -11,9 +11,10 @@ from markupsafe import Markup
 
 from polyarch.errors import MissingExtra
 from polyarch.files import write_atomically
-from polyarch.reports import words
+from polyarch.reports import depth_headline, depths, words
 from polyarch.reports.canvas import printable
 from polyarch.reports.drawing import draw
+from polyarch.reports.functions import panels
 from polyarch.reports.headline import entries, sentences, tiles
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
 from polyarch.reports.searched import best_architecture, best_parameters, counted_parameters
@@ -38,7 +39,7 @@ def render(results: Results) -> str:
     found = charts(results)
     return (
         _environment()
-        .get_template("report.html")
+        .get_template("report.html" if results.depth is None else "depth.html")
         .render(
             **scripts,
             policy=content_security_policy(*scripts.values()),
@@ -46,13 +47,11 @@ def render(results: Results) -> str:
             results=results,
             charts=found,
             specs=embedded_json(found),
-            sentences=sentences(results),
-            tiles=list(tiles(results)),
+            **_answer(results),
             entries=entries(results),
             drawing=_drawing(results),
             parameters=best_parameters(results),
             counted=counted_parameters(results),
-            ensembles=[(one, memberships(one)) for one in results.predictors if len(one.members) > 1],
             top=top(results),
             blocks=blocks(results),
             inputs=inputs_in_words(results),
@@ -60,6 +59,28 @@ def render(results: Results) -> str:
             settings=json.dumps(results.settings, indent=2),
         )
     )
+
+
+def _answer(results: Results) -> dict[str, Any]:
+    """What differs between searches for an architecture and for a depth."""
+    depth = results.depth
+    if depth is None:
+        mixtures = [one for one in results.predictors if len(one.members) > 1]
+        ensembles = [(one, memberships(one)) for one in mixtures]
+        return {"sentences": sentences(results), "tiles": list(tiles(results)), "ensembles": ensembles}
+    return {
+        "sentences": depth_headline.sentences(results, depth),
+        "tiles": list(depth_headline.tiles(results, depth)),
+        "ensembles": [],
+        "depth": depth,
+        "deepest": depths.deepest(depth),
+        "is_learned": depths.is_learned(depth),
+        "rules": depths.RULES,
+        "updates": depths.UPDATES.get(depth.updates, depth.updates),
+        "exit": depth_headline.chosen_exit(depth),
+        "times": [depths.time_of(one, results, depth) for one in depth.predictors],
+        "panels": panels(depth, results.data["classes"]),
+    }
 
 
 def _environment() -> Environment:
@@ -73,6 +94,7 @@ def _environment() -> Environment:
     )
     names = ("breakable", "count", "estimator_name", "figures", "in_words", "percent", "several")
     environment.filters.update({name: getattr(words, name) for name in names})
+    environment.filters["rule_name"] = depths.rule_name
     return environment
 
 
@@ -82,6 +104,9 @@ def _printable(value: Any) -> Any:
 
 
 def _drawing(results: Results) -> Markup | None:
+    if results.depth is not None:  # whatever the choice is called in the user's network
+        options = [str(one.depth) for one in results.depth.depths]
+        return Markup(draw({"depth": str(results.depth.chosen)}, "depth", choices={"depth": options}))
     best = best_architecture(results)
     if best is None:
         return None

@@ -1,8 +1,8 @@
 """Charts as Vega-Lite specifications, one function each, with their data inside.
 
 A specification says what is shown; colours and fonts come from the page, which knows whether it is light or dark. Its
-parts refer to them by the names of styles: best, others, front, limit, diagonal, words. Text from results stands in the
-data only, never in field names or expressions.
+parts refer to them by the names of styles: best, others, front, limit, chosen, diagonal, words. Text from results
+stands in the data only, never in field names or expressions.
 """
 
 from __future__ import annotations
@@ -72,12 +72,16 @@ def contenders(entries: Sequence[Entry]) -> Spec:
     return spec_of(layers, "Test accuracy of every contender with its spread", height=54 * len(entries))
 
 
-def curves(rows: Iterable[Row], title: str, y_format: str = ".3~g") -> Spec:
-    """Measured values over the epochs.
+def curves(
+    rows: Iterable[Row], title: str, y_format: str = ".3~g", *, over: str = "epoch", marked: float | None = None
+) -> Spec:
+    """Measured values over the epochs, or over other whole numbers.
 
     Args:
-        rows: dictionaries with ``epoch``, ``value``, ``series`` and, where several networks are shown, ``seed``.
+        rows: dictionaries with ``over``, ``value``, ``series`` and, where several networks are shown, ``seed``.
         title: of the vertical axis.
+        over: the name of the horizontal axis and of its field.
+        marked: a place on the horizontal axis with a rule.
     """
     rows = list(rows)
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
@@ -86,20 +90,24 @@ def curves(rows: Iterable[Row], title: str, y_format: str = ".3~g") -> Spec:
     tooltip = [
         alt.Tooltip("series:N", title="curve"),
         *([alt.Tooltip("seed:N", title="seed")] if seeds else []),
-        alt.Tooltip("epoch:Q", title="epoch"),
+        alt.Tooltip(f"{over}:Q", title=over),
         alt.Tooltip("value:Q", title="value", format=".4~g" if y_format == ".3~g" else ".2%"),
     ]
-    epochs = sorted({row["epoch"] for row in rows})
-    ticks = alt.Axis(format="d", values=epochs) if len(epochs) <= 10 else alt.Axis(format="d")
+    places = sorted({row[over] for row in rows})
+    ticks = alt.Axis(format="d", values=places) if len(places) <= 10 else alt.Axis(format="d", tickCount=8)
+    x = alt.X(f"{over}:Q", title=over, scale=alt.Scale(nice=False), axis=ticks)
     encoded = data(rows).encode(
-        x=alt.X("epoch:Q", title="epoch", scale=alt.Scale(nice=False), axis=ticks),
+        x=x,
         y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(format=y_format)),
         color=colour,
         detail="seed:N" if seeds else alt.Undefined,
     )
     lines = encoded.mark_line(strokeWidth=1.6 if seeds else 2.2, opacity=0.75 if seeds else 1, point=len(rows) < 4)
     pointer = encoded.mark_point(opacity=0, size=90).encode(tooltip=tooltip)
-    return spec_of([lines, pointer], f"{title} over the epochs: {', '.join(names)}", height=HEIGHT - 40)
+    layers = [lines, pointer]
+    if marked is not None:
+        layers.insert(0, data([{over: marked}]).mark_rule(style="chosen").encode(x=x))
+    return spec_of(layers, f"{title} over the {over}s: {', '.join(names)}", height=HEIGHT - 40)
 
 
 def option_map(shares: Shares, largest: float) -> Spec:

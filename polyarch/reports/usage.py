@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from polyarch.reports.depths import is_learned
 from polyarch.results import Results
 
 
@@ -23,6 +25,7 @@ def blocks(results: Results) -> list[Block]:
     tensor = f"inputs = torch.zeros(1, {shape}, dtype=torch.{dtype})  # raw examples: preprocessing is inside\n"
     found = [
         Block("In a shell", "polyarch predict artifact INPUT\npolyarch serve artifact"),
+        *_modes(results),
         Block(
             "In Python, with polyarch",
             "from pathlib import Path\n\nimport torch\nfrom polyarch import Predictor\n\n"
@@ -45,6 +48,16 @@ def blocks(results: Results) -> list[Block]:
         )
         found.append(Block("With ONNX Runtime", code))
     return found
+
+
+def _modes(results: Results) -> Iterator[Block]:
+    """Ways to predict with a learned depth; the folder of the run has the weights of all depths."""
+    if results.depth is not None and is_learned(results.depth):
+        ways = {"single": f"depth {results.depth.chosen} alone", "marginal": "the mixture of depths"}
+        if results.depth.exits:
+            ways["early-exit"] = "easy examples use fewer blocks"
+        lines = [f"polyarch predict RUN INPUT --mode {mode}  # {words}" for mode, words in ways.items()]
+        yield Block("In a shell, with the folder of this report as RUN", "\n".join(lines))
 
 
 def inputs_in_words(results: Results) -> str:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Generator
@@ -128,6 +129,11 @@ class Space:
             architecture = Architecture(self, indices)
             if architecture in self:
                 yield architecture
+
+    @cached_property
+    def members(self) -> tuple[Architecture, ...]:
+        """Every member once, walked once: distributions over a small space share this very tuple."""
+        return tuple(self.enumerate())
 
     def count(self) -> int:
         """The number of members; walks the space when there are constraints."""

@@ -50,10 +50,9 @@ class Variational(Strategy):
         (batch,) = train
         to_training(self.net)
         expected = self.expectation(self.net, self.q, batch, generator=generator)
-        bound = elbo(expected, self.q, self.prior, self.num_data)
-        kl = self.q.kl(self.prior).item()
-        loss = minimise(-bound / self.num_data, self.optimizer)
-        return {"loss": loss, "elbo": -loss * self.num_data, "kl": kl}
+        kl = self.q.kl(self.prior)
+        loss = minimise(-elbo(expected, kl, self.num_data) / self.num_data, self.optimizer)
+        return {"loss": loss, "elbo": -loss * self.num_data, "kl": kl.item()}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """Of the mixture over q: log sum_a q(a) p(y | x, a)."""

@@ -5,6 +5,8 @@ from polyarch.supernets.chain import ChainSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
+from polyarch.supernets.repeated import RepeatSupernet
+from polyarch.supernets.replicas import FullyConnectedReplicas
 from polyarch.supernets.supernet import Supernet
 
 __all__ = [
@@ -13,8 +15,10 @@ __all__ = [
     "ConvolutionalDepth",
     "DepthSupernet",
     "FullyConnectedDepth",
+    "FullyConnectedReplicas",
     "MLPSupernet",
     "ModuleSupernet",
+    "RepeatSupernet",
     "Supernet",
     "from_module",
 ]

@@ -5,15 +5,17 @@ a_0 = f_0(x), a_i = a_{i-1} + f_i(a_{i-1}); the prediction at depth d is f_{D+1}
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import bottleneck, call
+from polyarch.nn import Exits, bottleneck, call
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet
 
@@ -50,14 +52,33 @@ class DepthSupernet(Supernet):
         if isinstance(architecture, Architecture):
             depth = self.space.validate(architecture)["depth"]
             return self.exit(self._walk(x, [depth])[0], depth)
-        logits = self.forward_many(x, list(self.space.enumerate()))  # (D+1, B, C)
+        logits = self.forward_many(x, self.space.members)  # (D+1, B, C)
         weights = architecture["depth"].to(logits)
         return torch.einsum("d,dbc->bc" if weights.dim() == 1 else "bd,dbc->bc", weights, logits)
 
     def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
         """(S, B, classes) from one walk to the deepest of them."""
-        depths = [self.space.validate(architecture)["depth"] for architecture in architectures]
+        if architectures is self.space.members:
+            depths = list(range(len(self.blocks) + 1))
+        else:
+            depths = [self.space.validate(architecture)["depth"] for architecture in architectures]
         return self.exits(self._walk(x, depths), depths)
+
+    def extract_many(self, architectures: Sequence[Architecture]) -> nn.Module:
+        """Rising depths are the `Exits` of one network, without the blocks after the last; others are apart."""
+        depths = [self.space.validate(architecture)["depth"] for architecture in architectures]
+        if not depths or depths != sorted(set(depths)):
+            return super().extract_many(architectures)
+
+        def walked(x: Tensor, blocks: nn.ModuleList) -> Tensor:
+            for block in blocks:
+                x = x + call(block, x)
+            return x
+
+        first = partial(walked, blocks=self.blocks[: depths[0]])
+        further = [partial(walked, blocks=self.blocks[start:end]) for start, end in itertools.pairwise(depths)]
+        heads = [partial(self.exit, depth=depth) for depth in depths]
+        return Exits.recorded(self, [lambda x: first(call(self.stem, x)), *further], heads)
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The weights of input block, the blocks up to the depth, and head."""
@@ -66,14 +87,12 @@ class DepthSupernet(Supernet):
 
     def _walk(self, x: Tensor, depths: list[int]) -> list[Tensor]:
         """The features at the asked depths, in the order asked."""
-        wanted, found = set(depths), {}
         x = call(self.stem, x)
-        for depth in range(max(wanted) + 1):
-            if depth:
-                x = x + call(self.blocks[depth - 1], x)
-            if depth in wanted:
-                found[depth] = x
-        return [found[depth] for depth in depths]
+        reached = [x]
+        for block in itertools.islice(self.blocks, max(depths)):
+            x = x + call(block, x)
+            reached.append(x)
+        return [reached[depth] for depth in depths]
 
 
 class FullyConnectedDepth(DepthSupernet):
@@ -134,7 +153,8 @@ class ConvolutionalDepth(DepthSupernet):
 
     def exits(self, features: list[Tensor], depths: list[int]) -> Tensor:
         """All heads at once: pooled features (S, B, w), statistics per depth, one product per layer."""
-        pooled = torch.stack([self.pool(feature) for feature in features])
+        # A sum is pooled, and divided when it is small: its gradient is a view, that of a mean is a whole new map.
+        pooled = torch.stack([feature.sum((2, 3)) for feature in features]) / features[0][0, 0].numel()
         hidden = self.hidden(pooled)
         norms = [norm for norm in (self.norms[d] for d in depths) if isinstance(norm, nn.BatchNorm1d)]
         return self.output(pooled + _normalise(hidden, norms))  # type: ignore[no-any-return]

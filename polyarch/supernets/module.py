@@ -131,13 +131,17 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
     Args:
         model: takes one tensor. It is used, not copied.
         example: a batch to try it on: all options are run once on what reaches them, and the first that does not fit
-            is reported. Modes and buffers stay as they are.
+            is reported. Modes and buffers stay as they are. Where the only choice is a `Repeat`, a copy is tried too:
+            if all depths can come from one walk, the supernet is a `RepeatSupernet`.
         name: the name of the space; by default that of the module's class.
     """
+    from polyarch.supernets.repeated import repeat_supernet  # it builds on this file
+
     net = ModuleSupernet(model, name=name)
-    if example is not None:
-        _try(model, net.space, example)
-    return net
+    if example is None:
+        return net
+    _try(model, net.space, example)
+    return repeat_supernet(net, example) or net
 
 
 def _blocks(model: nn.Module) -> list[Block]:

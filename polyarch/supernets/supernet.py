@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from polyarch.nn import ChoiceBlock, record
+from polyarch.nn import ChoiceBlock, Stacked, record
 from polyarch.spaces import Architecture, Gates, Space
 
 
@@ -42,6 +42,14 @@ class Supernet(nn.Module, ABC):
         """
         self.space.validate(architecture)
         return record(self, lambda x: self.forward(x, architecture))
+
+    def extract_many(self, architectures: Sequence[Architecture]) -> nn.Module:
+        """Several architectures as one module with its own copy of the weights: (B, ...) -> (S, B, classes).
+
+        In evaluation mode it computes what ``forward_many`` computes. Here every architecture is a network of its own;
+        a supernet whose architectures have a way in common walks it once.
+        """
+        return Stacked([self.extract(architecture) for architecture in architectures])
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The weights of the architecture as it is written: every chosen operation counts.

@@ -142,6 +142,31 @@ class SupernetContract:
             again.load_state_dict(torch.load(file, weights_only=True))
             assert same_bits(again(x), network(x))
 
+    def test_many_extracted_together_are_the_many_of_the_supernet(self) -> None:
+        """extract_many(...)(x) is forward_many(x, ...) in evaluation mode, in any order; the supernet stays alone."""
+        net, x, architectures = self._trained()
+        state = state_of(net)
+        for some in self._selections(architectures):
+            networks = net.extract_many(some)
+            self._assert_close(networks.eval()(x), net.forward_many(x, some))
+            _disturb(networks, "extracted")
+            networks.train()(x)
+        assert same_bits(state_of(net), state)
+
+    def test_many_extracted_together_survive_saving(self) -> None:
+        """Their state, loaded into the same architectures of another supernet, gives the same outputs."""
+        net, x, architectures = self._trained()
+        other = copy.deepcopy(net)
+        _disturb(other, "other")
+        for some in self._selections(architectures):
+            networks, again = net.extract_many(some).eval(), other.extract_many(some).eval()
+            assert not torch.allclose(again(x), networks(x))
+            file = io.BytesIO()
+            torch.save(networks.state_dict(), file)
+            file.seek(0)
+            again.load_state_dict(torch.load(file, weights_only=True))
+            assert same_bits(again(x), networks(x))
+
     def test_extracted_network_follows_its_mode(self) -> None:
         """In training mode it computes what the supernet's path computes in training mode."""
         net, x, architectures = self._trained()
@@ -186,6 +211,7 @@ class SupernetContract:
             lambda: net(x, foreign),
             lambda: net.forward_many(x, [foreign]),
             lambda: net.extract(foreign),
+            lambda: net.extract_many([foreign]),
         ]
         for call in calls:
             with TestCase().assertRaises(InvalidInput):
@@ -203,6 +229,11 @@ class SupernetContract:
                 net(x * (1 + 0.1 * position), architecture)
             net(x + 0.5, {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices})
         return net.eval(), x, architectures
+
+    @staticmethod
+    def _selections(architectures: list[Architecture]) -> list[list[Architecture]]:
+        """One, every second, all, and all the other way round with a repetition."""
+        return [architectures[-1:], architectures[1::2], architectures, [*reversed(architectures), architectures[0]]]
 
     def _assert_close(self, actual: Tensor, expected: Tensor) -> None:
         torch.testing.assert_close(actual, expected, rtol=self.tolerance, atol=self.tolerance)

@@ -13,8 +13,10 @@ from polyarch.training.callbacks import (
     piecewise,
 )
 from polyarch.training.checkpoint import CheckpointStore, CorruptCheckpoint
+from polyarch.training.expectation_step import ExpectationStep
 from polyarch.training.interruption import StopRequest, stop_on_signal
 from polyarch.training.loop import History, fit
+from polyarch.training.replica_stopping import ReplicaStopping
 
 __all__ = [
     "Callback",
@@ -22,7 +24,9 @@ __all__ = [
     "CorruptCheckpoint",
     "EarlyStopping",
     "EpochLog",
+    "ExpectationStep",
     "History",
+    "ReplicaStopping",
     "Row",
     "Run",
     "Schedule",

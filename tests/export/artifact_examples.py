@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyarch.data import Column, Normalisation, Preprocessing, TableData, TableEncoding
 from polyarch.export import Artifact, Member, export_programs, write_artifact
-from polyarch.jobs.settings import CellSettings, VectorDepthSettings
+from polyarch.jobs.settings import CellSettings, ImageDepthSettings, VectorDepthSettings
+from polyarch.nn import Stacked
 from polyarch.supernets import Supernet
 
 COLUMNS = (
@@ -46,9 +48,11 @@ def image_artifact(members: int = 1) -> Artifact:
     settings = CellSettings(channels=4)
     net = settings.build((3, 8, 8), 5).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     preprocessing = Normalisation((0.5, 0.4, 0.6), (0.2, 0.3, 0.25))
+    made, networks = _apart(net, members, preprocessing, images(32))
     return Artifact(
         network=settings.model_dump(mode="json"),
-        members=_members(net, members, preprocessing, images(32)),
+        members=made,
+        networks=networks,
         preprocessing=preprocessing,
         columns=(),
         input_shape=(3, 8, 8),
@@ -70,6 +74,24 @@ def vector_artifact(members: int = 1) -> Artifact:
     return _depth_artifact(members, Normalisation((0.1, -0.1), (1.0, 0.9)), vectors(64), (), ("arm 0", "arm 1"))
 
 
+def shared_image_artifact() -> Artifact:
+    """A mixture over depths, one network; of images."""
+    settings = ImageDepthSettings(max_depth=3, channels=4, inner_channels=2)
+    base = image_artifact()
+    net = settings.build((3, 8, 8), 5)
+    members, networks = _together(net, base.preprocessing, images(32))
+    network = settings.model_dump(mode="json")
+    return replace(base, network=network, members=members, networks=networks, exit_confidence=0.6)
+
+
+def shared_vector_artifact() -> Artifact:
+    """A mixture over depths, one network; of vectors."""
+    base = vector_artifact()
+    settings = VectorDepthSettings.model_validate(base.network)
+    members, networks = _together(settings.build((2,), 2), base.preprocessing, vectors(64))
+    return replace(base, members=members, networks=networks, exit_confidence=0.9)
+
+
 def write_whole(folder: Path, artifact: Artifact, examples: Tensor, **options: object) -> dict[str, float]:
     """The artifact and its programs; the largest difference of each."""
     write_artifact(folder, artifact)
@@ -82,9 +104,11 @@ def _depth_artifact(
     settings = VectorDepthSettings(max_depth=3, width=6)
     shape = tuple(train.shape[1:])
     net = settings.build(preprocessing.output_shape(shape), len(classes))
+    made, networks = _apart(net, members, preprocessing, train)
     return Artifact(
         network=settings.model_dump(mode="json"),
-        members=_members(net, members, preprocessing, train),
+        members=made,
+        networks=networks,
         preprocessing=preprocessing,
         columns=columns,
         input_shape=shape,
@@ -96,16 +120,30 @@ def _depth_artifact(
     )
 
 
-def _members(net: Supernet, count: int, preprocessing: Preprocessing, train: Tensor) -> tuple[Member, ...]:
-    """Random architectures whose batch statistics and weights are not the initial ones."""
+def _apart(
+    net: Supernet, count: int, preprocessing: Preprocessing, train: Tensor
+) -> tuple[tuple[Member, ...], nn.Module]:
+    """Random architectures with a network each."""
     generator = torch.Generator().manual_seed(5)
-    found = []
+    members, networks = [], []
     for index in range(count):
         architecture = net.space.sample(generator)
-        network = net.extract(architecture)
-        with torch.no_grad():
-            for value in network.parameters():
-                value.copy_(torch.randn(value.shape, generator=generator) * 0.4)
-            network(preprocessing(train))
-        found.append(Member(architecture.to_dict(), 1.0 + index, network))
-    return tuple(found)
+        members.append(Member(architecture.to_dict(), 1.0 + index))
+        networks.append(_trained(net.extract(architecture), generator, preprocessing(train)))
+    return tuple(members), Stacked(networks)
+
+
+def _together(net: Supernet, preprocessing: Preprocessing, train: Tensor) -> tuple[tuple[Member, ...], nn.Module]:
+    """All depths but the last, as one network."""
+    depths = list(net.space.enumerate())[:-1]
+    members = tuple(Member(architecture.to_dict(), 1.0 + index) for index, architecture in enumerate(depths))
+    return members, _trained(net.extract_many(depths), torch.Generator().manual_seed(6), preprocessing(train))
+
+
+def _trained(network: nn.Module, generator: torch.Generator, inputs: Tensor) -> nn.Module:
+    """With batch statistics and weights that are not the initial ones."""
+    with torch.no_grad():
+        for value in network.parameters():
+            value.copy_(torch.randn(value.shape, generator=generator) * 0.4)
+        network(inputs)
+    return network

@@ -19,6 +19,7 @@ from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.jobs.loading import load_artifact, load_network
 from polyarch.jobs.settings import SPACES
+from polyarch.nn import Stacked
 
 
 @pytest.fixture
@@ -31,15 +32,14 @@ def written(tmp_path: Path, examples: ModuleType) -> tuple[Path, Artifact]:
 def test_round_trip(written: tuple[Path, Artifact], examples: ModuleType) -> None:
     folder, artifact = written
     read = load_artifact(folder)
-    same = [name for name in Artifact.__dataclass_fields__ if name != "members"]
+    same = [name for name in Artifact.__dataclass_fields__ if name != "networks"]
     assert [getattr(read, name) for name in same] == [getattr(artifact, name) for name in same]
-    assert [(m.architecture, m.weight) for m in read.members] == [(m.architecture, m.weight) for m in artifact.members]
     inputs = examples.images(9)
     with torch.no_grad():
         for found, expected in zip(Program.of(read)(inputs), Program.of(artifact)(inputs), strict=True):
             assert torch.equal(found, expected)
         x = artifact.preprocessing(inputs)
-        torch.testing.assert_close(load_network(folder)(x), artifact.members[0].network.eval()(x))
+        torch.testing.assert_close(load_network(folder)(x), artifact.networks.eval()(x)[0])
 
 
 def test_tables_round_trip(tmp_path: Path, examples: ModuleType) -> None:
@@ -88,12 +88,17 @@ def test_every_space_loads(kind: str, tmp_path: Path, examples: ModuleType) -> N
     settings: Any = SPACES[kind](**small.get(kind, {}))
     net = settings.build((3, 8, 8), 5)
     architecture = net.space.sample(torch.Generator().manual_seed(1))
-    member = Member(architecture.to_dict(), 1.0, net.extract(architecture))
-    base = examples.image_artifact()
-    write_artifact(tmp_path, replace(base, network=settings.model_dump(mode="json"), members=(member,)))
+    network = net.extract(architecture)
+    artifact = replace(
+        examples.image_artifact(),
+        network=settings.model_dump(mode="json"),
+        members=(Member(architecture.to_dict(), 1.0),),
+        networks=Stacked([network]),
+    )
+    write_artifact(tmp_path, artifact)
     x = torch.randn(3, 3, 8, 8)
     with torch.no_grad():
-        assert torch.equal(load_network(tmp_path)(x), member.network.eval()(x))
+        assert torch.equal(load_network(tmp_path)(x), network.eval()(x))
 
 
 Change = Callable[[dict[str, Any]], object]
@@ -238,14 +243,15 @@ class WordyLinear(torch.nn.Linear):
 def test_states_other_than_tensors_are_not_written(tmp_path: Path, examples: ModuleType) -> None:
     write_artifact(tmp_path, examples.image_artifact())
     with pytest.raises(InvalidInput, match="whose state is tensors"):
-        write_artifact(tmp_path, replace(examples.image_artifact(), members=(Member({}, 1.0, WordyLinear(2, 2)),)))
+        write_artifact(tmp_path, replace(examples.image_artifact(), networks=Stacked([WordyLinear(2, 2)])))
     load_artifact(tmp_path)  # what was there is still there
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"members": ()}, "members"),
+        ({"members": (), "networks": WordyLinear(2, 2)}, "members"),
+        ({"members": (Member({}, 1.0),) * 2}, "a network for each of 2 members. Got 1"),
         ({"temperature": 0.0}, "temperature"),
         ({"threshold": float("nan")}, "threshold"),
         ({"input_dtype": torch.int64}, "uint8 or float32"),

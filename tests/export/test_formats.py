@@ -21,6 +21,8 @@ import polyarch
 from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, UnknownName
 from polyarch.export import Artifact, Member, OnnxSession, Program, export_programs, weights_of, write_artifact
 from polyarch.export.formats import random_inputs
+from polyarch.export.weights import distinct_weights_of
+from polyarch.nn import Stacked
 
 
 class Whole(NamedTuple):
@@ -32,10 +34,16 @@ class Whole(NamedTuple):
     differences: dict[str, float]
 
 
-@pytest.fixture(scope="module", params=["image", "image ensemble", "table", "table ensemble", "vector"])
+KINDS = ["image", "image ensemble", "image shared", "table", "table ensemble", "vector", "vector shared"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def whole(request: pytest.FixtureRequest, examples: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    kind, _, ensemble = request.param.partition(" ")
-    artifact = getattr(examples, f"{kind}_artifact")(3 if ensemble else 1)
+    kind, _, members = request.param.partition(" ")
+    if members == "shared":
+        artifact = getattr(examples, f"shared_{kind}_artifact")()
+    else:
+        artifact = getattr(examples, f"{kind}_artifact")(3 if members else 1)
     inputs = {"image": examples.images, "table": examples.rows, "vector": examples.vectors}[kind](20, seed=1)
     folder = tmp_path_factory.mktemp(request.param.replace(" ", "_"))
     return Whole(folder, artifact, inputs, examples.write_whole(folder, artifact, inputs))
@@ -117,9 +125,9 @@ def test_programs_run_where_polyarch_cannot_be_imported(whole: Whole, tmp_path: 
         outputs = Program.of(whole.artifact)(whole.inputs)
     names = ("probabilities", "entropy", "mutual_information")
     known = {name: value.numpy() for name, value in zip(names, outputs, strict=True)}
-    for index, member in enumerate(whole.artifact.members):
-        for name, value in weights_of(member.network).items():
-            known[f"weights.{index}.{name}"] = value.numpy()
+    read = distinct_weights_of if whole.artifact.shared else weights_of
+    for name, value in read(whole.artifact.networks).items():
+        known[f"weights.{name}"] = value.numpy()
     np.savez(tmp_path / "known.npz", inputs=whole.inputs.numpy(), **known)
     command = [sys.executable, "-I", "-c", STRANGER, str(whole.folder), str(tmp_path / "known.npz")]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
@@ -137,7 +145,7 @@ def test_programs_do_not_tell_where_they_were_made(whole: Whole) -> None:
 
 def test_the_original_stays_as_it_is(tmp_path: Path, examples: ModuleType) -> None:
     artifact = examples.image_artifact()
-    network = artifact.members[0].network.train()
+    network = artifact.networks[0].train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     write_artifact(tmp_path, artifact)
     export_programs(tmp_path, artifact, examples.images(4), formats=("pt2",))
@@ -189,7 +197,12 @@ class BatchBound(nn.Module):
 
 def own(examples: ModuleType, network: nn.Module) -> Artifact:
     artifact: Artifact = examples.vector_artifact()
-    return replace(artifact, network={"kind": "module", "module": "x:y"}, members=(Member({}, 1.0, network),))
+    return replace(
+        artifact,
+        network={"kind": "module", "module": "x:y"},
+        members=(Member({}, 1.0),),
+        networks=Stacked([network]),
+    )
 
 
 @pytest.mark.parametrize("name", ["pt2", "onnx"])

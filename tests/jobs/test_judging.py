@@ -32,7 +32,7 @@ def test_a_mixture_of_two() -> None:
     members = [(architecture, parts.net.extract(architecture).eval()) for architecture in architectures]
     outside = outside_batches(parts)
     assert outside is not None
-    record = judge(Ensemble("two", members, [0.3, 0.7]), parts, outside)
+    record = judge(Ensemble.of("two", members, [0.3, 0.7]), parts, outside)
 
     def logits(inputs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -71,7 +71,7 @@ def test_the_temperature_is_that_of_the_validation_data() -> None:
     with torch.no_grad():
         linear.weight.copy_(3 * torch.eye(3, 64))  # the brightest of the first three pixels, too surely
     network = nn.Sequential(nn.Flatten(), linear)
-    record = judge(Ensemble.equal("one", [(architecture, network)]), parts, None)
+    record = judge(Ensemble.of("one", [(architecture, network)]), parts, None)
     assert record.detection == {}
     (inputs,) = parts.valid.stream([torch.arange(len(parts.valid))])
     with torch.no_grad():

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, NotFiniteError
 from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.jobs.prediction import Predictor
-from polyarch.nn import OneOf
+from polyarch.nn import OneOf, Stacked
 from polyarch.supernets import from_module
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -81,9 +81,12 @@ class TestOwnNetworks:
     def own(self, examples: ModuleType) -> Artifact:
         net = from_module(build_own_network((2,), 2), torch.zeros(2, 2))
         architecture = net.space.sample(torch.Generator().manual_seed(0))
-        member = Member(architecture.to_dict(), 1.0, net.extract(architecture))
-        settings = {"kind": "module", "module": "trap:spring"}
-        artifact: Artifact = replace(examples.vector_artifact(), network=settings, members=(member,))
+        artifact: Artifact = replace(
+            examples.vector_artifact(),
+            network={"kind": "module", "module": "trap:spring"},
+            members=(Member(architecture.to_dict(), 1.0),),
+            networks=Stacked([net.extract(architecture)]),
+        )
         return artifact
 
     def test_they_run_by_onnx_or_by_their_function(

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from polyarch.distributions import ArchDistribution, Categorical, Empirical, FactorisedCategorical, Uniform
 from polyarch.errors import InvalidInput
+from polyarch.nn import Exits, Stacked
 from polyarch.objectives import mixture_log_probabilities
 from polyarch.predictive import Mixture, most_probable
 from polyarch.randomness import generator_at, global_seed
-from polyarch.supernets import ChainSupernet, Supernet
+from polyarch.supernets import ChainSupernet, FullyConnectedDepth, Supernet
 
 
 class Fixed(nn.Module):
@@ -156,6 +157,51 @@ def test_temperature_keeps_the_prediction_of_one_member(seed: int, temperature: 
     assert (sharper <= entropy + 1e-12).all()
 
 
+class Together(nn.Module):
+    """Gives the logits (K, B, C) of all members at once."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.logits
+
+
+def test_one_network_for_all_members_equals_one_each() -> None:
+    logits, weights = random_logits(0, 3, 4, 5), random_weights(0, 3)
+    mixture = Mixture(Together(logits), weights, temperature=1.7)
+    apart = fixed(logits, weights, 1.7)
+    torch.testing.assert_close(mixture(X), apart(X), rtol=0, atol=0)
+    torch.testing.assert_close(mixture.member_probabilities(X), apart.member_probabilities(X), rtol=0, atol=0)
+    assert torch.equal(mixture.member_logits(X), logits)
+
+
+def test_one_network_needs_weights_for_its_members() -> None:
+    with pytest.raises(InvalidInput, match=r"weights for the members of one network\. Got none"):
+        Mixture(Together(torch.zeros(2, 4, 3)))
+    for shape in ((3, 4, 5), (4, 5)):
+        with pytest.raises(InvalidInput, match=r"logits \(2, B, C\) of all members. Got shape"):
+            Mixture(Together(torch.zeros(shape)), [0.5, 0.5])(X)
+
+
+def test_a_list_of_modules_is_several_networks() -> None:
+    logits = random_logits(0, 2, 4, 5)
+    mixture = Mixture(nn.ModuleList([Fixed(member) for member in logits]))
+    torch.testing.assert_close(mixture(X), fixed(logits)(X), rtol=0, atol=0)
+
+
+def test_rising_depths_are_one_network() -> None:
+    with global_seed(0, "net"):
+        net = FullyConnectedDepth(features=4, classes=3, max_depth=3, width=5).double().eval()
+    x = torch.randn(6, 4, dtype=torch.float64, generator=generator_at(0, "inputs"))
+    depths = list(net.space.enumerate())[:3]
+    mixture = Mixture.of(net, depths, [0.2, 0.5, 0.3])
+    assert isinstance(mixture.networks, Exits)
+    assert sum(parameter.numel() for parameter in mixture.parameters()) == net.parameter_count(depths[-1])
+    torch.testing.assert_close(mixture.member_logits(x), net.forward_many(x, depths), rtol=1e-12, atol=1e-12)
+
+
 def test_weights_are_normalised_and_travel_with_the_state() -> None:
     logits = random_logits(0, 3, 2, 3)
     mixture = fixed(logits, [2.0, 6.0, 8.0], temperature=1.5)
@@ -208,7 +254,7 @@ def test_the_whole_support_is_the_mixture_of_the_supernet(net: Supernet, make_q:
     mixture = Mixture.under(net, q, most=6)
     expected = mixture_log_probabilities(net, q, IMAGES).exp()
     torch.testing.assert_close(mixture(IMAGES)[0], expected, rtol=1e-6, atol=1e-6)
-    assert len(mixture.networks) == (3 if make_q is part else 6)
+    assert isinstance(mixture.networks, Stacked) and len(mixture.networks) == (3 if make_q is part else 6)
 
 
 @pytest.mark.parametrize("make_q", [joint, factorised, part])

@@ -6,25 +6,14 @@ import math
 import random
 from typing import Any
 
-from polyarch.results import (
-    Accuracy,
-    Contender,
-    PredictorRecord,
-    RankingRecord,
-    ReliabilityBin,
-    Results,
-    ScoredArchitecture,
-    ScoreRecord,
-    SearchRecord,
-    TrainingRecord,
-)
+from depth_examples import baseline_results, photos_results, spirals_results
+from record_examples import Choices, contender, draw, history, predictor, ranking, scored
+
+from polyarch.results import Results, SearchRecord, TrainingRecord
 from polyarch.spaces import NB201_OPERATIONS, nb201_space
 
 HOSTILE = "</script><script>alert(1)</script>"
 IMAGE = "<img src=x onerror=alert(2)>"
-
-Architecture = dict[str, str]
-Choices = dict[str, list[str]]
 
 CELL = {name: list(NB201_OPERATIONS) for name in nb201_space().choice_names}
 TABLE = {"depth": ["1", "2", "3", "4"], **{f"block{index}": ["h64", "h128", "h256"] for index in range(4)}}
@@ -73,8 +62,8 @@ def hostile_results() -> Results:
     choices = {HOSTILE: options, f"{IMAGE} 2": options, "c.\x00'\"": [IMAGE, "plain"]}
     data = {"name": f"data {IMAGE}", "classes": [HOSTILE, IMAGE, "c"], "input_shape": [3], "train": 9, "valid": 9}
     results = make(choices, "module", 18, data={**data, "test": 90}, decisions=[f"space: {HOSTILE}", IMAGE])
-    for predictor in results.predictors:
-        predictor.name = f"{predictor.name} {IMAGE}"
+    for one in results.predictors:
+        one.name = f"{one.name} {IMAGE}"
     assert results.comparison is not None
     results.comparison[0].name = f"best {HOSTILE}, retrained"
     return results
@@ -137,103 +126,14 @@ def make(
     return Results(**{**content, **changes})
 
 
-def draw(choices: Choices, generator: random.Random) -> Architecture:
-    return {choice: generator.choice(options) for choice, options in choices.items()}
-
-
-def scored(
-    architecture: Architecture, choices: Choices, generator: random.Random, limits: dict[str, float]
-) -> ScoredArchitecture:
-    """Larger options cost more and score better, with noise."""
-    positions = [options.index(architecture[choice]) / len(options) for choice, options in choices.items()]
-    share = sum(positions) / len(positions)
-    parameters = int(1000 + 33_000 * share * generator.uniform(0.5, 1.4))
-    if "params" in limits:
-        parameters = min(parameters, int(limits["params"]) - generator.randrange(400))
-    values = {
-        "sotl": -3.2 + 1.5 * share + generator.gauss(0, 0.25),
-        "val_acc": min(0.8 + 0.2 * share + generator.gauss(0, 0.02), 1.0),
-        "params": float(parameters),
-        "macs": parameters * 61.0,
-    }
-    policies = {"sotl": "batch", "val_acc": "adapt"}
-    scores = [ScoreRecord(estimator=name, value=value, policy=policies.get(name)) for name, value in values.items()]
-    return ScoredArchitecture(architecture=architecture, scores=scores, parameters=parameters)
-
-
-def history(epochs: int, seed: int = 0) -> list[dict[str, float]]:
-    generator = random.Random(seed)
-    return [
-        {
-            "epoch": float(epoch),
-            "step": 16.0 * (epoch + 1),
-            "loss": 2.2 * math.exp(-epoch / 12) + 0.12 + generator.uniform(0, 0.05),
-            "valid_loss": 2.1 * math.exp(-epoch / 14) + 0.2 + generator.uniform(0, 0.08),
-            "valid_accuracy": 0.96 - 0.85 * math.exp(-epoch / 8) + generator.uniform(0, 0.02),
-        }
-        for epoch in range(epochs)
-    ]
-
-
-def ranking(architectures: list[ScoredArchitecture]) -> RankingRecord:
-    names = ("spearman", "kendall", "sparse_kendall", "pearson")
-    qualities = {"val_acc": 0.62, "params": 0.41, "macs": 0.38}
-    return RankingRecord(
-        reference="sotl",
-        architectures=architectures,
-        quality={
-            name: {"n": 24, **{key: {"value": value, "low": value - 0.3, "high": value + 0.2} for key in names}}
-            for name, value in qualities.items()
-        },
-    )
-
-
-def contender(name: str, architectures: list[Architecture], mean: float, std: float) -> Contender:
-    """Accuracies that lie around the mean."""
-    count = len(architectures)
-    steps = [(2 * index - (count - 1)) / max(count - 1, 1) for index in range(count)]
-    runs = [
-        Accuracy(
-            architecture=architecture,
-            seed=index,
-            accuracy=mean + std * step,
-            loss=0.1,
-            calibration_error=0.011,
-            valid_accuracy=0.95,
-            history=history(20, seed=index),
-        )
-        for index, (architecture, step) in enumerate(zip(architectures, steps, strict=True))
-    ]
-    return Contender(name=name, mean=mean, std=std, runs=runs)
-
-
-def predictor(name: str, members: list[Architecture], accuracy: float, temperature: float) -> PredictorRecord:
-    """Slightly overconfident; the last bins hold most examples."""
-    bins = []
-    for index in range(10):
-        low, high = index / 10, (index + 1) / 10
-        count = 0 if index < 2 else 2 + index**3 // 3
-        confidence = (low + high) / 2
-        bins.append(
-            ReliabilityBin(low=low, high=high, confidence=confidence, accuracy=confidence**temperature, count=count)
-        )
-    coverage = [index / 50 for index in range(1, 51)]
-    weights = [1 / (index + 1) for index in range(len(members))]
-    return PredictorRecord(
-        name=name,
-        members=members,
-        weights=[weight / sum(weights) for weight in weights],
-        temperature=temperature,
-        accuracy=accuracy,
-        loss=0.1312,
-        brier=0.0523,
-        calibration_error=0.0121,
-        uncalibrated_loss=0.1497,
-        uncalibrated_calibration_error=0.0268,
-        reliability=bins,
-        coverage=coverage,
-        risk=[(1 - accuracy) * share**3 for share in coverage],
-        threshold=0.612,
-        flagged=0.05 * temperature,
-        detection={"entropy": {"auroc": 0.9312, "aupr": 0.8874, "fpr95": 0.2143}},
-    )
+RUNS = {
+    "cell": cell_results,
+    "table": table_results,
+    "own": own_results,
+    "depth": depth_results,
+    "spirals": spirals_results,
+    "photos": photos_results,
+    "baseline": baseline_results,
+    "unfinished": unfinished_results,
+    "hostile": hostile_results,
+}

@@ -6,11 +6,14 @@ import importlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from polyarch.reports import write_report
 from polyarch.reports.searched import ordered
@@ -26,7 +29,7 @@ ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--no-first-run"),
 )
-NAMES = ("cell", "table", "own", "depth", "unfinished", "hostile")
+NAMES = ("cell", "table", "own", "depth", "spirals", "photos", "baseline", "unfinished", "hostile")
 DRAWN = "html[data-charts]"
 TOOLTIP = "#tooltip:not([hidden])"
 
@@ -56,7 +59,7 @@ def examples() -> ModuleType:
 def reports(examples: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     for name in NAMES:
-        write_report(getattr(examples, f"{name}_results")(), folder / f"{name}.html")
+        write_report(examples.RUNS[name](), folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in NAMES}
 
 
@@ -144,6 +147,32 @@ def test_marks_of_other_charts_show_their_numbers(opened: Opened, examples: Any)
     largest = max(one.count for one in ensemble.reliability)
     assert f"{largest}" in hover(page, "#chart-reliability path[aria-roledescription=point]", -1)
     assert "choice" in hover(page, "#chart-options path[aria-roledescription='rect mark']")
+
+
+def test_charts_of_depths_show_their_numbers(opened: Opened) -> None:
+    page = opened("spirals")
+    assert "18.81" in hover(page, "#chart-depth-posterior path[aria-roledescription=bar]", 9)
+    shown = hover(page, "#chart-depth-exits path[aria-roledescription=point]", -1)
+    assert "90\u00a0%" in shown
+    assert "mean depth used" in shown
+    assert "depth" in hover(page, "#chart-depth-accuracy path[aria-roledescription=point]", 30)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_pictures_of_depths_are_coloured_and_framed(opened: Opened, colours: str) -> None:
+    page = opened("spirals", colours=colours)
+    figures = page.locator(".panels figure")
+    assert figures.count() == 21
+    box = figures.nth(9).bounding_box()
+    assert box is not None
+    assert abs(box["width"] - box["height"]) < 40
+    assert page.locator(".panels figure.chosen").all_inner_texts() == ["depth 9, q\u00a018.8\u00a0%"]
+    figures.nth(9).scroll_into_view_if_needed()
+    picture = Image.open(BytesIO(figures.nth(9).locator("svg").screenshot())).convert("RGB")
+    colours_shown = np.asarray(picture).astype(int)
+    red_over_blue = colours_shown[..., 0] - colours_shown[..., 2]
+    for share in ((red_over_blue > 60).mean(), (red_over_blue < -60).mean()):  # orange and blue
+        assert 0.1 < share < 0.9
 
 
 def test_headings_sort_by_click_and_by_keyboard(opened: Opened) -> None:

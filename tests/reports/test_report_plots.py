@@ -16,7 +16,7 @@ from polyarch.results import TrainingRecord
 altair = pytest.importorskip("altair", reason="needs the extra 'report'")
 vl_convert = pytest.importorskip("vl_convert", reason="needs the extra 'report'")
 
-NAMES = ("cell", "table", "own", "depth", "hostile")
+NAMES = ("cell", "table", "own", "depth", "spirals", "photos", "baseline", "hostile")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def rows(spec: dict[str, Any], *keys: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_specifications_are_valid(examples: Any, name: str) -> None:
-    for spec in charts(getattr(examples, f"{name}_results")()).values():
+    for spec in charts(examples.RUNS[name]()).values():
         assert altair.Chart.from_dict(spec).to_dict()["width"] == "container"
         assert "config" not in spec
 
@@ -90,6 +90,17 @@ def test_values_that_are_not_finite_are_gaps(examples: Any) -> None:
     results.training.history[3]["loss"] = float("inf")
     values = rows(charts(results)["supernet"], "epoch", "series", "value")
     assert (3.0, "training loss", None) in values
+
+
+def test_long_curves_are_thinned_from_their_first_to_their_last_epoch(examples: Any) -> None:
+    results = examples.cell_results()
+    results.training.history = examples.history(5000)
+    found = rows(charts(results)["supernet"], "epoch", "series", "value")
+    for key, series in (("loss", "training loss"), ("valid_loss", "validation loss")):
+        points = [(epoch, value) for epoch, name, value in found if name == series]
+        assert len(points) == 400
+        assert (points[0][0], points[-1][0]) == (0.0, 4999.0)
+        assert set(points) <= {(row["epoch"], row[key]) for row in results.training.history}
 
 
 def test_scores_against_size_show_every_architecture_once(examples: Any) -> None:

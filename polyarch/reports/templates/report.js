@@ -28,6 +28,7 @@
         others: solid(colour("others")),
         front: { stroke: front, color: front, strokeWidth: 2 },
         limit: { stroke: colour("limit"), color: colour("limit"), strokeWidth: 2, strokeDash: [6, 4] },
+        chosen: { stroke: ink, color: ink, strokeWidth: 1.6, strokeDash: [4, 4] },
         diagonal: { stroke: quiet, color: quiet, strokeWidth: 1.4, strokeDash: [4, 4] },
         words: { fill: ink, color: ink, fontSize: 11.5 },
         tile: { stroke: colour("card"), strokeWidth: 2 },

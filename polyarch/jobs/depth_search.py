@@ -1,0 +1,265 @@
+"""After a depth was learned: choose it, prune, compare ways to predict, and export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.distributions import Categorical
+from polyarch.errors import ConfigError
+from polyarch.jobs.artifacts import write_predictors
+from polyarch.jobs.comparison import Comparison, contender, inherited_network
+from polyarch.jobs.context import Context
+from polyarch.jobs.depth_functions import depth_functions
+from polyarch.jobs.judging import Ensemble
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.timing import forward_seconds
+from polyarch.methods.variational_depth import RULES, choose_depth, depth_prior, expected_depth, prune
+from polyarch.nn import Stacked
+from polyarch.objectives import mixed
+from polyarch.predictive import calibration_error, choose_confidence, exit_curve
+from polyarch.results import Accuracy, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
+from polyarch.spaces import Architecture, Space
+from polyarch.supernets import ModuleSupernet, RepeatSupernet
+
+CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
+TIMED_BATCH = 64
+
+
+def require_depths(parts: Parts) -> None:
+    """Refuses spaces that are not a depth and nothing else."""
+    space = parts.net.space
+    if len(space.choices) != 1 or not all(option.isdecimal() for option in space.choices[0].options):
+        what = ", ".join(f"{choice.name!r} ({len(choice)} options)" for choice in space.choices[:4])
+        raise ConfigError(
+            f"Expected a network whose only choice is its depth: depth_fc, depth_cnn, or your own with one Repeat. "
+            f"Got {len(space.choices)} choice{'s' if len(space.choices) > 1 else ''} in {space.name!r}: {what}."
+        )
+
+
+def depths_of(space: Space) -> list[int]:
+    """The depths on offer."""
+    return [int(option) for option in space.choices[0].options]
+
+
+@dataclass(frozen=True)
+class Exits:
+    """The logits (K, N, C) of all depths on validation and on test examples, with their targets (N,)."""
+
+    valid: Tensor
+    valid_targets: Tensor
+    test: Tensor
+    targets: Tensor
+
+    @classmethod
+    def of(cls, parts: Parts, network: nn.Module, architectures: Sequence[Architecture]) -> Exits:
+        """From one pass of a network that gives the logits of every exit."""
+        every = Ensemble("exits", architectures, network, [1 / len(architectures)] * len(architectures))
+        pairs = (every.logits(parts.evaluation_batches(data)) for data in (parts.valid, parts.data.test))
+        (valid, valid_targets), (test, targets) = pairs
+        return cls(valid, valid_targets, test, targets)
+
+    def measure(self, weights: Tensor) -> dict[str, float]:
+        """Of the mixture of the first exits with these weights, (k,)."""
+        found: dict[str, float] = {}
+        sides = (("valid_", self.valid, self.valid_targets), ("", self.test, self.targets))
+        for prefix, logits, targets in sides:
+            log_probs = mixed(torch.log_softmax(logits[: len(weights)], -1), weights.log())
+            true = log_probs.gather(1, targets[:, None])
+            found |= {
+                f"{prefix}accuracy": float((log_probs.argmax(1) == targets).double().mean()),
+                f"{prefix}loss": float(-true.mean()),
+                f"{prefix}mean_probability": float(true.exp().mean()),
+                f"{prefix}calibration_error": calibration_error(log_probs.exp(), targets),
+            }
+        return found
+
+
+@dataclass(frozen=True)
+class FoundDepth:
+    """What a depth search found; ``seconds`` are measured, everything else is the same bits for the same settings."""
+
+    record: DepthRecord
+    comparison: Comparison
+    seconds: dict[str, float]
+
+
+def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
+    """Chooses a depth by the rule, prunes, and exports the pruned network alone and as a mixture.
+
+    Args:
+        q: the learned probabilities of the only choice.
+    """
+    parts = context.parts
+    space, depths = parts.net.space, depths_of(parts.net.space)
+    (probabilities,) = q.values()
+    smallest = torch.finfo(torch.float32).tiny
+    learned = Categorical(space, torch.tensor(probabilities).clamp_min(smallest).log(), learnable=False)
+    network = _exits(parts, space.members)
+    exits = Exits.of(parts, network, space.members)
+    settings = parts.settings.depth
+    choices = {rule: choose_depth(learned, rule) for rule in RULES}
+    chosen = _within_limits(context, choices[settings.rule])
+    weights = prune(learned, chosen).probabilities.double().clamp_min(smallest)
+    weights = weights / weights.sum()
+    curve, confidence = _early_exit(exits, weights, depths)
+    pruned, full = parts.net.extract(space.members[chosen]).eval(), parts.net.extract(space.members[-1]).eval()
+    inputs = next(iter(parts.evaluation_batches(parts.data.test).epoch(0))).inputs[:TIMED_BATCH]
+    record = DepthRecord(
+        rule=settings.rule,
+        chosen=depths[chosen],
+        choices={rule: depths[position] for rule, position in choices.items()},
+        expected=depths[0] + expected_depth(learned.log_probabilities().exp()),
+        prior=_prior_in_words(parts),
+        updates=settings.updates,
+        depths=_measures(parts, exits, learned),
+        predictors=_ways(parts, exits, learned, chosen, weights),
+        exits=curve,
+        exit_confidence=confidence,
+        functions=depth_functions(parts, network, depths),
+    )
+    predictors = write_predictors(
+        context,
+        [
+            (Ensemble.of("pruned network", [(space.members[chosen], _alone(parts, space.members[chosen]))]),
+             context.workspace.artifact),
+            (Ensemble("mixture over the depths of the pruned network", space.members[: chosen + 1],
+                      _exits(parts, space.members[: chosen + 1]), weights.tolist(), confidence),
+             context.workspace.posterior),
+        ],
+    )  # fmt: skip
+    contenders = [contender(way.name, [_accuracy(way, space.members[chosen])]) for way in _exported_first(record)]
+    comparison = Comparison(contenders, _summary(pruned, space.members[chosen], record), predictors)
+    timed = forward_seconds({"forward_full": full, "forward_pruned": pruned}, inputs)
+    return FoundDepth(record, comparison, timed)
+
+
+def _exits(parts: Parts, architectures: Sequence[Architecture]) -> nn.Module:
+    """One network that gives the logits of all these depths, in evaluation mode."""
+    if isinstance(parts.net, ModuleSupernet) and not isinstance(parts.net, RepeatSupernet):
+        return Stacked(_alone(parts, architecture) for architecture in architectures).eval()
+    return parts.net.extract_many(architectures).eval()
+
+
+def _alone(parts: Parts, architecture: Architecture) -> nn.Module:
+    """One depth as a network; its batch statistics are its own, or adapted where the supernet mixes them."""
+    if isinstance(parts.net, ModuleSupernet) and not isinstance(parts.net, RepeatSupernet):
+        return inherited_network(parts, architecture)
+    return parts.net.extract(architecture).eval()
+
+
+def _within_limits(context: Context, position: int) -> int:
+    """The depth by the rule, or the deepest below it that keeps the limits."""
+    members = context.parts.net.space.members
+    while position >= 0 and not context.limits.allows(members[position]):
+        position -= 1
+    if position < 0:
+        raise ConfigError("Expected limits that the shallowest network keeps. Got limits that no depth keeps.")
+    return position
+
+
+def _early_exit(exits: Exits, weights: Tensor, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
+    """Early exit of the pruned mixture at several confidences, and the one that validation examples choose."""
+    kept = depths[: len(weights)]
+    arguments = (weights, kept, [*CONFIDENCES, float("inf")])
+    on_valid = exit_curve(exits.valid[: len(kept)], exits.valid_targets, *arguments)
+    on_test = exit_curve(exits.test[: len(kept)], exits.targets, *arguments)
+    points = [
+        ExitPoint(
+            confidence=test.confidence,
+            valid_accuracy=valid.accuracy,
+            accuracy=test.accuracy,
+            loss=test.negative_log_likelihood,
+            mean_depth=test.mean_depth,
+        )
+        for valid, test in zip(on_valid[:-1], on_test[:-1], strict=True)
+    ]
+    return points, choose_confidence(on_valid[:-1], on_valid[-1].accuracy)
+
+
+def _measures(parts: Parts, exits: Exits, learned: Categorical) -> list[DepthMeasure]:
+    space = parts.net.space
+    prior = depth_prior(space, parts.settings.depth.prior, parts.settings.train.prior_ratio)
+    columns = (learned.log_probabilities().exp().tolist(), prior.log_probabilities().exp().tolist())
+    found = []
+    for position, (depth, q, p) in enumerate(zip(depths_of(space), *columns, strict=True)):
+        alone = torch.zeros(position + 1, dtype=torch.float64)
+        alone[position] = 1.0
+        measured = exits.measure(alone)
+        found.append(
+            DepthMeasure(
+                depth=depth,
+                parameters=parts.net.parameter_count(space.members[position]),
+                q=q,
+                prior=p,
+                **{name: measured[name] for name in ("valid_accuracy", "valid_loss", "accuracy", "loss")},
+            )
+        )
+    return found
+
+
+def _ways(parts: Parts, exits: Exits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
+    """The ways to predict, from the whole mixture to the pruned network alone."""
+    space = parts.net.space
+    deepest = len(space.members) - 1
+    everything = learned.log_probabilities().double().exp()
+    ways = {
+        "mixture of all depths": (deepest, everything),
+        "pruned mixture": (chosen, pruned),
+        "pruned network alone": (chosen, _one_hot(chosen)),
+        "full depth alone": (deepest, _one_hot(deepest)),
+    }
+    names = set(DepthPredictor.model_fields) - {"name", "blocks", "parameters"}
+    found = []
+    for name, (position, weights) in ways.items():
+        measured = exits.measure(weights)
+        found.append(
+            DepthPredictor(
+                name=name,
+                blocks=depths_of(space)[position],
+                parameters=parts.net.parameter_count(space.members[position]),
+                **{key: measured[key] for key in names},
+            )
+        )
+    return found
+
+
+def _one_hot(position: int) -> Tensor:
+    weights = torch.zeros(position + 1, dtype=torch.float64)
+    weights[position] = 1.0
+    return weights
+
+
+def _exported_first(record: DepthRecord) -> list[DepthPredictor]:
+    return sorted(record.predictors, key=lambda way: way.name != "pruned network alone")
+
+
+def _accuracy(way: DepthPredictor, architecture: Architecture) -> Accuracy:
+    return Accuracy(
+        architecture=architecture.to_dict(),
+        seed=0,
+        accuracy=way.accuracy,
+        loss=way.loss,
+        calibration_error=way.calibration_error,
+        valid_accuracy=way.valid_accuracy,
+    )
+
+
+def _summary(network: nn.Module, architecture: Architecture, record: DepthRecord) -> dict[str, Any]:
+    alone = _exported_first(record)[0]
+    return {
+        "architecture": architecture.to_dict(),
+        "accuracy": alone.accuracy,
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+    }
+
+
+def _prior_in_words(parts: Parts) -> str:
+    prior = parts.settings.depth.prior
+    if prior == "geometric":
+        return f"geometric, ratio {parts.settings.train.prior_ratio:g}"
+    return prior if isinstance(prior, str) else "given"

@@ -1,0 +1,181 @@
+"""Mixtures over the exits of one network that stop early: an example leaves when the exits so far are sure.
+
+p_d = sum_{i<=d} w_i p_i / sum_{i<=d} w_i is the mixture of the exits so far, with p_i = softmax(logits_i / T). An
+example leaves at the first exit with max_c p_d >= confidence, at the latest at the last, where p_d is the full mixture.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import Exits
+from polyarch.predictive.calibration import negative_log_likelihood
+from polyarch.predictive.checks import check_labels, check_outputs, check_temperature, normalised_weights
+from polyarch.predictive.log_space import entropy_of_logs, log_probabilities
+
+LEAST_MASS = 0.01
+"""The share of all weights that the exits so far must hold before an example may leave.
+
+An exit that a learned distribution all but excludes was hardly trained: how sure it is says nothing.
+"""
+
+
+class Exited(NamedTuple):
+    """What B examples were told where they left.
+
+    Args:
+        probabilities: (B, C), the mixture of the exits up to the one used.
+        entropy: (B,) of that mixture, in nats.
+        mutual_information: (B,) in nats, how far those exits disagree.
+        positions: (B,) the exit used, 0..K-1.
+    """
+
+    probabilities: Tensor
+    entropy: Tensor
+    mutual_information: Tensor
+    positions: Tensor
+
+
+class EarlyExit(nn.Module):
+    """Predicts with as many exits as an example needs; later stages are not computed for what has left.
+
+    Args:
+        exits: the network, in evaluation mode: batch statistics would depend on who has left.
+        weights: (K,) of 0 or more, normalised here.
+        confidence: the probability of the top class that is enough to leave; above 1 nobody leaves early.
+        temperature: T, which divides the logits of every exit.
+    """
+
+    log_weights: Tensor
+    log_mass: Tensor
+
+    def __init__(
+        self, exits: Exits, weights: Tensor | Sequence[float], confidence: float, temperature: float = 1.0
+    ) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        if not confidence > 0:  # written so that NaN is refused, too
+            raise InvalidInput(f"Expected a confidence above 0. Got {confidence}.")
+        self.exits = exits
+        self.confidence = confidence
+        self.temperature = temperature
+        shares = normalised_weights(weights, len(exits.heads))
+        self.register_buffer("log_weights", shares.log())
+        self.register_buffer("log_mass", shares.cumsum(0).log())
+
+    def forward(self, x: Tensor) -> Exited:
+        """(B, ...) -> what is predicted for every example, in the order of the batch."""
+        rows = torch.arange(len(x), device=x.device)
+        joint = torch.tensor(-math.inf)  # log sum_{i<=d} w_i p_i, (B, C) from the first exit on
+        expected = torch.tensor(0.0)  # sum_{i<=d} w_i H[p_i], (B,)
+        order, left = [], []
+        for position, (stage, head) in enumerate(zip(self.exits.stages, self.exits.heads, strict=True)):
+            x = stage(x)
+            log_member = log_probabilities(head(x), self.temperature)
+            log_weight, log_mass = self.log_weights[position].to(log_member), self.log_mass[position].to(log_member)
+            joint = torch.logaddexp(joint, log_weight + log_member)
+            expected = expected + log_weight.exp() * entropy_of_logs(log_member)
+            log_mixture = joint - log_mass
+            leaves = self._leaves(log_mixture, position)
+            if leaves.any() or not len(rows):
+                gone, stay = leaves.nonzero().flatten(), (~leaves).nonzero().flatten()
+                mixture = log_mixture[gone]
+                entropy = entropy_of_logs(mixture)
+                information = (entropy - expected[gone] / log_mass.exp()).clamp_min(0)
+                left.append((mixture.exp(), entropy, information, torch.full_like(gone, position)))
+                order.append(rows[gone])
+                x, joint, expected, rows = (part.index_select(0, stay) for part in (x, joint, expected, rows))
+            if not len(rows):
+                break
+        back = torch.cat(order).argsort()
+        return Exited(*(torch.cat(parts)[back] for parts in zip(*left, strict=True)))
+
+    def _leaves(self, log_mixture: Tensor, position: int) -> Tensor:
+        """Which examples leave here, (B,) bool."""
+        top = log_mixture.exp().amax(-1)
+        if position == len(self.exits.heads) - 1:
+            return torch.ones_like(top, dtype=torch.bool)
+        return (top >= self.confidence) & (self.log_mass[position] >= math.log(LEAST_MASS))
+
+
+@dataclass(frozen=True)
+class ExitMeasure:
+    """What early exit at one confidence costs and saves.
+
+    Args:
+        mean_depth: the mean depth of the exits used.
+        negative_log_likelihood: of the true classes, the mean in nats.
+    """
+
+    confidence: float
+    mean_depth: float
+    accuracy: float
+    negative_log_likelihood: float
+
+
+def exit_curve(
+    logits: Tensor,
+    labels: Tensor,
+    weights: Tensor | Sequence[float],
+    depths: Sequence[int],
+    confidences: Sequence[float],
+    temperature: float = 1.0,
+) -> list[ExitMeasure]:
+    """What `EarlyExit` would do at every confidence, from stored logits alone.
+
+    Args:
+        logits: (K, N, C) of every exit, before any temperature.
+        labels: (N,).
+        depths: of the K exits.
+        confidences: infinity is the full mixture.
+    """
+    check_outputs(logits, "(K, N, C)")
+    count, examples, classes = logits.shape
+    y = check_labels(labels, examples, classes)
+    if len(depths) != count:
+        raise InvalidInput(f"Expected one depth per exit, ({count},). Got {len(depths)}.")
+    # Stored logits are exits, too: nothing is computed between them, and an example is its number.
+    exits = Exits([nn.Identity()] * count, [_Stored(values) for values in logits.detach()])
+    depth = torch.tensor(depths, dtype=torch.float64)
+    found = []
+    for confidence in confidences:
+        left = EarlyExit(exits, weights, confidence, temperature)(torch.arange(examples, device=logits.device))
+        found.append(
+            ExitMeasure(
+                confidence,
+                mean_depth=float(depth[left.positions.cpu()].mean()),
+                accuracy=float((left.probabilities.argmax(-1) == y).double().mean()),
+                negative_log_likelihood=negative_log_likelihood(left.probabilities, y),
+            )
+        )
+    return found
+
+
+def choose_confidence(curve: Sequence[ExitMeasure], full_accuracy: float) -> float | None:
+    """The lowest confidence, so the largest saving, at which no accuracy is lost; None if it is at all of them.
+
+    The curve is to be taken on validation examples: the rule looks at accuracy alone, and what it keeps there it keeps
+    elsewhere only as far as the examples are alike and many.
+
+    Args:
+        full_accuracy: of the full mixture on the same examples.
+    """
+    return min((point.confidence for point in curve if point.accuracy >= full_accuracy), default=None)
+
+
+class _Stored(nn.Module):
+    """The logits of one exit by the numbers of examples: (B,) -> (B, C)."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("logits", logits)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.get_buffer("logits")[rows]

@@ -1,0 +1,278 @@
+"""A network of one's own whose only choice is a depth: all depths from one walk."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import Repeat
+from polyarch.nn.batchnorm import norm_layers
+from polyarch.nn.selected import Block, Runner, Selected, require_known, running
+from polyarch.randomness import generator_at, global_seed
+from polyarch.spaces import Architecture, Gates
+from polyarch.supernets.module import ModuleSupernet
+
+
+class DepthStatistics(nn.Module):
+    """The running averages of one batch norm layer at every depth: (O, C), and the batches they have seen: (O,)."""
+
+    means: Tensor
+    variances: Tensor
+    batches: Tensor
+
+    def __init__(self, layer: nn.Module, options: int) -> None:
+        super().__init__()
+        assert isinstance(layer, _BatchNorm)
+        own = {"means": layer.running_mean, "variances": layer.running_var, "batches": layer.num_batches_tracked}
+        for name, average in own.items():
+            assert average is not None
+            self.register_buffer(name, average.expand(options, *average.shape).clone())
+
+    def give(self, layer: _BatchNorm, index: int) -> None:
+        """The layer gets the averages of one depth."""
+        for average, rows in (
+            (layer.running_mean, self.means),
+            (layer.running_var, self.variances),
+            (layer.num_batches_tracked, self.batches),
+        ):
+            assert average is not None
+            average.copy_(rows[index])
+
+
+class RepeatSupernet(ModuleSupernet):
+    """A network whose only choice is a `Repeat`, which every pass runs once: every depth is an exit.
+
+    Several depths are one call of the network: the `Repeat` is walked to the deepest of them, their outputs are joined
+    along the batch, (K * B, ...), and what follows runs once on all of them. Gates mix the logits of the exits:
+    net(x, g) = sum_d g_d logits_d, where other networks of one's own mix the outputs of the `Repeat`.
+
+    The layers after the `Repeat` are shared by all depths, but their batch statistics differ. In training mode these
+    are taken per depth; the running averages of each depth, with which it is evaluated and extracted, belong to the
+    supernet, and the layers' own stay as they were. Layers before and inside of the `Repeat` see every batch once per
+    walk, so their averages move once per call. Only batch normalisation is taken apart like this.
+
+    `from_module` makes it, and does not where a trial shows that exits cannot share a batch: a skip around the
+    `Repeat`, a fixed batch size, a layer that runs both before and after it. Neither where activation checkpointing
+    runs the `Repeat` or a batch norm layer after it a second time. It has to be switched on before `from_module` for
+    that; inside of the repeated blocks it may be used at any time.
+
+    Args:
+        norms: the paths, in the module, of the batch norm layers with running averages that run after the `Repeat`.
+    """
+
+    def __init__(self, model: nn.Module, norms: Sequence[str] = (), *, name: str | None = None) -> None:
+        super().__init__(model, name=name)
+        self.norms = tuple(norms)
+        (choice,) = self.space.choices
+        self.statistics = nn.ModuleList(DepthStatistics(model.get_submodule(path), len(choice)) for path in norms)
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, ...) -> (B, classes)."""
+        (selection,) = self._selections(architecture).values()
+        if isinstance(selection, int):
+            return self._exits(x, [selection])
+        logits = self._together(x, range(selection.shape[-1]))
+        if selection.dim() == 2 and len(selection) != logits.shape[1]:
+            raise InvalidInput(
+                f"Expected one row of gates per example of {self.space.choice_names[0]!r}. "
+                f"Got {len(selection)} rows for {logits.shape[1]} examples."
+            )
+        formula = "o,ob...->b..." if selection.dim() == 1 else "bo,ob...->b..."
+        return torch.einsum(formula, selection.to(logits), logits)
+
+    def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
+        """(K, B, classes) from one walk to the deepest of them, in the order asked."""
+        return self._together(x, [self.space.validate(architecture).indices[0] for architecture in architectures])
+
+    def extract(self, architecture: Architecture) -> nn.Module:
+        """A copy of the network at one depth, with the running averages of that depth."""
+        network = super().extract(architecture)
+        for layer, statistics in self.statistics_of(network):
+            statistics.give(layer, architecture.indices[0])
+        return network
+
+    def statistics_of(self, model: nn.Module) -> Iterator[tuple[_BatchNorm, DepthStatistics]]:
+        """The batch norm layers after the `Repeat`, in the network or a copy of it, with their running averages."""
+        for path, statistics in zip(self.norms, self.statistics, strict=True):
+            layer = model.get_submodule(path)
+            assert isinstance(layer, _BatchNorm) and isinstance(statistics, DepthStatistics)
+            yield layer, statistics
+
+    def _together(self, x: Tensor, indices: Sequence[int]) -> Tensor:
+        logits = self._exits(x, indices)  # (K * B, classes)
+        return logits.reshape(len(indices), len(logits) // len(indices), *logits.shape[1:])
+
+    def _exits(self, x: Tensor, indices: Sequence[int]) -> Tensor:
+        """The logits (K * B, classes) of K depths, one after the other."""
+        with ExitStack() as stack:
+            exits = _Exits(self, indices, stack)
+            with running(exits):
+                logits: Tensor = self.model(x)
+        if not exits.run_once:
+            raise InvalidInput(f"Expected every pass to run {self.space.choice_names[0]!r}. Got one that did not.")
+        return logits
+
+
+class _Exits(Runner):
+    """Joins the outputs of the asked depths along the batch; from then on batch norm layers work per depth."""
+
+    def __init__(self, net: RepeatSupernet, indices: Sequence[int], stack: ExitStack) -> None:
+        self.net = net
+        self.indices = indices
+        self.stack = stack  # closed when the network's call ends
+        self.run_once = False
+
+    def run(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """(B, ...) -> (K * B, ...)."""
+        require_known(block, self.net.space.choice_names)
+        if self.run_once:
+            raise InvalidInput(f"Expected a pass to run {block.name!r} once. Got a second time.")
+        self.run_once = True
+        output = _joined(self._outputs(block, args, kwargs))
+        known = {id(layer.running_mean): (layer, rows) for layer, rows in self.net.statistics_of(self.net.model)}
+        # Entered only now: a mode costs time at every operation, and most of them are in the walk.
+        self.stack.enter_context(_NormPerDepth(known, self.indices, len(output)))
+        return output
+
+    def _outputs(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        if len(self.indices) == 1:
+            return [block.run(self.indices[0], *args, **kwargs)]
+        wanted = set(self.indices)
+        walk = enumerate(islice(block.outputs(*args, **kwargs), max(wanted) + 1))
+        found = {index: output for index, output in walk if index in wanted}
+        return [found[index] for index in self.indices]
+
+
+class _NormPerDepth(TorchFunctionMode):
+    """Cuts the batch of every batch norm call into its K depths: part k is normalised as depth k alone would be.
+
+    Modes belong to a thread, and a layer is known by the tensor of its running means: nothing is stored on a module.
+    """
+
+    def __init__(
+        self, known: Mapping[int, tuple[_BatchNorm, DepthStatistics]], indices: Sequence[int], rows: int
+    ) -> None:
+        super().__init__()
+        self.known = known
+        self.indices = indices
+        self.rows = rows
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return self._per_depth(*args, **kwargs) if func is F.batch_norm else func(*args, **kwargs)
+
+    def _per_depth(self, x: Tensor, mean: Tensor | None, variance: Tensor | None, **options: Any) -> Tensor:
+        """(K * n, C, ...) -> (K * n, C, ...); n is a multiple of B where more than the batch was flattened."""
+        if len(x) % max(self.rows, 1):
+            raise InvalidInput(
+                f"Expected batch normalisation after the Repeat of all {self.rows} examples at once. Got {len(x)}."
+            )
+        parts = zip(self.indices, x.tensor_split(len(self.indices)), strict=True)
+        if mean is None or id(mean) not in self.known:  # no running averages, or some that all depths share
+            return _joined([F.batch_norm(part, mean, variance, **options) for _, part in parts])
+        layer, statistics = self.known[id(mean)]
+        normalised = []
+        for index, part in parts:
+            if options["training"]:
+                statistics.batches[index] += 1
+                if layer.momentum is None:  # torch's name for the cumulative average
+                    options["momentum"] = 1 / float(statistics.batches[index])
+            normalised.append(F.batch_norm(part, statistics.means[index], statistics.variances[index], **options))
+        return _joined(normalised)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def repeat_supernet(net: ModuleSupernet, example: Tensor) -> RepeatSupernet | None:
+    """The same network with all depths from one walk, or nothing if it has other choices or exits cannot be batched."""
+    blocks = [module for module in net.model.modules() if isinstance(module, Block)]
+    if len(blocks) > 1 or not isinstance(blocks[0], Repeat):
+        return None
+    try:
+        with global_seed(0, "exits"):  # for layers that draw; the caller's state is put back
+            norms = _try(copy.deepcopy(net.model), example.detach())
+    except Exception:  # whatever a user's forward can raise on a larger batch
+        return None
+    return None if norms is None else RepeatSupernet(net.model, norms, name=net.space.name)
+
+
+def _try(model: nn.Module, example: Tensor) -> list[str] | None:
+    """The paths of the layers that need statistics per depth, or nothing if exits cannot be batched.
+
+    They can if together they give what every depth gives alone, and if a backward pass runs nothing again that has to
+    know the depths.
+
+    Args:
+        model: a copy; its modes, statistics and hooks are changed.
+    """
+    (repeat,) = (module for module in model.modules() if isinstance(module, Repeat))
+    calls: list[nn.Module | None] = []  # None is where the Repeat ends
+    for module in (repeat, *norm_layers(model)):
+        module.register_forward_pre_hook(lambda module, _: calls.append(module))
+    repeat.register_forward_hook(lambda *_: calls.append(None))
+    with torch.no_grad(), running(Selected({repeat.name: 0})):
+        model.eval()(example.clone())
+    after = _after(calls)
+    norms = [
+        path
+        for path, layer in model.named_modules()
+        if isinstance(layer, _BatchNorm) and layer in after and layer.running_mean is not None
+    ]
+    trial = RepeatSupernet(model, norms)
+    generator = generator_at(0, "exits")
+    for _, statistics in trial.statistics_of(model):  # different ones: where an example gets another depth's, it shows
+        statistics.means.copy_(torch.rand(statistics.means.shape, generator=generator))
+    # A batch of one could be broadcast, two are symmetric once they are normalised, and equal values prove nothing.
+    noise = torch.cat([example] * 3)
+    if example.is_floating_point():
+        noise = torch.rand(noise.shape, generator=generator).to(noise)
+    with torch.no_grad():
+        if not (_agree(trial.eval(), example) and _agree(trial, noise) and _agree(trial.train(), noise)):
+            return None
+    calls.clear()
+    with torch.enable_grad():
+        logits = trial.forward_many(noise, list(trial.space.enumerate()))
+    if _after(calls) != after:
+        return None
+    calls.clear()
+    if logits.requires_grad:
+        logits.sum().backward()
+    return None if {repeat, *after} & {*calls} else norms
+
+
+def _after(calls: list[nn.Module | None]) -> set[nn.Module | None]:
+    return set(calls[calls.index(None) + 1 :])
+
+
+def _agree(net: RepeatSupernet, x: Tensor) -> bool:
+    """Whether every depth gives the same together with others as alone, where what it gives is not left to chance."""
+    depths = list(net.space.enumerate())
+    for depth, together in zip(depths, net.forward_many(x.clone(), depths), strict=True):
+        for layer, statistics in net.statistics_of(net.model):
+            statistics.give(layer, depth.indices[0])
+        alone = ModuleSupernet.forward(net, x.clone(), depth)
+        if not _close(together, alone) and (
+            not net.training or _close(ModuleSupernet.forward(net, x.clone(), depth), alone)
+        ):
+            return False
+    return True
+
+
+def _close(actual: Tensor, expected: Tensor) -> bool:
+    """Up to rounding, which layers that divide by small deviations amplify; what is mixed up is far off."""
+    tolerance = torch.finfo(expected.dtype).eps ** (1 / 3)
+    return actual.shape == expected.shape and torch.allclose(
+        actual, expected, rtol=tolerance, atol=tolerance * float(expected.abs().max())
+    )

@@ -1,0 +1,86 @@
+"""Early stopping for networks that are trained side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyarch.errors import InvalidInput
+from polyarch.strategies import Replicated, loss_name
+from polyarch.supernets.replicas import REPLICAS
+from polyarch.training.callbacks import Callback, Row, Run
+
+
+class ReplicaStopping(Callback):
+    """`EarlyStopping` of every replica by its own training loss; training ends when the last has stopped.
+
+    A replica that has stopped goes on with the others, but its best state is kept as it was and put back at the end.
+    """
+
+    def __init__(self, *, patience: int) -> None:
+        if patience < 1:
+            raise InvalidInput(f"Expected a patience of 1 epoch or more. Got {patience}.")
+        self.patience = patience
+        self.best: list[float] = []
+        self.best_epochs: list[int] = []
+        self.stopped: list[int | None] = []
+        self._states: dict[str, Tensor] = {}
+
+    def on_epoch_end(self, run: Run, row: Row) -> None:
+        """Keeps the state of every replica that is at its best; asks to stop when patience is over for all."""
+        epoch, tensors = int(row["epoch"]), _tensors(run)
+        if not self.best:
+            count = _strategy(run).net.replicas
+            self.best, self.best_epochs, self.stopped = [float("inf")] * count, [-1] * count, [None] * count
+            self._states = {name: value.detach().clone() for name, value in tensors.items()}
+        better = []
+        for replica, best in enumerate(self.best):
+            loss = row[loss_name(replica)]
+            if self.stopped[replica] is not None:
+                continue
+            if loss < best:
+                self.best[replica], self.best_epochs[replica] = loss, epoch
+                better.append(replica)
+            elif epoch - self.best_epochs[replica] >= self.patience:
+                self.stopped[replica] = epoch
+        if len(better) == len(self.best):
+            for name, value in tensors.items():
+                self._states[name].copy_(value)
+        elif better:
+            rows = torch.tensor(better)
+            for name, value in tensors.items():
+                self._states[name].index_copy_(REPLICAS, rows, value.index_select(REPLICAS, rows))
+        run.should_stop = all(stopped is not None for stopped in self.stopped)
+
+    def on_end(self, run: Run) -> None:
+        """Puts the best states back."""
+        with torch.no_grad():
+            for name, value in _tensors(run).items():
+                value.copy_(self._states[name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Best values, their epochs and states."""
+        return {"best": self.best, "epochs": self.best_epochs, "stopped": self.stopped, "states": self._states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts them back."""
+        self.best, self.best_epochs = state["best"], state["epochs"]
+        self.stopped, self._states = state["stopped"], state["states"]
+
+
+def _strategy(run: Run) -> Replicated:
+    if not isinstance(run.strategy, Replicated):
+        raise InvalidInput(f"Expected networks that are trained side by side. Got {type(run.strategy).__name__}.")
+    return run.strategy
+
+
+def _tensors(run: Run) -> dict[str, Tensor]:
+    """Everything of the networks and distributions that has replicas, without gradients."""
+    found = {}
+    for part, module in _strategy(run).parts().items():
+        if isinstance(module, torch.nn.Module):
+            state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+            found.update({f"{part}.{name}": value.detach() for name, value in state.items() if value.dim() > REPLICAS})
+    return found

@@ -1,0 +1,121 @@
+"""Records that never were measured, close to what runs give: scores, histories, contenders, predictors."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from polyarch.results import (
+    Accuracy,
+    Contender,
+    PredictorRecord,
+    RankingRecord,
+    ReliabilityBin,
+    ScoredArchitecture,
+    ScoreRecord,
+)
+
+Architecture = dict[str, str]
+Choices = dict[str, list[str]]
+
+
+def draw(choices: Choices, generator: random.Random) -> Architecture:
+    return {choice: generator.choice(options) for choice, options in choices.items()}
+
+
+def scored(
+    architecture: Architecture, choices: Choices, generator: random.Random, limits: dict[str, float]
+) -> ScoredArchitecture:
+    """Larger options cost more and score better, with noise."""
+    positions = [options.index(architecture[choice]) / len(options) for choice, options in choices.items()]
+    share = sum(positions) / len(positions)
+    parameters = int(1000 + 33_000 * share * generator.uniform(0.5, 1.4))
+    if "params" in limits:
+        parameters = min(parameters, int(limits["params"]) - generator.randrange(400))
+    values = {
+        "sotl": -3.2 + 1.5 * share + generator.gauss(0, 0.25),
+        "val_acc": min(0.8 + 0.2 * share + generator.gauss(0, 0.02), 1.0),
+        "params": float(parameters),
+        "macs": parameters * 61.0,
+    }
+    policies = {"sotl": "batch", "val_acc": "adapt"}
+    scores = [ScoreRecord(estimator=name, value=value, policy=policies.get(name)) for name, value in values.items()]
+    return ScoredArchitecture(architecture=architecture, scores=scores, parameters=parameters)
+
+
+def history(epochs: int, seed: int = 0) -> list[dict[str, float]]:
+    generator = random.Random(seed)
+    return [
+        {
+            "epoch": float(epoch),
+            "step": 16.0 * (epoch + 1),
+            "loss": 2.2 * math.exp(-epoch / 12) + 0.12 + generator.uniform(0, 0.05),
+            "valid_loss": 2.1 * math.exp(-epoch / 14) + 0.2 + generator.uniform(0, 0.08),
+            "valid_accuracy": 0.96 - 0.85 * math.exp(-epoch / 8) + generator.uniform(0, 0.02),
+        }
+        for epoch in range(epochs)
+    ]
+
+
+def ranking(architectures: list[ScoredArchitecture]) -> RankingRecord:
+    names = ("spearman", "kendall", "sparse_kendall", "pearson")
+    qualities = {"val_acc": 0.62, "params": 0.41, "macs": 0.38}
+    return RankingRecord(
+        reference="sotl",
+        architectures=architectures,
+        quality={
+            name: {"n": 24, **{key: {"value": value, "low": value - 0.3, "high": value + 0.2} for key in names}}
+            for name, value in qualities.items()
+        },
+    )
+
+
+def contender(name: str, architectures: list[Architecture], mean: float, std: float) -> Contender:
+    """Accuracies that lie around the mean."""
+    count = len(architectures)
+    steps = [(2 * index - (count - 1)) / max(count - 1, 1) for index in range(count)]
+    runs = [
+        Accuracy(
+            architecture=architecture,
+            seed=index,
+            accuracy=mean + std * step,
+            loss=0.1,
+            calibration_error=0.011,
+            valid_accuracy=0.95,
+            history=history(20, seed=index),
+        )
+        for index, (architecture, step) in enumerate(zip(architectures, steps, strict=True))
+    ]
+    return Contender(name=name, mean=mean, std=std, runs=runs)
+
+
+def predictor(name: str, members: list[Architecture], accuracy: float, temperature: float) -> PredictorRecord:
+    """Slightly overconfident; the last bins hold most examples."""
+    bins = []
+    for index in range(10):
+        low, high = index / 10, (index + 1) / 10
+        count = 0 if index < 2 else 2 + index**3 // 3
+        confidence = (low + high) / 2
+        bins.append(
+            ReliabilityBin(low=low, high=high, confidence=confidence, accuracy=confidence**temperature, count=count)
+        )
+    coverage = [index / 50 for index in range(1, 51)]
+    weights = [1 / (index + 1) for index in range(len(members))]
+    return PredictorRecord(
+        name=name,
+        members=members,
+        weights=[weight / sum(weights) for weight in weights],
+        temperature=temperature,
+        accuracy=accuracy,
+        loss=0.1312,
+        brier=0.0523,
+        calibration_error=0.0121,
+        uncalibrated_loss=0.1497,
+        uncalibrated_calibration_error=0.0268,
+        reliability=bins,
+        coverage=coverage,
+        risk=[(1 - accuracy) * share**3 for share in coverage],
+        threshold=0.612,
+        flagged=0.05 * temperature,
+        detection={"entropy": {"auroc": 0.9312, "aupr": 0.8874, "fpr95": 0.2143}},
+    )
