@@ -65,6 +65,7 @@ def search(
     *,
     out: str | Path,
     target: str | None = None,
+    method: str | None = None,
     space: str | None = None,
     module: str | nn.Module | Builder | None = None,
     max_params: float | None = None,
@@ -86,6 +87,7 @@ def search(
         data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
+        method: ``one-shot`` by default; ``variational-depth`` or ``deterministic-depth`` look for a depth.
         space: one of `polyarch spaces list`; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks: a module, a function that makes one (its
             arguments may be ``input_shape`` and ``classes``), or ``"package.module:function"``.
@@ -104,6 +106,7 @@ def search(
         "data.name": str(data) if given is None else IN_PYTHON,
         "data.target": target,
         "data.outside": outside,
+        "method": method,
         "space.kind": space or (None if described else "auto") if module is None else "module",
         "space.module": None if module is None else module if isinstance(module, str) else IN_PYTHON,
         "search.max_params": max_params,

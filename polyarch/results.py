@@ -215,8 +215,8 @@ class DepthRecord(Record):
 class Claim(Record):
     """A claim of a document: whether the numbers support it, and the numbers.
 
-    ``supported`` is None where it cannot be tested here; ``numbers`` then say why. ``number`` is that of the claim on the
-    document's page, None for what goes beyond it; ``document`` is what the document reports.
+    ``supported`` is None where it cannot be tested here; ``numbers`` then say why. ``number`` is that of the claim in
+    the document's list, None for what goes beyond it; ``document`` is what the document reports.
     """
 
     text: str

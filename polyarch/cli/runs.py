@@ -183,8 +183,11 @@ def _show_summary(results: Results, out: Path) -> None:
             table.add_row(predictor.name, *(f"{value:.4f}" for value in values), f"{predictor.temperature:.2f}")
         console.print(table)
     if results.artifact:
-        key = "|".join(results.artifact["architecture"].values())
-        console.print(f"Best architecture: {key}, {results.artifact['parameters']:,} parameters", markup=False)
+        found = "Best architecture: " + "|".join(results.artifact["architecture"].values())
+        if results.depth:
+            deepest = max(one.depth for one in results.depth.depths)
+            found = f"Depth: {results.depth.chosen} of {deepest} by rule {results.depth.rule}"
+        console.print(f"{found}, {results.artifact['parameters']:,} parameters", markup=False)
         folders = [out / name for name in ("artifact", "ensemble", "posterior") if (out / name).exists()]
         console.print(f"Artifacts: {', '.join(map(str, folders))}   Report: {out / 'report.html'}", markup=False)
     console.print(f"Results: {out / 'results.json'}", markup=False)

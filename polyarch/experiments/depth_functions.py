@@ -137,21 +137,23 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
 def _plane(picture: list[int], title: str) -> Spec:
     rows = [{"x": index % SIDE, "y": index // SIDE, "p": value} for index, value in enumerate(picture)]
     axis = {"type": "ordinal", "axis": None}
+    colour = {
+        "field": "p",
+        "type": "quantitative",
+        "scale": {"scheme": "blueorange", "domain": [0, 100]},
+        "legend": None,
+    }
     return {
         "data": {"values": rows},
         "title": title,
         "width": 150,
         "height": 150,
-        "mark": {"type": "rect"},
+        "mark": {"type": "rect", "strokeWidth": 1},  # a line of the same colour hides the seams
         "encoding": {
             "x": {"field": "x", **axis},
             "y": {"field": "y", **axis, "sort": "descending"},
-            "color": {
-                "field": "p",
-                "type": "quantitative",
-                "scale": {"scheme": "blueorange", "domain": [0, 100], "reverse": False},
-                "legend": None,
-            },
+            "color": colour,
+            "stroke": colour,
         },
     }
 

@@ -46,20 +46,18 @@ def with_spread(
     if series is not None:
         encoding["color"] = {"field": "series", "type": "nominal", "title": series or None, "sort": None}
     vertical = {"type": "quantitative", "title": y, "scale": {"zero": False}}
-    return {
-        "data": {"values": list(rows)},
-        "title": title,
-        "width": WIDTH,
-        "height": HEIGHT,
-        "encoding": encoding,
-        "layer": [
+    return _panel(
+        title,
+        encoding,
+        list(rows),
+        [
             {
                 "mark": {"type": "rule", "opacity": 0.6},
                 "encoding": {"y": {**vertical, "field": "low"}, "y2": {"field": "high"}},
             },
             {"mark": {"type": "line", "point": True}, "encoding": {"y": {**vertical, "field": "mean"}}},
         ],
-    }
+    )
 
 
 def bars_and_points(bars: Iterable[Row], points: Iterable[Row], x: str, bar: str, point: str, title: str = "") -> Spec:
@@ -107,13 +105,11 @@ def grouped_bars(rows: Iterable[Row], x: str, y: str, *, series: str, title: str
         "xOffset": {"field": "series", "type": "nominal", "sort": None},
     }
     colour = {"field": "series", "type": "nominal", "title": series or None, "sort": None}
-    return {
-        "data": {"values": list(rows)},
-        "title": title,
-        "width": WIDTH,
-        "height": HEIGHT,
-        "encoding": encoding,
-        "layer": [
+    return _panel(
+        title,
+        encoding,
+        list(rows),
+        [
             {
                 "mark": {"type": "bar", "opacity": 0.8},
                 "encoding": {"y": {"field": "mean", "type": "quantitative", "title": y}, "color": colour},
@@ -123,6 +119,17 @@ def grouped_bars(rows: Iterable[Row], x: str, y: str, *, series: str, title: str
                 "encoding": {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}},
             },
         ],
+    )
+
+
+def _panel(title: str, encoding: Spec, rows: list[Row], layer: list[Spec]) -> Spec:
+    return {
+        "data": {"values": rows},
+        "title": title,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "encoding": encoding,
+        "layer": layer,
     }
 
 

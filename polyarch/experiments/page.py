@@ -26,8 +26,10 @@ deviation to either side.
 """
 
 
-def read_results(folder: Path) -> dict[str, ExperimentResults]:
-    """The results files of a folder by the name of their experiment."""
+def results_of(
+    document: str, experiments: Mapping[str, Experiment], folder: Path
+) -> list[tuple[Experiment, ExperimentResults]]:
+    """The experiments of a document with their results, as far as the folder has them, in the order of the first."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -36,27 +38,27 @@ def read_results(folder: Path) -> dict[str, ExperimentResults]:
             place, problem = first_problem(error)
             raise CorruptFile(f"Expected {place} in {path} to fit an experiment. Found: {problem}.") from None
         found[results.experiment] = results
-    return found
-
-
-def write_page(
-    document: str, experiments: Mapping[str, Experiment], folder: Path, out: Path, *, with_figures: bool = True
-) -> str:
-    """Writes the page of a document and its figures into a folder beside it, named like the page.
-
-    Args:
-        folder: of the results files of the experiments of this document; others are left alone.
-    """
-    kept = list(_pairs(document, experiments, folder))
+    kept = [
+        (experiment, found[name])
+        for name, experiment in experiments.items()
+        if experiment.document == document and name in found
+    ]
     if not kept:
         known = sorted({experiment.document for experiment in experiments.values()})
         raise ConfigError(f"Expected results of a document out of {known} in {folder}. Found none of {document!r}.")
-    if with_figures:
-        for experiment, results in kept:
-            write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
-    text = page(document, kept, out.stem)
-    write_atomically(out, text)
-    return text
+    return kept
+
+
+def write_page(document: str, experiments: Mapping[str, Experiment], folder: Path, out: Path) -> None:
+    """Writes the page of a document, and its figures into a folder beside it, named like the page.
+
+    Args:
+        folder: of the results files; those of other documents are left alone.
+    """
+    kept = results_of(document, experiments, folder)
+    for experiment, results in kept:
+        write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
+    write_atomically(out, page(document, kept, out.stem))
 
 
 def page(document: str, kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
@@ -75,15 +77,6 @@ def page(document: str, kept: Sequence[tuple[Experiment, ExperimentResults]], fi
     for experiment, results, claims in judged:
         lines += ["", f"## {experiment.name}", "", *_section(experiment, results, claims, figures)]
     return "\n".join(lines) + "\n"
-
-
-def _pairs(
-    document: str, experiments: Mapping[str, Experiment], folder: Path
-) -> Iterator[tuple[Experiment, ExperimentResults]]:
-    found = read_results(folder)
-    for name, experiment in experiments.items():
-        if experiment.document == document and name in found:
-            yield experiment, found[name]
 
 
 def _section(

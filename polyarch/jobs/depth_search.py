@@ -47,7 +47,7 @@ def depths_of(space: Space) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Exits:
+class ExitLogits:
     """The logits (K, N, C) of all depths on validation and on test examples, with their targets (N,)."""
 
     valid: Tensor
@@ -56,7 +56,7 @@ class Exits:
     targets: Tensor
 
     @classmethod
-    def of(cls, parts: Parts, network: nn.Module, architectures: Sequence[Architecture]) -> Exits:
+    def of(cls, parts: Parts, network: nn.Module, architectures: Sequence[Architecture]) -> ExitLogits:
         """From one pass of a network that gives the logits of every exit."""
         every = Ensemble("exits", architectures, network, [1 / len(architectures)] * len(architectures))
         pairs = (every.logits(parts.evaluation_batches(data)) for data in (parts.valid, parts.data.test))
@@ -100,15 +100,14 @@ def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
     smallest = torch.finfo(torch.float32).tiny
     learned = Categorical(space, torch.tensor(probabilities).clamp_min(smallest).log(), learnable=False)
     network = _exits(parts, space.members)
-    exits = Exits.of(parts, network, space.members)
+    exits = ExitLogits.of(parts, network, space.members)
     settings = parts.settings.depth
     choices = {rule: choose_depth(learned, rule) for rule in RULES}
     chosen = _within_limits(context, choices[settings.rule])
     weights = prune(learned, chosen).probabilities.double().clamp_min(smallest)
     weights = weights / weights.sum()
     curve, confidence = _early_exit(exits, weights, depths)
-    pruned, full = parts.net.extract(space.members[chosen]).eval(), parts.net.extract(space.members[-1]).eval()
-    inputs = next(iter(parts.evaluation_batches(parts.data.test).epoch(0))).inputs[:TIMED_BATCH]
+    pruned = _alone(parts, space.members[chosen])
     record = DepthRecord(
         rule=settings.rule,
         chosen=depths[chosen],
@@ -122,20 +121,28 @@ def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
         exit_confidence=confidence,
         functions=depth_functions(parts, network, depths),
     )
-    predictors = write_predictors(
-        context,
-        [
-            (Ensemble.of("pruned network", [(space.members[chosen], _alone(parts, space.members[chosen]))]),
-             context.workspace.artifact),
-            (Ensemble("mixture over the depths of the pruned network", space.members[: chosen + 1],
-                      _exits(parts, space.members[: chosen + 1]), weights.tolist(), confidence),
-             context.workspace.posterior),
-        ],
-    )  # fmt: skip
+    mixture = Ensemble(
+        "pruned mixture",
+        space.members[: chosen + 1],
+        _exits(parts, space.members[: chosen + 1]),
+        weights.tolist(),
+        confidence,
+    )
+    sides = [
+        (Ensemble.of("pruned network alone", [(space.members[chosen], pruned)]), context.workspace.artifact),
+        (mixture, context.workspace.posterior),
+    ]
+    predictors = write_predictors(context, sides)
     contenders = [contender(way.name, [_accuracy(way, space.members[chosen])]) for way in _exported_first(record)]
     comparison = Comparison(contenders, _summary(pruned, space.members[chosen], record), predictors)
-    timed = forward_seconds({"forward_full": full, "forward_pruned": pruned}, inputs)
-    return FoundDepth(record, comparison, timed)
+    return FoundDepth(record, comparison, forward_times(parts, pruned))
+
+
+def forward_times(parts: Parts, network: nn.Module) -> dict[str, float]:
+    """The seconds of a forward pass of a network and of the full depth, on some test examples."""
+    full = parts.net.extract(parts.net.space.members[-1]).eval()
+    inputs = next(iter(parts.evaluation_batches(parts.data.test).epoch(0))).inputs[:TIMED_BATCH]
+    return forward_seconds({"forward_full": full, "forward_pruned": network}, inputs)
 
 
 def _exits(parts: Parts, architectures: Sequence[Architecture]) -> nn.Module:
@@ -162,7 +169,7 @@ def _within_limits(context: Context, position: int) -> int:
     return position
 
 
-def _early_exit(exits: Exits, weights: Tensor, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
+def _early_exit(exits: ExitLogits, weights: Tensor, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
     """Early exit of the pruned mixture at several confidences, and the one that validation examples choose."""
     kept = depths[: len(weights)]
     arguments = (weights, kept, [*CONFIDENCES, float("inf")])
@@ -181,7 +188,7 @@ def _early_exit(exits: Exits, weights: Tensor, depths: Sequence[int]) -> tuple[l
     return points, choose_confidence(on_valid[:-1], on_valid[-1].accuracy)
 
 
-def _measures(parts: Parts, exits: Exits, learned: Categorical) -> list[DepthMeasure]:
+def _measures(parts: Parts, exits: ExitLogits, learned: Categorical) -> list[DepthMeasure]:
     space = parts.net.space
     prior = depth_prior(space, parts.settings.depth.prior, parts.settings.train.prior_ratio)
     columns = (learned.log_probabilities().exp().tolist(), prior.log_probabilities().exp().tolist())
@@ -202,7 +209,7 @@ def _measures(parts: Parts, exits: Exits, learned: Categorical) -> list[DepthMea
     return found
 
 
-def _ways(parts: Parts, exits: Exits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
+def _ways(parts: Parts, exits: ExitLogits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
     """The ways to predict, from the whole mixture to the pruned network alone."""
     space = parts.net.space
     deepest = len(space.members) - 1

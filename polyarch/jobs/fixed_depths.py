@@ -9,16 +9,14 @@ from polyarch.errors import ConfigError
 from polyarch.jobs.artifacts import write_predictors
 from polyarch.jobs.comparison import Comparison, contender, train_all, trained_network
 from polyarch.jobs.context import Context
-from polyarch.jobs.depth_search import FoundDepth, depths_of
+from polyarch.jobs.depth_search import FoundDepth, depths_of, forward_times
 from polyarch.jobs.judging import Ensemble
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining, evaluate
-from polyarch.jobs.timing import forward_seconds
 from polyarch.results import Accuracy, DepthMeasure, DepthRecord
 from polyarch.spaces import Architecture
 
 MOST_DEPTHS = 8
-TIMED_BATCH = 64
 
 
 def fixed_depths(parts: Parts) -> list[Architecture]:
@@ -61,10 +59,6 @@ def compare_depths(context: Context) -> FoundDepth:
     )
     order = [best, *(index for index in range(len(kept)) if index != best)]
     contenders = [contender(f"depth {measures[index].depth}", runs[kept[index]]) for index in order]
-    inputs = next(iter(parts.evaluation_batches(parts.data.test).epoch(0))).inputs[:TIMED_BATCH]
-    timed = forward_seconds(
-        {"forward_full": parts.net.extract(parts.net.space.members[-1]).eval(), "forward_pruned": network}, inputs
-    )
     record = DepthRecord(
         rule="validation",
         chosen=measures[best].depth,
@@ -81,7 +75,7 @@ def compare_depths(context: Context) -> FoundDepth:
         "accuracy": chosen.accuracy,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
     }
-    return FoundDepth(record, Comparison(contenders, summary, predictors), timed)
+    return FoundDepth(record, Comparison(contenders, summary, predictors), forward_times(parts, network))
 
 
 def _measure(

@@ -64,6 +64,13 @@ class Ensemble:
             pairs = [(self.networks(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]
         return torch.cat([logits for logits, _ in pairs], dim=1), torch.cat([targets for _, targets in pairs])
 
+    def temperature(self, logits: Tensor, targets: Tensor) -> float:
+        """What its artifact divides logits by, from validation data: (K, N, C), (N,).
+
+        A confidence to leave early at means something at this temperature alone.
+        """
+        return fit_temperature(logits, targets, self.weights, log_deviation=1.0)
+
     def log_probabilities(self, logits: Tensor, temperature: float) -> Tensor:
         """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C)."""
         weights = torch.tensor(self.weights, dtype=logits.dtype)
@@ -74,7 +81,7 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
     """Temperature and threshold from validation data, everything else on test data."""
     valid, valid_targets = ensemble.logits(parts.evaluation_batches(parts.valid))
     test, targets = ensemble.logits(parts.evaluation_batches(parts.data.test))
-    temperature = fit_temperature(valid, valid_targets, ensemble.weights)
+    temperature = ensemble.temperature(valid, valid_targets)
     log_raw, log_calibrated = (ensemble.log_probabilities(test, value) for value in (1.0, temperature))
     raw, calibrated = log_raw.exp(), log_calibrated.exp()
     doubt = entropy(ensemble.log_probabilities(valid, temperature).exp())

@@ -51,10 +51,17 @@ def fitted(
     changed = _scaled(settings, factor, asked)
     if changed == settings:
         return settings, None
-    return changed, (
-        f"time: {changed.train.epochs} epochs for the supernet and {changed.retrain.epochs} for each network trained "
-        f"alone, so that the run takes about {in_words(seconds)} of {in_words(allowed)}"
-    )
+    return changed, f"time: {_epochs(changed)}, so that the run takes about {in_words(seconds)} of {in_words(allowed)}"
+
+
+def _epochs(settings: RunSettings) -> str:
+    alone = f"{settings.retrain.epochs} for each network trained alone"
+    words = {
+        "one-shot": f"{settings.train.epochs} epochs for the supernet and {alone}",
+        "variational-depth": f"up to {settings.train.epochs} epochs",
+        "deterministic-depth": f"{settings.retrain.epochs} epochs for each network",
+    }
+    return words[settings.method]
 
 
 def _scaled(settings: RunSettings, factor: float, asked: RunSettings) -> RunSettings:

@@ -23,6 +23,7 @@ from polyarch.jobs.members import ensemble_members
 from polyarch.jobs.parts import Parts, sampler
 from polyarch.jobs.ranking import rank
 from polyarch.jobs.searching import search
+from polyarch.jobs.settings import SearchSettings
 from polyarch.jobs.supernet_training import train
 from polyarch.results import Results, TrainingRecord
 
@@ -104,6 +105,9 @@ def _check_depth(context: Context, until: Stage) -> None:
     require_depths(parts)
     if until == "rank":
         raise ConfigError(f"Expected method one-shot to rank architectures. Got {parts.settings.method!r}.")
+    for name, default in SearchSettings():
+        if not name.startswith("max_") and getattr(parts.settings.search, name) != default:
+            raise ConfigError(f"Expected search.{name} with method one-shot only. Got {parts.settings.method!r}.")
     if parts.settings.method == "variational-depth":
         if parts.settings.train.strategy != "variational":
             raise ConfigError(

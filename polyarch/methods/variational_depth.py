@@ -142,7 +142,7 @@ def choose_depth(q: Categorical, rule: Rule = "argmax") -> int:
 
 def expected_depth(probabilities: Tensor) -> float:
     """sum_d q(d) d: (D+1,)."""
-    return float((probabilities * torch.arange(len(probabilities)).to(probabilities)).sum())
+    return float((probabilities.detach() * torch.arange(len(probabilities)).to(probabilities)).sum())
 
 
 def prune(q: Categorical, depth: int) -> Empirical:

@@ -68,8 +68,14 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[B
     ]
 
 
-def fit_temperature(logits: Tensor, labels: Tensor, weights: Tensor | Sequence[float] | None = None) -> float:
-    """The T in 0.05..20 with the lowest -(1/N) sum_n log sum_k w_k softmax(logits_kn / T)[y_n].
+def fit_temperature(
+    logits: Tensor,
+    labels: Tensor,
+    weights: Tensor | Sequence[float] | None = None,
+    *,
+    log_deviation: float = math.inf,
+) -> float:
+    """The T in 0.05..20 with the lowest -(1/N) (sum_n log sum_k w_k softmax(logits_kn / T)[y_n] - (log T)^2 / 2s^2).
 
     For one network the loss has one valley in log T; for a mixture it may have more. So: the best of 31 temperatures
     equally far apart in log T (the one closest to 1 among equals), then bisection of the slope beside it, in
@@ -79,7 +85,11 @@ def fit_temperature(logits: Tensor, labels: Tensor, weights: Tensor | Sequence[f
         logits: (N, C) of one network, or (K, N, C) of the members of a mixture, before any temperature.
         labels: (N,).
         weights: (K,) of 0 or more, normalised here; equal by default.
+        log_deviation: s, the standard deviation of a Gaussian prior on log T around 0; no prior by default. A few
+            examples that are all right ask for the lowest T there is; with s = 1 they hardly count, and many decide.
     """
+    if not log_deviation > 0:
+        raise InvalidInput(f"Expected a standard deviation of log T above 0. Got {log_deviation}.")
     check_outputs(logits, "(N, C)" if logits.dim() == 2 else "(K, N, C)")
     if logits.dim() == 2:
         logits = logits[None]
@@ -99,7 +109,9 @@ def fit_temperature(logits: Tensor, labels: Tensor, weights: Tensor | Sequence[f
         joint = log_p.gather(-1, y)[..., 0] + log_weights  # (K, N)
         total = torch.logsumexp(joint, 0)
         lead = scaled.gather(-1, y)[..., 0] - (log_p.exp() * scaled).sum(-1)
-        return float(-total.mean()), float(((joint - total).exp() * lead).sum(0).mean())
+        prior = log_temperature / (log_deviation**2 * examples)  # its slope
+        value = float(-total.mean()) + prior * log_temperature / 2
+        return value, float(((joint - total).exp() * lead).sum(0).mean()) + prior
 
     lowest, highest = TEMPERATURES
     points = [math.log(highest) * step / _GRID for step in range(-_GRID, _GRID + 1)]  # log 0.05 = -log 20

@@ -6,7 +6,6 @@ example leaves at the first exit with max_c p_d >= confidence, at the latest at 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -53,8 +52,9 @@ class EarlyExit(nn.Module):
         temperature: T, which divides the logits of every exit.
     """
 
-    log_weights: Tensor
-    log_mass: Tensor
+    mass: Tensor
+    log_old: Tensor
+    log_new: Tensor
 
     def __init__(
         self, exits: Exits, weights: Tensor | Sequence[float], confidence: float, temperature: float = 1.0
@@ -67,31 +67,35 @@ class EarlyExit(nn.Module):
         self.confidence = confidence
         self.temperature = temperature
         shares = normalised_weights(weights, len(exits.heads))
-        self.register_buffer("log_weights", shares.log())
-        self.register_buffer("log_mass", shares.cumsum(0).log())
+        mass = shares.cumsum(0)
+        before = torch.cat([mass.new_zeros(1), mass[:-1]])
+        self.register_buffer("mass", mass)
+        # What an exit adds to the mixture so far; while there is no mass at all, the last exit stands alone.
+        self.register_buffer("log_old", (before / mass).nan_to_num(0.0).log())
+        self.register_buffer("log_new", (shares / mass).nan_to_num(1.0).log())
 
     def forward(self, x: Tensor) -> Exited:
         """(B, ...) -> what is predicted for every example, in the order of the batch."""
         rows = torch.arange(len(x), device=x.device)
-        joint = torch.tensor(-math.inf)  # log sum_{i<=d} w_i p_i, (B, C) from the first exit on
-        expected = torch.tensor(0.0)  # sum_{i<=d} w_i H[p_i], (B,)
+        log_mixture, expected = torch.zeros(()), torch.zeros(())  # log p_d, (B, C), and sum_i w_i H[p_i] / mass, (B,)
         order, left = [], []
         for position, (stage, head) in enumerate(zip(self.exits.stages, self.exits.heads, strict=True)):
             x = stage(x)
             log_member = log_probabilities(head(x), self.temperature)
-            log_weight, log_mass = self.log_weights[position].to(log_member), self.log_mass[position].to(log_member)
-            joint = torch.logaddexp(joint, log_weight + log_member)
-            expected = expected + log_weight.exp() * entropy_of_logs(log_member)
-            log_mixture = joint - log_mass
+            log_old, log_new = self.log_old[position].to(log_member), self.log_new[position].to(log_member)
+            log_mixture = torch.logaddexp(log_old + log_mixture, log_new + log_member)
+            expected = log_old.exp() * expected + log_new.exp() * entropy_of_logs(log_member)
             leaves = self._leaves(log_mixture, position)
             if leaves.any() or not len(rows):
                 gone, stay = leaves.nonzero().flatten(), (~leaves).nonzero().flatten()
-                mixture = log_mixture[gone]
-                entropy = entropy_of_logs(mixture)
-                information = (entropy - expected[gone] / log_mass.exp()).clamp_min(0)
-                left.append((mixture.exp(), entropy, information, torch.full_like(gone, position)))
+                told = log_mixture[gone]
+                entropy = entropy_of_logs(told)
+                information = (entropy - expected[gone]).clamp_min(0)
+                left.append((told.exp(), entropy, information, torch.full_like(gone, position)))
                 order.append(rows[gone])
-                x, joint, expected, rows = (part.index_select(0, stay) for part in (x, joint, expected, rows))
+                x, log_mixture, expected, rows = (
+                    part.index_select(0, stay) for part in (x, log_mixture, expected, rows)
+                )
             if not len(rows):
                 break
         back = torch.cat(order).argsort()
@@ -102,7 +106,7 @@ class EarlyExit(nn.Module):
         top = log_mixture.exp().amax(-1)
         if position == len(self.exits.heads) - 1:
             return torch.ones_like(top, dtype=torch.bool)
-        return (top >= self.confidence) & (self.log_mass[position] >= math.log(LEAST_MASS))
+        return (top >= self.confidence) & (self.mass[position] >= LEAST_MASS)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from polyarch.data import BatchSource
 from polyarch.distributions import ArchDistribution, Categorical
 from polyarch.errors import InvalidInput
 from polyarch.objectives import categorical_log_likelihood, log_posterior
+from polyarch.randomness import global_seed
 from polyarch.supernets import Supernet
 from polyarch.training.callbacks import Callback, Run
 
@@ -44,7 +45,8 @@ class ExpectationStep(Callback):
             with torch.no_grad():
                 self.q.logits.copy_(self.prior.log_prob(self.q.architectures))
         if run.step % run.steps_per_epoch == 0 and run.epoch >= self.after * run.epochs:
-            self.apply()
+            with global_seed(run.step, "expectation step"):  # for layers that draw, e.g. dropout
+                self.apply()
 
     @torch.no_grad()
     def apply(self) -> None:

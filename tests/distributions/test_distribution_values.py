@@ -86,6 +86,41 @@ def test_a_factorised_distribution_needs_no_enumeration_of_a_large_space() -> No
     assert Uniform(space).kl(Uniform(space)).item() == 0
 
 
+@pytest.mark.parametrize("make", [categorical, lambda stream: Empirical(SPACE, MEMBERS[1:4], [1.0, 2.0, 5.0])])
+def test_the_listed_architectures_take_the_short_way_to_the_same_values(
+    make: Callable[[str], Categorical | Empirical],
+) -> None:
+    """The very tuple, which is not looked up, and a copy of it, which is."""
+    q = make("q")
+    copied = list(q.architectures)
+    assert q.log_prob(q.architectures) is not q.log_prob(copied)
+    assert q.log_prob(q.architectures).equal(q.log_prob(copied)) and q.log_prob(copied).equal(q.log_probabilities())
+    backwards = q.log_prob(copied[::-1])
+    assert backwards.equal(q.log_probabilities().flip(0))
+
+
+def test_distributions_over_a_small_space_share_its_members() -> None:
+    """So that the divergence of every training step takes the short way; gradients are those of the long one."""
+    q, prior = categorical("q"), categorical("prior")
+    assert q.architectures is prior.architectures is SPACE.members
+    gradients: list[torch.Tensor] = []
+    for architectures in (q.architectures, list(q.architectures)):
+        log_q = q.log_prob(architectures)
+        divergence = (log_q.exp() * (log_q - prior.log_prob(architectures).detach())).sum()
+        gradients.append(*torch.autograd.grad(divergence, list(q.parameters())))
+    assert gradients[0].any() and gradients[0].equal(gradients[1])
+
+
+def test_the_same_options_of_another_space_are_not_its_members() -> None:
+    """Equal spaces have equal architectures, also where the tuples differ."""
+    other = Space(SPACE.name, SPACE.choices)
+    q = categorical("q")
+    assert other.members is not SPACE.members
+    assert q.log_prob(other.members).equal(q.log_probabilities())
+    part = Space(SPACE.name, SPACE.choices, (Constraint("zeros", sum_of_zero),))
+    assert Categorical(part).log_prob(SPACE.members).tolist() == [0.0] + [-math.inf] * 5
+
+
 def test_geometric_prior() -> None:
     prior = geometric_prior(depth_space(3), 0.85)
     weights = torch.tensor([0.85 ** (1 + depth) for depth in range(4)])

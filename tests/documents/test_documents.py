@@ -17,6 +17,7 @@ from pydantic import BaseModel
 import polyarch
 from polyarch.cli import app
 from polyarch.experiments import EXPERIMENTS
+from polyarch.experiments.page import page, results_of
 from polyarch.jobs.settings import RunSettings
 from polyarch.results import ExperimentResults, Results
 
@@ -41,11 +42,18 @@ def test_results_page_says_what_was_measured(path: Path) -> None:
     results = ExperimentResults.model_validate_json(path.read_text())
     experiment = EXPERIMENTS[results.experiment]
     assert results.settings == json.loads(json.dumps(experiment.presets[results.preset]))
-    page = (ROOT / "docs" / "RESULTS.md").read_text()
+    own_page = ROOT / "docs" / "results" / f"{experiment.document.replace(' ', '-')}.md"
+    page = (own_page if own_page.exists() else ROOT / "docs" / "RESULTS.md").read_text()
     for claim in experiment.judge(results.settings, results.runs):
-        verdict = "supported" if claim.supported else "not supported"
-        assert f"**{claim.text}** {verdict}." in page
+        assert f"**{claim.text}** {claim.verdict.capitalize()}." in page
         assert claim.numbers in page
+
+
+def test_the_page_of_a_document_is_what_the_command_writes() -> None:
+    stored = ROOT / "docs" / "results" / "variational-depth.md"
+    kept = results_of("variational depth", EXPERIMENTS, stored.parent)
+    assert page("variational depth", kept, stored.stem) == stored.read_text()
+    assert set(re.findall(r"^\| (\d) \|", stored.read_text(), re.MULTILINE)) == set("123456789")
 
 
 @pytest.mark.parametrize(

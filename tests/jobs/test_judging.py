@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,11 +11,19 @@ from torch import nn
 
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError
+from polyarch.export import Program
+from polyarch.jobs.artifacts import write_predictors
+from polyarch.jobs.context import Context
+from polyarch.jobs.display import Quiet
 from polyarch.jobs.judging import CURVE_POINTS, Ensemble, judge, outside_batches
+from polyarch.jobs.loading import load_artifact
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.workspace import Workspace
+from polyarch.nn import Stacked
 from polyarch.predictive import auroc
 from polyarch.randomness import generator_at
+from polyarch.spaces import Architecture
 
 
 def made(outside: str | None = None, classes: int = 3) -> Parts:
@@ -83,6 +93,65 @@ def test_the_temperature_is_that_of_the_validation_data() -> None:
     assert 1.2 < record.temperature < 10
     best = loss(record.temperature)
     assert best <= min(loss(record.temperature * factor) for factor in (0.9, 1.1)) + 1e-9
+
+
+def depths_of(parts: Parts) -> list[Architecture]:
+    return list(parts.net.space.enumerate())
+
+
+def deep() -> Parts:
+    """Data and a network whose depth is the choice, with statistics that are not those of its creation."""
+    data = made().data
+    content = {"space": {"kind": "depth_fc", "max_depth": 3, "width": 6}, "data": {"name": "noise"}, "programs": []}
+    parts = Parts.build(RunSettings.parse({**content, "workers": 1}, "the test"), data=data)
+    (inputs,) = parts.train.stream([torch.arange(len(parts.train))])
+    with torch.no_grad():
+        parts.net.train().forward_many(parts.preprocessing(inputs), depths_of(parts))
+    parts.net.eval()
+    return parts
+
+
+SHARES = [0.1, 0.2, 0.3, 0.4]
+
+
+def test_one_network_for_all_members_is_judged_like_separate_ones() -> None:
+    parts = deep()
+    depths = depths_of(parts)
+    apart = Ensemble.of("depths", [(depth, parts.net.extract(depth).eval()) for depth in depths], SHARES)
+    network = parts.net.extract_many(depths).eval()
+    calls: list[int] = []
+    network.register_forward_pre_hook(lambda _, inputs: calls.append(len(inputs[0])))
+    together = Ensemble("depths", depths, network, SHARES)
+    batches = parts.evaluation_batches(parts.valid)
+    for found, expected in zip(together.logits(batches), apart.logits(batches), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    assert sum(calls) == len(parts.valid)
+    one, other = (judge(ensemble, parts, None).model_dump() for ensemble in (together, apart))
+    assert one["members"] == other["members"] and one["weights"] == SHARES
+    for name in ("temperature", "accuracy", "loss", "brier", "calibration_error", "threshold", "risk"):
+        assert one[name] == pytest.approx(other[name], rel=1e-4, abs=1e-5)
+
+
+def test_artifacts_of_one_network_and_of_separate_ones(tmp_path: Path) -> None:
+    """What cannot stop early has no confidence."""
+    parts = deep()
+    depths = depths_of(parts)
+    networks = {
+        "shared": parts.net.extract_many(depths).eval(),
+        "apart": Stacked([parts.net.extract(depth).eval() for depth in depths]),
+    }
+    sides = [(Ensemble(name, depths, network, SHARES, 0.8), tmp_path / name) for name, network in networks.items()]
+    records = write_predictors(Context(parts, Workspace(tmp_path), Quiet()), sides)
+    assert [record.name for record in records] == ["shared", "apart"]
+    shared, apart = (load_artifact(folder) for _, folder in sides)
+    assert shared.shared and shared.exit_confidence == 0.8
+    assert not apart.shared and apart.exit_confidence is None
+    inputs = parts.raw_examples(20)
+    with torch.no_grad():
+        for found, expected in zip(Program.of(shared)(inputs), Program.of(apart)(inputs), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert shared.temperature == pytest.approx(records[0].temperature)
+    assert shared.metrics["accuracy"] == records[0].accuracy
 
 
 def test_outside_data_must_be_images() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
@@ -225,3 +226,22 @@ def test_input_that_does_not_fit(
 def test_no_bins(measure: Callable[[Tensor, Tensor, int], object]) -> None:
     with pytest.raises(InvalidInput, match="1 or more bins"):
         measure(HALVES, torch.tensor([0, 1, 0]), 0)
+
+
+def test_a_prior_on_the_temperature_matters_for_few_examples_only() -> None:
+    """Minimised by brute force: sum of losses + (log T)^2 / 2s^2."""
+    generator = torch.Generator().manual_seed(0)
+    for examples, deviation in ((5, 1.0), (5, 0.3), (400, 1.0)):
+        labels = torch.randint(3, (examples,), generator=generator)
+        logits = 3 * torch.randn(examples, 3, generator=generator, dtype=torch.float64)
+        logits[torch.arange(examples), labels] += 4
+        grid = torch.linspace(math.log(0.05), math.log(20), 20_001, dtype=torch.float64)
+        losses = torch.stack([F.cross_entropy(logits / u.exp(), labels, reduction="sum") for u in grid])
+        best = grid[(losses + grid.square() / (2 * deviation**2)).argmin()]
+        assert math.log(fit_temperature(logits, labels, log_deviation=deviation)) == pytest.approx(
+            float(best), abs=5e-4
+        )
+    right, classes = torch.eye(3, dtype=torch.float64) * 20, torch.arange(3)
+    assert fit_temperature(right, classes) < 0.4 < 0.99 < fit_temperature(right, classes, log_deviation=1.0)
+    with pytest.raises(InvalidInput, match="standard deviation of log T above 0"):
+        fit_temperature(right, torch.arange(3), log_deviation=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -115,6 +116,23 @@ def test_a_constraint_keeps_a_part_of_the_space(space: Space) -> None:
         assert (member in part) == (member in kept)
 
 
+@given(space=products())
+def test_members_are_walked_once(space: Space) -> None:
+    part = space.constrained(Constraint("an even sum", even_sum))
+    for one in (space, part):
+        assert one.members == tuple(one.enumerate())
+        assert one.members is one.members
+    assert set(part.members) <= set(space.members)  # those of a part are its own
+
+
+def test_members_of_a_space_that_was_sent_elsewhere() -> None:
+    space = depth_space(3)
+    before = space.members
+    there: Space = pickle.loads(pickle.dumps(space))
+    assert there == space and hash(there) == hash(space)
+    assert there.members == before and there.members is there.members
+
+
 def test_equal_spaces_have_equal_members_across_processes() -> None:
     first, second = nb201_space(), nb201_space()
     assert first == second and hash(first) == hash(second)
@@ -147,6 +165,7 @@ A_C = Architecture(SMALL, (0, 0))
         (lambda: Space("empty", ()), InvalidInput, "at least one choice"),
         (lambda: Space("twice", (Choice("x", ("a",)), Choice("x", ("b",)))), InvalidInput, "distinct names"),
         (lambda: next(HUGE.enumerate()), InvalidInput, "at most 2,000,000"),
+        (lambda: HUGE.members, InvalidInput, "at most 2,000,000"),
         (lambda: Architecture(SMALL, (0,)), InvalidInput, "Expected 2 option indices"),
         (lambda: Architecture(SMALL, (0, 1)), InvalidInput, "index in 0..0. Got 1"),
         (lambda: Architecture(SMALL, (-1, 0)), InvalidInput, "Got -1"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas
 from polyarch.testing import StrategyContract, random_data
 
 REPLICAS = 3
-CLOSE = {"rtol": 1e-7, "atol": 1e-9}
+assert_close = partial(torch.testing.assert_close, rtol=1e-7, atol=1e-9)
 """Of float64 values after tens of steps; training amplifies the rounding of a sum in another order."""
 
 
@@ -99,7 +100,7 @@ def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> None:
     others = second.state_dict()
     for name, value in first.state_dict().items():
         if not name.endswith("num_batches_tracked"):
-            torch.testing.assert_close(value, others[name], **CLOSE, msg=name)
+            assert_close(value, others[name], msg=name)
 
 
 def test_variational_steps_are_those_of_each_alone() -> None:
@@ -117,8 +118,8 @@ def test_variational_steps_are_those_of_each_alone() -> None:
     for replica, (net, one) in enumerate(zip(strategy.net.split(), alone, strict=True)):
         same_weights(net, one.net)
         assert isinstance(one.q, Categorical)
-        torch.testing.assert_close(q.logits[0, replica].detach(), one.q.logits.detach(), **CLOSE)
-        torch.testing.assert_close(q.log_probabilities()[replica], one.q.log_probabilities(), **CLOSE)
+        assert_close(q.logits[0, replica].detach(), one.q.logits.detach())
+        assert_close(q.log_probabilities()[replica], one.q.log_probabilities())
 
 
 def test_supervised_steps_are_those_of_each_alone() -> None:
@@ -131,8 +132,8 @@ def test_supervised_steps_are_those_of_each_alone() -> None:
             part = Batch(batch.inputs[replica], batch.targets[replica])
             loss = one.step([part], generator=generator_at(0, "unused"))["loss"]
             assert measured[loss_name(replica)] == pytest.approx(loss, rel=1e-11)
-    for net, one in zip(strategy.net.split(), plain, strict=True):
-        same_weights(one, net)
+    for net, network_alone in zip(strategy.net.split(), plain, strict=True):
+        same_weights(network_alone, net)
 
 
 def test_evaluation_is_the_mean_over_replicas() -> None:
@@ -153,8 +154,8 @@ def test_evaluation_is_the_mean_over_replicas() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda nets: replicated_variational(nets)[0], replicated_supervised])
-def test_one_loss_that_is_not_finite_names_all(make: type[Replicated]) -> None:
-    strategy = make(networks())  # type: ignore[arg-type,call-arg]
+def test_one_loss_that_is_not_finite_names_all(make: Callable[..., Replicated]) -> None:
+    strategy = make(networks())
     batch = stacked()[0]
     batch.inputs[1] = math.nan
     with pytest.raises(NotFiniteError, match=r"finite training losses. Got \[\d.*, nan, \d.*\]; try a lower"):
@@ -185,16 +186,16 @@ def test_learned_depths_together_and_alone(kind: str, prior: Prior) -> None:
         for name in ("epoch", "step", "loss", "elbo"):
             assert history[name] == pytest.approx(other_history[name], rel=1e-7), name
         same_weights(net, other)
-        torch.testing.assert_close(q.logits, other_q.logits, **CLOSE)
+        assert_close(q.logits, other_q.logits)
         assert q.space == net.space and q.logits.dtype == torch.float64
         lengths.add(len(history.rows))
     if kind == "full batches":
         assert len(lengths) > 1 and min(lengths) < search.epochs  # they stop at different epochs
 
 
-@pytest.mark.parametrize(("patience", "batch_size"), [(1, 24), (1, 8), (100, 8)])
-def test_fixed_depths_together_and_alone(patience: int, batch_size: int) -> None:
-    training = FixedDepth(epochs=25, patience=patience, learning_rate=0.3, momentum=0.9)
+@pytest.mark.parametrize(("patience", "batch_size", "rate"), [(1, 24, 0.3), (1, 8, 0.3), (100, 8, 0.01)])
+def test_fixed_depths_together_and_alone(patience: int, batch_size: int, rate: float) -> None:
+    training = FixedDepth(epochs=25, patience=patience, learning_rate=rate)
     sources = [source(seed, batch_size) for seed in range(REPLICAS)]
     together = training.fit_together(networks(), sources, seed=0)
     lengths = set()
@@ -209,5 +210,5 @@ def test_fixed_depths_together_and_alone(patience: int, batch_size: int) -> None
 
 
 def test_closed_form_updates_are_not_for_networks_side_by_side() -> None:
-    with pytest.raises(InvalidInput, match="updates by the gradient for networks side by side. Got 'em'"):
+    with pytest.raises(InvalidInput, match=r"updates by the gradient for networks side by side. Got 'em'"):
         DepthSearch(epochs=1, updates="em").fit_together(networks(), [source(0)] * REPLICAS, seed=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas
 from polyarch.testing import same_bits
 
 DEPTH, REPLICAS, BATCH, CLASSES = 3, 4, 9, 3
-CLOSE = {"rtol": 1e-11, "atol": 1e-11}
+assert_close = partial(torch.testing.assert_close, rtol=1e-11, atol=1e-11)
 
 
 def network(seed: int, *, max_depth: int = DEPTH, width: int = 5) -> FullyConnectedDepth:
@@ -76,7 +77,7 @@ def test_forward_is_that_of_each_alone(depths: list[int], training: bool, x: Ten
     assert (together.replicas, together.max_depth) == (REPLICAS, DEPTH)
     logits = together(x, depths)
     assert logits.shape == (REPLICAS, len(depths), BATCH, CLASSES)
-    torch.testing.assert_close(logits, alone(nets, x, depths), **CLOSE)
+    assert_close(logits, alone(nets, x, depths))
 
 
 @modes
@@ -84,7 +85,7 @@ def test_all_depths_by_default_and_inputs_of_any_shape(training: bool, x: Tensor
     nets = [net.train(training) for net in networks()]
     together = FullyConnectedReplicas(nets)
     images = x.view(REPLICAS, BATCH, 1, 2, 3)
-    torch.testing.assert_close(together(images), alone(nets, images, range(DEPTH + 1)), **CLOSE)
+    assert_close(together(images), alone(nets, images, range(DEPTH + 1)))
 
 
 @modes
@@ -93,7 +94,7 @@ def test_log_likelihoods(depths: list[int], training: bool, x: Tensor, targets: 
     nets = [net.train(training) for net in networks()]
     expected = [categorical_log_likelihood(*pair) for pair in zip(alone(nets, x, depths), targets, strict=True)]
     found = FullyConnectedReplicas(nets).log_likelihoods(x, targets, depths)
-    torch.testing.assert_close(found, torch.stack(expected), **CLOSE)
+    assert_close(found, torch.stack(expected))
 
 
 @subsets
@@ -107,7 +108,7 @@ def test_running_averages_move_as_they_do_alone(depths: list[int], x: Tensor) ->
         alone(nets, inputs, depths)
     for name, expected in statistics(nets).items():
         found = statistics(together.split())[name]
-        torch.testing.assert_close(found, expected, **CLOSE)
+        assert_close(found, expected)
         reached = max(depths)
         assert found[:, reached:].equal(before[name][:, reached:])
         assert not reached or not found[:, :reached].equal(before[name][:, :reached])
@@ -137,7 +138,7 @@ def test_gradients_are_those_of_each_alone(training: bool, x: Tensor, targets: T
     for net, gradients in zip(nets, together.split(), strict=True):
         for (name, parameter), gradient in zip(net.named_parameters(), gradients.parameters(), strict=True):
             assert parameter.grad is not None
-            torch.testing.assert_close(gradient.detach(), parameter.grad, **CLOSE, msg=name)
+            assert_close(gradient.detach(), parameter.grad, msg=name)
 
 
 @modes

@@ -1,0 +1,242 @@
+"""Choices made for a user who asks for a depth, the plan of such a run, and how its settings are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polyarch import Repeat
+from polyarch.data import Column, Dataset, TableData, TensorData
+from polyarch.errors import ConfigError, InvalidInput
+from polyarch.jobs.choosing import merged, with_suggestions
+from polyarch.jobs.comparison import EXPORT_SECONDS
+from polyarch.jobs.depth_choosing import suggest_depth
+from polyarch.jobs.minutes import fitted
+from polyarch.jobs.overrides import parse_prior
+from polyarch.jobs.plan import Timings, plan, total_seconds
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.timing import forward_seconds
+from polyarch.randomness import generator_at
+
+METHODS = ("variational-depth", "deterministic-depth")
+
+
+def images(side: int, *, channels: int = 1, count: int = 40) -> Dataset:
+    inputs = torch.randint(256, (count, channels, side, side), generator=generator_at(0, "images"), dtype=torch.uint8)
+    part = TensorData(inputs, torch.arange(count) % 2, 2)
+    return Dataset("photos", part, part, ("cat", "dog"))
+
+
+def table(count: int = 200) -> Dataset:
+    inputs = torch.randn(count, 3, generator=generator_at(0, "table"))
+    part = TableData(inputs, torch.arange(count) % 2, 2)
+    return Dataset("table", part, part, ("no", "yes"), tuple(Column(name, None) for name in "abc"))
+
+
+def points(count: int = 200) -> Dataset:
+    part = TensorData(torch.randn(count, 2, generator=generator_at(0, "points")), torch.arange(count) % 2, 2)
+    return Dataset("points", part, part, ("no", "yes"))
+
+
+def asked(method: str = "variational-depth", **content: Any) -> RunSettings:
+    return RunSettings.parse({"space": {"kind": "auto"}, "method": method, **content}, "the test")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("data", "space"),
+    [
+        (points(), {"kind": "depth_fc", "width": 20}),
+        (table(), {"kind": "depth_fc", "width": 64}),
+        (images(8), {"kind": "depth_cnn", "channels": 64, "inner_channels": 32}),
+        (images(5), {"kind": "depth_fc", "width": 64}),  # too small for the convolution
+    ],
+    ids=["points", "table", "images", "tiny images"],
+)
+def test_the_space_fits_the_data(method: str, data: Dataset, space: dict[str, Any]) -> None:
+    settings = asked(method)
+    found, reasons = suggest_depth(settings, data)
+    assert found["space"] == space
+    assert reasons[0].startswith(f"space {space['kind']}: a ")
+    whole = with_suggestions(settings, found)  # every key is a setting
+    assert whole.method == method and whole.space.kind == space["kind"]
+    assert suggest_depth(asked(method), data) == (found, reasons)  # the same data get the same choices
+
+
+def test_small_data_follow_the_document() -> None:
+    """Full batches, SGD 0.1 with momentum 0.5 and no decay, patience 500, the most probable depth."""
+    found, reasons = suggest_depth(asked(), points())
+    protocol = {"momentum": 0.5, "weight_decay": 0.0, "learning_rate": 0.1, "final_learning_rate": 0.1}
+    assert found["train"] == {
+        "strategy": "variational", "patience": 500, "epochs": 3000, "batch_size": 160, **protocol,
+    }  # fmt: skip
+    assert found["depth"] == {"rule": "argmax"}
+    assert reasons[1] == (
+        "schedule: up to 3000 epochs of 160 training examples in full batches; rule argmax chooses the depth"
+    )
+    fixed, reasons = suggest_depth(asked("deterministic-depth"), points())
+    assert fixed["retrain"] == {"seeds": 1, "epochs": 1000, "batch_size": 160, **protocol}
+    assert "train" not in fixed and "depth" not in fixed
+    assert reasons[1].endswith("in full batches; validation loss chooses the depth")
+
+
+def test_large_data_take_minibatches_and_the_95_percent_rule() -> None:
+    few, many = suggest_depth(asked(), table(1000))[0], suggest_depth(asked(), table(6000))[0]
+    assert (few["train"]["batch_size"], many["train"]["batch_size"]) == (64, 128)
+    assert (few["depth"]["rule"], many["depth"]["rule"]) == ("argmax", "95%")
+    for found in (few, many):
+        assert 2 <= found["train"]["epochs"] <= 60
+        assert 3 <= found["train"]["patience"] <= found["train"]["epochs"]
+        assert "final_learning_rate" not in found["train"]  # the rate falls to 0
+    assert "batches of 128; rule 95% chooses" in suggest_depth(asked(), table(6000))[1][1]
+
+
+def test_more_work_makes_networks_narrow_and_schedules_short() -> None:
+    few, many = (suggest_depth(asked(), images(28, count=count))[0] for count in (700, 5000))
+    assert many["space"]["channels"] < few["space"]["channels"] == 64
+    assert many["space"]["inner_channels"] == many["space"]["channels"] // 2
+    settings = asked(space={"kind": "depth_cnn"})
+    epochs = [suggest_depth(settings, images(28, count=count))[0]["train"]["epochs"] for count in (1000, 5000)]
+    assert epochs[0] > epochs[1]
+
+
+def test_validation_examples_are_a_fifth_or_five_thousand() -> None:
+    assert suggest_depth(asked(), points())[0]["data"] == {"validation": 0.2}
+    assert suggest_depth(asked(), points(50_000))[0]["data"] == {"validation": 0.1}
+
+
+def test_what_was_asked_for_stays() -> None:
+    settings = asked(
+        space={"kind": "depth_fc", "width": 7, "max_depth": 4},
+        train={"epochs": 33, "batch_size": 16},
+        depth={"rule": "expected", "prior": (1.0, 2.0, 3.0, 4.0, 5.0)},
+        data={"validation": 0.4},
+    )
+    found, reasons = suggest_depth(settings, points())
+    assert "space" not in found
+    assert reasons == [
+        "space depth_fc: as asked for",
+        "schedule: up to 33 epochs of 120 training examples in batches of 16; rule expected chooses the depth",
+    ]
+    whole = with_suggestions(settings, found)
+    assert (whole.train.epochs, whole.train.batch_size, whole.train.patience) == (33, 16, 500)
+    assert (whole.depth.rule, whole.depth.prior) == ("expected", (1.0, 2.0, 3.0, 4.0, 5.0))
+    assert whole.space == settings.space and whole.data.validation == 0.4
+
+
+def test_a_network_of_ones_own_gets_a_schedule() -> None:
+    def build() -> nn.Module:
+        body = Repeat("depth", [nn.Linear(4, 4) for _ in range(3)])
+        return nn.Sequential(nn.Flatten(), nn.Linear(2, 4), body, nn.Linear(4, 2))
+
+    settings = asked(space={"kind": "module", "module": "<given in Python>"})
+    found, reasons = suggest_depth(settings, points(), build)
+    assert "space" not in found and reasons[0] == "space module: your own network"
+    assert found["train"]["strategy"] == "variational"
+
+
+def settings_of(method: str, **sections: Any) -> RunSettings:
+    return RunSettings.parse(merged({"method": method, "workers": 2}, sections), "the test")
+
+
+class TestPlan:
+    timings = Timings(step=0.5, rank_score=0.0, search_score=0.0)
+
+    def test_of_a_learned_depth(self) -> None:
+        settings = settings_of("variational-depth", train={"epochs": 10, "batch_size": 50})
+        trained, export = plan(settings, self.timings, 200, "search")
+        assert (trained.name, trained.seconds) == ("train", pytest.approx(10 * 4 * 0.5))
+        assert "weights and posterior, up to 10 epochs of 200 examples" in trained.work
+        assert (export.name, export.seconds) == ("export", EXPORT_SECONDS)
+        assert plan(settings, self.timings, 200, "train") == [trained]
+
+    def test_a_batch_that_is_larger_than_the_data(self) -> None:
+        settings = settings_of("variational-depth", train={"epochs": 10, "batch_size": 1000})
+        assert plan(settings, self.timings, 200, "search")[0].seconds == pytest.approx(10 * 0.5)
+
+    def test_of_fixed_depths(self) -> None:
+        content = {"train": {"batch_size": 50}, "retrain": {"epochs": 10, "seeds": 3}}
+        few = plan(settings_of("deterministic-depth", depth={"depths": [1, 2]}, **content), self.timings, 200, "search")
+        many = plan(settings_of("deterministic-depth", **content), self.timings, 200, "search")
+        assert few[0].work == "6 networks of fixed depth, 10 epochs" and few[0].name == "retrain"
+        assert many[0].work == "24 networks of fixed depth, 10 epochs"
+        assert 0 < few[0].seconds < many[0].seconds
+
+    def test_a_limit_on_the_time_shortens_the_training(self) -> None:
+        settings = settings_of("variational-depth", max_minutes=2, train={"epochs": 3000, "batch_size": 200})
+
+        def planned(settings: RunSettings) -> Any:
+            return plan(settings, self.timings, 200, "search")
+
+        free = settings_of("variational-depth", max_minutes=2)
+        shorter, reason = fitted(settings, planned, asked=free, stretch=True)
+        assert shorter.train.epochs < 3000 and total_seconds(planned(shorter)) <= 2 * 60
+        assert reason is not None and f"{shorter.train.epochs} epochs" in reason
+        with pytest.raises(ConfigError, match="at most 2 minutes"):  # what was given is not cut
+            fitted(settings, planned, asked=settings, stretch=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "prior"),
+    [
+        (None, None),
+        ("uniform", "uniform"),
+        ("flat", "flat"),  # names are checked with the settings
+        ("1,2,4", [1.0, 2.0, 4.0]),
+        (" 0.5, 1e-3 ,2", [0.5, 0.001, 2.0]),
+    ],
+)
+def test_priors_as_text(text: str | None, prior: Any) -> None:
+    assert parse_prior(text) == prior
+
+
+@pytest.mark.parametrize("text", ["1,two", "1,,2", ","])
+def test_priors_that_are_no_numbers(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"geometric, uniform, or weights such as 1,2,4. Got "):
+        parse_prior(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"method": "bayes"}, "method in the test"),
+        ({"depth": {"rule": "median"}}, "depth.rule in the test"),
+        ({"depth": {"updates": "sometimes"}}, "depth.updates in the test"),
+        ({"depth": {"prior": "flat"}}, "depth.prior"),
+        ({"depth": {"prior": [1.0]}}, "depth.prior"),
+        ({"depth": {"prior": [1.0, 0.0]}}, "depth.prior"),
+        ({"depth": {"depths": [-1]}}, "depth.depths"),
+    ],
+)
+def test_settings_that_do_not_fit(content: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        RunSettings.parse(content, "the test")
+
+
+def test_settings_survive_a_file(tmp_path: Any) -> None:
+    settings = settings_of("variational-depth", depth={"prior": [1.0, 2.5, 4.0], "depths": [3, 1], "rule": "95%"})
+    settings.write(tmp_path / "config.toml")
+    assert RunSettings.read(tmp_path / "config.toml") == settings
+
+
+class Counted(nn.Module):
+    def __init__(self, calls: list[str], name: str) -> None:
+        super().__init__()
+        self.calls = calls
+        self.name = name
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert not torch.is_grad_enabled()
+        self.calls.append(self.name)
+        return x
+
+
+def test_forward_passes_are_timed_in_turns() -> None:
+    calls: list[str] = []
+    networks = {name: Counted(calls, name) for name in ("full", "pruned")}
+    seconds = forward_seconds(networks, torch.zeros(2, 3), rounds=4)
+    assert calls == ["full", "pruned"] * 5  # the first round warms up
+    assert set(seconds) == {"full", "pruned"} and all(value > 0 for value in seconds.values())

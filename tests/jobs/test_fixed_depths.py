@@ -1,0 +1,166 @@
+"""The baseline that trains every depth alone: which depths, the choice among them, and what is written down."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import polyarch
+from polyarch.data import load
+from polyarch.errors import ConfigError, InvalidInput
+from polyarch.facade import Found
+from polyarch.jobs.fixed_depths import fixed_depths
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.settings import RunSettings
+from polyarch.results import Results
+
+TINY: dict[str, Any] = {
+    "method": "deterministic-depth",
+    "space.max_depth": 3,
+    "space.width": 6,
+    "retrain.epochs": 20,
+    "depth.depths": [0, 1, 3],
+    "programs": [],
+}
+
+
+def search(out: Path, *, max_params: float | None = None, resume: bool = False, **settings: Any) -> Found:
+    return polyarch.search(
+        "spirals",
+        out=out,
+        space="depth_fc",
+        max_params=max_params,
+        quiet=True,
+        report=False,
+        resume=resume,
+        settings=None if resume else {**TINY, **settings},
+    )
+
+
+def parts(max_depth: int, depths: tuple[int, ...] = ()) -> Parts:
+    content = {
+        "data": {"name": "spirals"},
+        "space": {"kind": "depth_fc", "max_depth": max_depth, "width": 2},
+        "depth": {"depths": depths},
+    }
+    return Parts.build(RunSettings.parse(content, "the test"))
+
+
+@pytest.mark.parametrize(
+    ("max_depth", "depths"),
+    [
+        (1, [1]),
+        (3, [1, 2, 3]),
+        (8, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (16, [2, 4, 6, 8, 10, 12, 14, 16]),
+        (20, [2, 5, 8, 10, 12, 15, 18, 20]),
+    ],
+)
+def test_depths_are_evenly_spread_up_to_the_deepest(max_depth: int, depths: list[int]) -> None:
+    assert [architecture["depth"] for architecture in fixed_depths(parts(max_depth))] == depths
+
+
+def test_depths_that_were_asked_for() -> None:
+    assert [architecture["depth"] for architecture in fixed_depths(parts(6, (4, 0, 4, 6)))] == [0, 4, 6]
+    with pytest.raises(ConfigError, match=r"Expected depths from 0 to 6. Got 7"):
+        fixed_depths(parts(6, (1, 7, 9)))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return search(tmp_path_factory.mktemp("fixed") / "run", **{"retrain.seeds": 2})
+
+
+def test_every_depth_is_measured_and_the_lowest_validation_loss_chosen(found: Found) -> None:
+    record = found.results.depth
+    assert record is not None
+    assert (record.rule, record.choices, record.expected, record.prior, record.updates) == ("validation", {}, None, "", "")
+    assert [measure.depth for measure in record.depths] == [0, 1, 3]
+    assert all(measure.q is None and measure.prior is None for measure in record.depths)
+    assert record.chosen == min(record.depths, key=lambda measure: measure.valid_loss).depth
+    assert record.predictors == [] and record.exits == [] and record.functions is None
+    parameters = [measure.parameters for measure in record.depths]
+    assert parameters == [32, 32 + 54, 32 + 3 * 54]
+
+
+def test_the_comparison_has_both_seeds_of_every_depth(found: Found) -> None:
+    record, comparison = found.results.depth, found.results.comparison
+    assert record is not None and comparison is not None
+    assert comparison[0].name == f"depth {record.chosen}"  # the best first
+    assert sorted(side.name for side in comparison) == ["depth 0", "depth 1", "depth 3"]
+    by_name = {side.name: side for side in comparison}
+    for measure in record.depths:
+        runs = by_name[f"depth {measure.depth}"].runs
+        assert [run.seed for run in runs] == [0, 1]
+        assert all(run.architecture == {"depth": str(measure.depth)} for run in runs)
+        assert measure.accuracy == pytest.approx(statistics.fmean(run.accuracy for run in runs))
+        assert measure.loss == pytest.approx(statistics.fmean(run.loss for run in runs))
+        assert measure.valid_accuracy == pytest.approx(statistics.fmean(run.valid_accuracy for run in runs))
+        assert len(runs[0].history) == 20
+        assert runs[0].loss != runs[1].loss
+
+
+def test_the_artifact_is_the_better_seed_of_the_chosen_depth(found: Found) -> None:
+    results = found.results
+    record, comparison, artifact = results.depth, results.comparison, results.artifact
+    assert record is not None and comparison is not None and artifact is not None
+    best = max(comparison[0].runs, key=lambda run: run.valid_accuracy)
+    assert artifact["architecture"] == {"depth": str(record.chosen)}
+    assert (artifact["seed"], artifact["accuracy"]) == (best.seed, best.accuracy)
+    (chosen,) = (measure for measure in record.depths if measure.depth == record.chosen)
+    assert artifact["parameters"] == chosen.parameters
+    test = load("spirals").test
+    (inputs,) = test.stream([torch.arange(len(test))])
+    predictions = found.predictor()(inputs)
+    accuracy = (predictions.probabilities.argmax(1) == test.targets).double().mean()
+    assert float(accuracy) == pytest.approx(best.accuracy, abs=0.002)
+    (predictor,) = results.predictors
+    assert (predictor.name, predictor.members) == ("best depth", [artifact["architecture"]])
+    assert predictor.uncalibrated_loss == pytest.approx(best.loss, rel=1e-5)
+    assert not (found.folder / "posterior").exists() and not (found.folder / "ensemble").exists()
+    with pytest.raises(InvalidInput, match="learned a distribution"):
+        found.posterior()
+
+
+def test_the_rest_of_the_results(found: Found) -> None:
+    results = found.results
+    assert results.training.strategy == "none" and results.training.history == []
+    assert results.ranking is None and results.search is None
+    assert {"retrain", "forward_full", "forward_pruned"} <= set(results.seconds)
+    assert results.decisions[1].endswith("validation loss chooses the depth")
+    assert Results.read(found.folder / "results.json") == results
+
+
+def test_a_resumed_run_trains_nothing_again(found: Found) -> None:
+    journal = found.folder / "checkpoints" / "retrain.jsonl"
+    before = journal.read_bytes()
+    assert before.count(b"\n") == 6
+    again = search(found.folder, resume=True)
+    assert journal.read_bytes() == before
+    one, other = (json.loads(results.model_dump_json()) for results in (found.results, again.results))
+    assert {**one, "seconds": {}} == {**other, "seconds": {}}
+
+
+def test_the_same_seed_gives_the_same_bits(found: Found, tmp_path: Path) -> None:
+    again = search(tmp_path / "run", **{"retrain.seeds": 2})
+    assert again.results.depth == found.results.depth and again.results.comparison == found.results.comparison
+    weights = [folder / "artifact" / "weights.safetensors" for folder in (again.folder, found.folder)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_limits_leave_depths_out(tmp_path: Path) -> None:
+    """Depth 3 has 194 parameters."""
+    found = search(tmp_path / "run", max_params=190)
+    assert found.results.depth is not None
+    assert [measure.depth for measure in found.results.depth.depths] == [0, 1]
+    assert found.results.artifact is not None and found.results.artifact["parameters"] <= 190
+
+
+def test_limits_that_none_of_the_asked_depths_keeps(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="limits that one of the depths keeps"):
+        search(tmp_path / "run", max_params=100, **{"depth.depths": [2, 3]})
