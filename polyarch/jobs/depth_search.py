@@ -185,7 +185,7 @@ def _early_exit(exits: ExitLogits, weights: Tensor, depths: Sequence[int]) -> tu
         )
         for valid, test in zip(on_valid[:-1], on_test[:-1], strict=True)
     ]
-    return points, choose_confidence(on_valid[:-1], on_valid[-1].accuracy)
+    return points, choose_confidence(on_valid[:-1], on_valid[-1])
 
 
 def _measures(parts: Parts, exits: ExitLogits, learned: Categorical) -> list[DepthMeasure]:

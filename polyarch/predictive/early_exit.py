@@ -26,6 +26,10 @@ An exit that a learned distribution all but excludes was hardly trained: how sur
 """
 
 
+TOLERANCE = 0.01
+"""Nats of log-likelihood per example that early exit may cost."""
+
+
 class Exited(NamedTuple):
     """What B examples were told where they left.
 
@@ -162,16 +166,22 @@ def exit_curve(
     return found
 
 
-def choose_confidence(curve: Sequence[ExitMeasure], full_accuracy: float) -> float | None:
-    """The lowest confidence, so the largest saving, at which no accuracy is lost; None if it is at all of them.
+def choose_confidence(curve: Sequence[ExitMeasure], full: ExitMeasure) -> float | None:
+    """The lowest confidence, so the largest saving, at which nothing is lost; None if something is at all of them.
 
-    The curve is to be taken on validation examples: the rule looks at accuracy alone, and what it keeps there it keeps
-    elsewhere only as far as the examples are alike and many.
+    Nothing is lost where the accuracy is not below that of the full mixture, and the negative log-likelihood at most
+    `TOLERANCE` above it: accuracy alone, on a few examples that are all easy, would let everybody leave at once. The
+    curve is to be taken on validation examples.
 
     Args:
-        full_accuracy: of the full mixture on the same examples.
+        full: the full mixture on the same examples, the point of `exit_curve` at infinity.
     """
-    return min((point.confidence for point in curve if point.accuracy >= full_accuracy), default=None)
+    enough = (
+        point.confidence
+        for point in curve
+        if point.accuracy >= full.accuracy and point.negative_log_likelihood <= full.negative_log_likelihood + TOLERANCE
+    )
+    return min(enough, default=None)
 
 
 class _Stored(nn.Module):
