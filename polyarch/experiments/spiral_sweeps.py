@@ -26,6 +26,10 @@ from polyarch.results import Claim
 
 Judge = Callable[[Settings, dict[str, Any]], list[Claim]]
 
+TITLES = {
+    "max_depth": "maximum depth D", "width": "width", "rotation": "rotation in degrees", "train": "training points"
+}  # fmt: skip
+
 STABLE = 0.05
 """Nats: mean log p counts as stable when its means differ by no more."""
 
@@ -150,7 +154,7 @@ def judge_points(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """The chosen depth and the test log-likelihood over the setting that changes."""
-    title = settings["title"]
+    title = TITLES[settings["changes"]]
     chosen, logs = (
         [{"x": value, **summary(measure(_at(settings, runs, value)))} for value in settings["values"]]
         for measure in (depths, lambda one: values(one, "pruned"))
@@ -169,17 +173,16 @@ def _std(found: list[float]) -> float:
 
 
 def _sweep(
-    name: str, claim: str, judge: Judge, changes: str, title: str, quick: list[int], cpu: list[int], paper: list[int]
+    name: str, claim: str, judge: Judge, changes: str, quick: list[int], cpu: list[int], paper: list[int]
 ) -> Experiment:
-    constant = {"changes": changes, "title": title}
     return Experiment(
         name=name,
         document=DOCUMENT,
         claim=claim,
         presets={
-            "quick": {**QUICK, **constant, "values": quick},
-            "cpu": {**SPIRALS, **constant, "values": cpu},
-            "paper": {**SPIRALS, **constant, "epochs": 100_000, "values": paper},
+            "quick": {**QUICK, "changes": changes, "values": quick},
+            "cpu": {**SPIRALS, "changes": changes, "values": cpu},
+            "paper": {**SPIRALS, "changes": changes, "epochs": 100_000, "values": paper},
         },
         items=items,
         task=run,
@@ -191,23 +194,23 @@ def _sweep(
 SPIRAL_MAX_DEPTH = _sweep(
     "spiral_max_depth",
     "Chosen depth and performance are stable as D grows to about 50 (figure 2, right).",
-    judge_max_depth, "max_depth", "maximum depth D", [2, 4], [5, 10, 20, 30, 50, 75, 100],
+    judge_max_depth, "max_depth", [2, 4], [5, 10, 20, 30, 50, 75, 100],
     [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100],
 )  # fmt: skip
 SPIRAL_WIDTH = _sweep(
     "spiral_width",
     "The chosen depth falls as the width grows (figure 5).",
-    judge_width, "width", "width", [5, 20], [1, 2, 5, 10, 20, 50, 100], [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000],
+    judge_width, "width", [5, 20], [1, 2, 5, 10, 20, 50, 100], [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000],
 )  # fmt: skip
 SPIRAL_ROTATION = _sweep(
     "spiral_rotation",
     "The chosen depth grows with the complexity of the data (figure 6, left).",
-    judge_rotation, "rotation", "rotation in degrees", [180, 360], [90, 180, 360, 540, 720, 900, 1080],
+    judge_rotation, "rotation", [180, 360], [90, 180, 360, 540, 720, 900, 1080],
     [0, 90, 180, 270, 360, 450, 540, 630, 720, 810, 900, 990, 1080],
 )  # fmt: skip
 SPIRAL_POINTS = _sweep(
     "spiral_points",
     "The chosen depth grows with the number of points (figure 6, right).",
-    judge_points, "train", "training points", [50, 100], [50, 100, 200, 350, 500, 1000],
+    judge_points, "train", [50, 100], [50, 100, 200, 350, 500, 1000],
     [50, 100, 150, 200, 300, 400, 500, 700, 1000, 1500, 2000],
 )  # fmt: skip

@@ -222,10 +222,16 @@ class TestSpirals:
         raw_probabilities = torch.softmax(temperature * predictions.log(), 1)
         assert ((255 * raw_probabilities.amax(1)).round() - confidence).abs().max() <= 2
 
-    def test_a_finished_run_is_resumed_with_the_same_results(self, spiral_run: Found) -> None:
-        again = library.search("spirals", out=spiral_run.folder, quiet=True, report=False, resume=True)
-        one, other = (json.loads(found.results.model_dump_json()) for found in (spiral_run, again))
-        assert {**one, "seconds": {}} == {**other, "seconds": {}}
+    @pytest.mark.xfail(strict=True, reason="the curve is taken without the temperature that the artifact exits with")
+    def test_early_exit_of_the_artifact_is_what_the_results_say(self, spiral_run: Found) -> None:
+        inputs, targets = raw(load("spirals"))
+        assert spiral_run.results.predictors[1].temperature != pytest.approx(1, abs=0.05)
+        for point in depth_of(spiral_run.results).exits[:6]:
+            found = spiral_run.posterior(early_exit=point.confidence)(inputs)
+            assert found.depths is not None
+            assert float(found.depths.double().mean()) == pytest.approx(point.mean_depth, abs=0.02)
+            accuracy = (found.probabilities.argmax(1) == targets).double().mean()
+            assert float(accuracy) == pytest.approx(point.accuracy, abs=0.005)
 
 
 def test_the_command_with_every_option(tmp_path: Path, polyarch: Command) -> None:
@@ -234,13 +240,12 @@ def test_the_command_with_every_option(tmp_path: Path, polyarch: Command) -> Non
     words += ["--method", "variational-depth", "--rule", "95%", "--prior", "1,2,4,8", "--updates", "em"]
     settings = {"space.max_depth": 3, "space.width": 8, "train.epochs": 20, "programs": []}
     said = succeed(polyarch("search", *words, *options(settings)))
-    assert "rule 95% chooses the depth" in said and "depth_fc, weights and posterior" in said
+    assert "Chosen: space depth_fc: as asked for" in said
     assert "pruned network alone" in said and "mixture of all depths" in said
-    assert f"Best architecture: {depth_of(Results.read(run / 'results.json')).chosen}, " in said
-    assert str(run / "posterior") in said
     results = Results.read(run / "results.json")
     check_numbers(results)
     record = depth_of(results)
+    assert f"Depth: {record.chosen} of 3 by rule 95%" in said
     assert (record.rule, record.prior, record.updates) == ("95%", "given", "em")
     assert [measure.prior for measure in record.depths] == pytest.approx([depth / 15 for depth in (1, 2, 4, 8)])
     assert (run / "report.html").exists()
@@ -337,8 +342,6 @@ def test_images(updates: str, tmp_path: Path) -> None:
 class Plain(nn.Module):
     """One Repeat; what follows is shared by all depths."""
 
-    norm: type[nn.Module] = nn.Identity
-
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Linear(2, 8)
@@ -390,7 +393,7 @@ def test_a_network_of_ones_own_by_name(tmp_path: Path, polyarch: Command) -> Non
     """Its artifact predicts where its code is not."""
     (tmp_path / "net.py").write_text(OWN)
     words = ["--data", "spirals", "--module", "net:build", "--method", "variational-depth", "--out", "run"]
-    succeed(polyarch("search", *words, "--workers", "1", *options({"train.epochs": 20}), cwd=tmp_path))
+    succeed(polyarch("search", *words, "--workers", "1", *options({"train.epochs": 20, "programs": ["onnx"]}), cwd=tmp_path))
     results = Results.read(tmp_path / "run" / "results.json")
     check_numbers(results)
     for folder, record in zip(("artifact", "posterior"), results.predictors, strict=True):
@@ -430,6 +433,8 @@ def test_the_same_seed_gives_the_same_bits(tmp_path: Path, outcome: Outcome) -> 
         outcomes.append({**outcome(tmp_path / name), "posterior": posterior})
     assert outcomes[0] == outcomes[1]
     assert outcomes[0]["weights"] != outcomes[2]["weights"]
+    library.search("spirals", out=tmp_path / "one", quiet=True, report=False, resume=True)  # finished already
+    assert outcome(tmp_path / "one") == outcome(tmp_path / "other")
 
 
 def test_killed_twice(tmp_path: Path, environment: dict[str, str], polyarch: Command, outcome: Outcome) -> None:
@@ -438,7 +443,7 @@ def test_killed_twice(tmp_path: Path, environment: dict[str, str], polyarch: Com
         "method": "variational-depth",
         "depth.updates": "em",
         "space.max_depth": 3,
-        "train.epochs": 40,
+        "train.epochs": 15,
         "train.batch_size": 16,
         "checkpoint_seconds": 0,
         "programs": [],
@@ -507,3 +512,21 @@ def test_architectures_of_a_depth_are_not_ranked(tmp_path: Path, polyarch: Comma
     assert refused.returncode == 2
     assert "Expected method one-shot to rank architectures. Got 'variational-depth'" in refused.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.xfail(strict=True, reason="a resumed run is not checked, and its results are written without the depth")
+def test_architectures_of_a_finished_run_are_not_ranked(tmp_path: Path, polyarch: Command) -> None:
+    library.search("spirals", out=tmp_path / "run", quiet=True, report=False, settings={**SPIRALS, "train.epochs": 5})
+    refused = polyarch("rank", "--out", str(tmp_path / "run"), "--resume")
+    assert refused.returncode == 2
+    assert Results.read(tmp_path / "run" / "results.json").depth is not None
+
+
+@pytest.mark.xfail(strict=True, raises=ValueError, reason="batch statistics of the one example of the last batch")
+def test_closed_form_updates_with_one_example_more_than_whole_batches(tmp_path: Path) -> None:
+    """257 for training, which the E step takes in batches of 256."""
+    generator = np.random.default_rng(0)
+    pair = (generator.normal(size=(401, 3)), np.arange(401) % 2)
+    settings = {**SPIRALS, "depth.updates": "em", "train.epochs": 3}
+    found = library.search(pair, out=tmp_path / "run", quiet=True, report=False, settings=settings)
+    assert found.results.data["train"] == 257
