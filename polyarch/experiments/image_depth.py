@@ -300,7 +300,7 @@ _CPU: Settings = {
 IMAGE_DEPTH = Experiment(
     name="image_depth",
     document=DOCUMENT,
-    claim="Depth, pruning, calibration and speed on images (figures 4, 9, 10, 11); CIFAR-10 in place of SVHN at cpu size.",
+    claim="Depth, pruning, calibration, speed on images (figures 4, 9, 10, 11); at cpu size CIFAR-10 in place of SVHN.",
     presets={
         "quick": {
             **_CPU, "data": ["digits"], "seeds": 1, "max_depth": 3, "channels": 8, "inner_channels": 4, "train": 600,

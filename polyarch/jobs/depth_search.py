@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -106,7 +106,9 @@ def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
     chosen = _within_limits(context, choices[settings.rule])
     weights = prune(learned, chosen).probabilities.double().clamp_min(smallest)
     weights = weights / weights.sum()
-    curve, confidence = _early_exit(exits, weights, depths)
+    kept = space.members[: chosen + 1]
+    mixture = Ensemble("pruned mixture", kept, _exits(parts, kept), weights.tolist())
+    curve, confidence = _early_exit(exits, mixture, depths)
     pruned = _alone(parts, space.members[chosen])
     record = DepthRecord(
         rule=settings.rule,
@@ -121,16 +123,9 @@ def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
         exit_confidence=confidence,
         functions=depth_functions(parts, network, depths),
     )
-    mixture = Ensemble(
-        "pruned mixture",
-        space.members[: chosen + 1],
-        _exits(parts, space.members[: chosen + 1]),
-        weights.tolist(),
-        confidence,
-    )
     sides = [
         (Ensemble.of("pruned network alone", [(space.members[chosen], pruned)]), context.workspace.artifact),
-        (mixture, context.workspace.posterior),
+        (replace(mixture, exit_confidence=confidence), context.workspace.posterior),
     ]
     predictors = write_predictors(context, sides)
     contenders = [contender(way.name, [_accuracy(way, space.members[chosen])]) for way in _exported_first(record)]
@@ -169,12 +164,16 @@ def _within_limits(context: Context, position: int) -> int:
     return position
 
 
-def _early_exit(exits: ExitLogits, weights: Tensor, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
-    """Early exit of the pruned mixture at several confidences, and the one that validation examples choose."""
-    kept = depths[: len(weights)]
-    arguments = (weights, kept, [*CONFIDENCES, float("inf")])
-    on_valid = exit_curve(exits.valid[: len(kept)], exits.valid_targets, *arguments)
-    on_test = exit_curve(exits.test[: len(kept)], exits.targets, *arguments)
+def _early_exit(exits: ExitLogits, mixture: Ensemble, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
+    """Early exit of the pruned mixture at several confidences, and the one that validation examples choose.
+
+    All at the temperature with which the mixture predicts: another one makes other probabilities of the same exits.
+    """
+    count = len(mixture.architectures)
+    temperature = mixture.temperature(exits.valid[:count], exits.valid_targets)
+    arguments = (mixture.weights, depths[:count], [*CONFIDENCES, float("inf")], temperature)
+    *on_valid, full = exit_curve(exits.valid[:count], exits.valid_targets, *arguments)
+    on_test = exit_curve(exits.test[:count], exits.targets, *arguments)
     points = [
         ExitPoint(
             confidence=test.confidence,
@@ -183,9 +182,9 @@ def _early_exit(exits: ExitLogits, weights: Tensor, depths: Sequence[int]) -> tu
             loss=test.negative_log_likelihood,
             mean_depth=test.mean_depth,
         )
-        for valid, test in zip(on_valid[:-1], on_test[:-1], strict=True)
+        for valid, test in zip(on_valid, on_test, strict=False)
     ]
-    return points, choose_confidence(on_valid[:-1], on_valid[-1])
+    return points, choose_confidence(on_valid, full)
 
 
 def _measures(parts: Parts, exits: ExitLogits, learned: Categorical) -> list[DepthMeasure]:

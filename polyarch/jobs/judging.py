@@ -13,6 +13,7 @@ from polyarch.data import BatchSource, TensorData, load, resident
 from polyarch.data.dataset import resize
 from polyarch.errors import ConfigError
 from polyarch.jobs.parts import Parts
+from polyarch.jobs.retraining import outputs
 from polyarch.nn import Stacked
 from polyarch.objectives import mixed
 from polyarch.predictive import (
@@ -60,9 +61,7 @@ class Ensemble:
 
     def logits(self, batches: BatchSource) -> tuple[Tensor, Tensor]:
         """Of every member, (K, N, C) in float64, and targets (N,), from one pass over the data."""
-        with torch.no_grad():
-            pairs = [(self.networks(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]
-        return torch.cat([logits for logits, _ in pairs], dim=1), torch.cat([targets for _, targets in pairs])
+        return outputs(self.networks, batches)
 
     def temperature(self, logits: Tensor, targets: Tensor) -> float:
         """What its artifact divides logits by, from validation data: (K, N, C), (N,).

@@ -77,7 +77,7 @@ def evaluate(network: nn.Module, batches: BatchSource) -> dict[str, float]:
 
 
 def outputs(network: nn.Module, batches: BatchSource) -> tuple[Tensor, Tensor]:
-    """Logits (N, C) in float64 and targets (N,) of all examples, on the CPU."""
+    """Logits (N, C), or (K, N, C) of K members, in float64 and targets (N,) of all examples, on the CPU."""
     with torch.no_grad():
         pairs = [(network(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]
-    return torch.cat([logits for logits, _ in pairs]), torch.cat([targets for _, targets in pairs])
+    return torch.cat([logits for logits, _ in pairs], dim=-2), torch.cat([targets for _, targets in pairs])

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.recording import _Recorder
-
-Path = Callable[[Tensor], Tensor]
-"""A way through some modules of a network, which it calls with `call`: (B, ...) -> (B, ...)."""
+from polyarch.nn.recording import Path, graphs_of
 
 
 class Exits(nn.Module):
@@ -41,17 +37,9 @@ class Exits(nn.Module):
 
         What several paths share in the network they share here.
         """
-        recorder = _Recorder(fx.Graph(), network)  # one for all paths: it looks up every module of the network
-
-        def plain(path: Path) -> nn.Module:
-            recorder.graph = fx.Graph()
-            symbol: Any = fx.Proxy(recorder.graph.placeholder("x"), recorder)
-            output: Any = path(symbol)
-            recorder.graph.output(output.node)
-            return fx.GraphModule(network, recorder.graph, class_name="Part")
-
+        parts = graphs_of(network, [*stages, *heads])
         # One copy of all: copies of the single paths would no longer share anything.
-        return copy.deepcopy(cls(map(plain, stages), map(plain, heads)))
+        return copy.deepcopy(cls(parts[: len(stages)], parts[len(stages) :]))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) -> (K, B, C)."""

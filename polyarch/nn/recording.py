@@ -8,11 +8,14 @@ on symbols: no patch, and the same code is forward pass and extraction.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
+
+Path = Callable[[Tensor], Tensor]
+"""A way through some modules of a network, which it calls with `call`: (B, ...) -> (B, ...)."""
 
 
 def call(module: nn.Module, x: Tensor) -> Tensor:
@@ -29,9 +32,9 @@ def call(module: nn.Module, x: Tensor) -> Tensor:
 class _Recorder(GraphAppendingTracer):
     """Knows the names under which the modules of a network are found."""
 
-    def __init__(self, graph: fx.Graph, network: nn.Module) -> None:
+    def __init__(self, graph: fx.Graph, names: Mapping[nn.Module, str]) -> None:
         super().__init__(graph)
-        self._names = {module: name for name, module in network.named_modules()}
+        self._names = names
 
     def record(self, module: nn.Module, x: fx.Proxy) -> fx.Proxy:
         if isinstance(module, nn.Sequential):
@@ -42,14 +45,23 @@ class _Recorder(GraphAppendingTracer):
         return fx.Proxy(node, self)
 
 
-def record(network: nn.Module, path: Callable[[Tensor], Tensor]) -> nn.Module:
+def record(network: nn.Module, path: Path) -> nn.Module:
     """A plain module with own weights that computes what ``path`` computes with the modules of ``network``.
 
     Holds only torch classes and only the modules that the path's output depends on.
     """
-    graph = fx.Graph()
-    symbol: Any = fx.Proxy(graph.placeholder("x"), _Recorder(graph, network))
-    output: Any = path(symbol)
-    graph.output(output.node)
-    plain = fx.GraphModule(network, graph, class_name="Network")
-    return copy.deepcopy(plain)
+    (graph,) = graphs_of(network, [path])
+    return copy.deepcopy(graph)
+
+
+def graphs_of(network: nn.Module, paths: Iterable[Path]) -> list[nn.Module]:
+    """Every path as a graph over the very modules of the network."""
+    names = {module: name for name, module in network.named_modules()}
+    found: list[nn.Module] = []
+    for path in paths:
+        graph = fx.Graph()
+        symbol: Any = fx.Proxy(graph.placeholder("x"), _Recorder(graph, names))
+        output: Any = path(symbol)
+        graph.output(output.node)
+        found.append(fx.GraphModule(network, graph, class_name="Network"))
+    return found

@@ -30,7 +30,7 @@ from polyarch.facade import Found
 from polyarch.jobs.settings import RunSettings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MEASURED = ("RESULTS.md", "BENCHMARKS.md")
+MEASURED = ("RESULTS.md", "BENCHMARKS.md", "variational-depth.md")
 """Their commands take an hour and gave the stored numbers: they are parsed, not run."""
 
 TINY: dict[str, Any] = {
@@ -52,6 +52,9 @@ TINY: dict[str, Any] = {
     "retrain.members": 2,
     "retrain.random_architectures": 1,
 }
+TINY_DEPTH = {key: value for key, value in TINY.items() if not key.startswith("search.")}
+"""A depth is not searched: budgets of a search would be refused."""
+
 EXPORTED: dict[str, dict[str, Any]] = {
     "runs/customers": {"programs": ["pt2", "onnx"]},
     "runs/own": {"programs": ["onnx"], "retrain.members": 1},
@@ -144,8 +147,8 @@ class Reader:
     def _once(self, command: str) -> str:
         """A search that several pages tell to run is run for the first of them; the others get a copy."""
         out = parse(command)["out"]
-        network = self.folder / "net.py"
-        meaning = command + (network.read_text() if "--module" in command else "")
+        module = re.search(r"--module (\w+):", command)
+        meaning = command + ((self.folder / f"{module[1]}.py").read_text() if module else "")
         stored = self.cache / hashlib.sha256(meaning.encode()).hexdigest()
         with (self.cache / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -213,11 +216,17 @@ def _runs_a_known_experiment(command: str) -> None:
     assert options["name"] in EXPERIMENTS and options["preset"] in PRESETS, f"{command} has an unknown name"
 
 
+def _writes_the_page_of_a_document(command: str) -> None:
+    documents = {experiment.document for experiment in EXPERIMENTS.values()}
+    assert parse(command)["document"] in documents, f"{command} has an unknown document"
+
+
 FOR_PEOPLE: dict[str, Callable[[str], None]] = {
     r"make ": _is_a_target,
     r"pip install ": _installs_known_extras,
     r"polyarch data download ": _fetches_a_known_set,
     r"polyarch experiment run ": _runs_a_known_experiment,
+    r"polyarch experiment page ": _writes_the_page_of_a_document,
 }
 """Lines that install, fetch or take minutes, and what is checked of them instead."""
 
@@ -230,7 +239,8 @@ class TinySearch:
 
     def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> Found:
         given = dict(settings or {})
-        small = {key: min(value, given.get(key, value)) for key, value in TINY.items()}
+        tiny = TINY_DEPTH if "method" in options else TINY
+        small = {key: min(value, given.get(key, value)) for key, value in tiny.items()}
         options = {**options, "workers": 1, "quiet": True}
         return self.real(*args, settings={**given, **small, "programs": []}, **options)
 
@@ -243,7 +253,10 @@ def shim(address: Path) -> str:
     return f"""#!/bin/sh
 case "$1" in
 search|train|rank)
-    set -- "$@" {_options({**TINY, "programs": []})}
+    case "$*" in
+    *--method*) set -- "$@" {_options({**TINY_DEPTH, "programs": []})} ;;
+    *) set -- "$@" {_options({**TINY, "programs": []})} ;;
+    esac
     case "$*" in
     {folders}
     esac

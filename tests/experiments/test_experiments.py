@@ -6,17 +6,25 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
+from polyarch.data import load
 from polyarch.experiments import EXPERIMENTS, PRESETS
+from polyarch.experiments.depth_functions import SIDE
+from polyarch.experiments.image_depth import run as run_images
 from polyarch.experiments.spiral_depth import run as run_spirals
+from polyarch.experiments.spirals import network, problem, rank_correlation, scores
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
+from polyarch.methods.variational_depth import RULES
 from polyarch.results import ExperimentResults
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+TINY_SPIRALS = {**EXPERIMENTS["spiral_depth"].presets["paper"], "epochs": 3, "seeds": 2}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -27,13 +35,24 @@ def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: P
     assert finished.returncode == 0, finished.stderr
     results = ExperimentResults.model_validate(json.loads((out / "results.json").read_text()))
     assert results.experiment == name and results.claims and results.runs
+    assert set(results.runs) == set(EXPERIMENTS[name].items(results.settings))
+    assert all(claim.text.endswith(".") and claim.numbers and claim.document for claim in results.claims)
+    figures = set(EXPERIMENTS[name].figures(results.settings, results.runs))
+    assert bool(figures) == (EXPERIMENTS[name].document == "variational depth")
+    pictures = list((out / "figures").glob("*.png"))
+    assert {path.stem for path in pictures} == figures
+    for path in pictures:
+        with Image.open(path) as picture:
+            assert picture.width > 200 and len(picture.convert("RGB").getcolors(1 << 20) or ()) > 10  # not blank
 
     # runs that are in the journal are not run again; a torn last line counts as not run
     journal = out / "runs.jsonl"
-    journal.write_bytes(journal.read_bytes() + b'{"key": "seed 0", "va')
+    before = journal.read_bytes()
+    journal.write_bytes(before + b'{"key": "seed 0", "va')
     assert polyarch(*words).returncode == 0
     again = ExperimentResults.model_validate(json.loads((out / "results.json").read_text()))
     assert again == results
+    assert journal.read_bytes().startswith(before)
 
     other = polyarch("experiment", "run", name, "--preset", "cpu", "--out", str(out))
     assert other.returncode == 2
@@ -44,16 +63,92 @@ def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: P
 def test_presets(name: str) -> None:
     experiment = EXPERIMENTS[name]
     assert tuple(experiment.presets) == PRESETS
+    assert experiment.document and experiment.claim.endswith(".")
     for settings in experiment.presets.values():
         assert experiment.items(settings)
         assert json.loads(json.dumps(settings)) == settings
 
 
+def test_spirals_of_learned_depth(tmp_path: Path) -> None:
+    settings = {**TINY_SPIRALS, "max_depth": 3}
+    found = run_spirals(settings, None, tmp_path)["seeds"]
+    assert len(found) == 2 and found[0] != found[1]
+    for one in found:
+        assert one["iterations"] == 3 and len(one["q"]) == 4
+        assert sum(one["q"]) == pytest.approx(1, abs=1e-5)
+        assert set(one["depths"]) == set(RULES)
+        for kind in ("unpruned", "pruned", "alone"):
+            measured = one[kind]
+            assert 0 < measured["mean_p"] < 1 and measured["mean_log_p"] < 0
+            assert measured["mean_p"] >= torch.tensor(measured["mean_log_p"]).exp().item() - 1e-6  # Jensen
+    assert run_spirals(settings, None, tmp_path)["seeds"] == found
+    assert found[0] == run_spirals({**settings, "seeds": 1}, None, tmp_path)["seeds"][0]
+
+
+def test_spirals_of_fixed_depth(tmp_path: Path) -> None:
+    found = run_spirals(TINY_SPIRALS, 2, tmp_path)["seeds"]
+    assert [one["iterations"] for one in found] == [3, 3]
+    assert found[0] != found[1] and set(found[0]["test"]) == {"mean_log_p", "mean_p", "accuracy", "calibration_error"}
+
+
+def test_every_seed_has_its_own_data_and_weights() -> None:
+    first, second = (problem(TINY_SPIRALS, seed) for seed in (0, 1))
+    assert not first.inputs.equal(second.inputs)
+    assert not first.examples.inputs.equal(first.inputs[: len(first.examples)])  # test points are others
+    (batch,) = first.train.epoch(0)
+    assert batch.inputs.mean(0).abs().max() < 1e-5 and batch.inputs.std(0, correction=0).sub(1).abs().max() < 1e-4
+    nets = [network(TINY_SPIRALS, seed, 2, name) for seed, name in ((0, "learned"), (1, "learned"), (0, 2))]
+    weights = [net.head.weight for net in nets]
+    assert not weights[0].equal(weights[1]) and not weights[0].equal(weights[2])
+
+
+def test_scores_by_hand() -> None:
+    log_probs = torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5]]).log()
+    found = scores(log_probs, torch.tensor([0, 0, 1]))
+    assert found["mean_p"] == pytest.approx((0.9 + 0.4 + 0.5) / 3)
+    assert found["mean_log_p"] == pytest.approx(float(torch.tensor([0.9, 0.4, 0.5]).log().mean()))
+    assert found["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_rank_correlation() -> None:
+    assert rank_correlation([1, 2, 3, 4], [1, 10, 100, 1000]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 2, 3], [5, 5, 5]) == 0
+
+
+def test_functions_of_every_depth(tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["depth_functions"]
+    settings = {**experiment.presets["quick"], "epochs": 3, "max_depth": 2, "fixed_depths": [1]}
+    runs: dict[str, Any] = {
+        name: experiment.task(settings, item, tmp_path) for name, item in experiment.items(settings).items()
+    }
+    learned = runs["learned"]["seeds"]
+    assert all(len(one["changes"]) == 3 and len(one["rings"]) == 6 for one in learned)
+    assert all(0 <= depth <= 2 for one in learned for depth in one["rings"])
+    pictures = [*learned[0]["pictures"].values(), runs["depth 1"]["picture"]]
+    assert all(len(picture) == SIDE**2 and 0 <= min(picture) <= max(picture) <= 100 for picture in pictures)
+    assert "pictures" not in learned[1]  # only one seed is drawn
+    assert all(claim.numbers for claim in experiment.judge(settings, runs))
+
+
 @pytest.mark.slow
 def test_paper_spirals_start(tmp_path: Path) -> None:
-    settings = {**EXPERIMENTS["spiral_depth"].presets["paper"], "max_iterations": 3}
-    assert run_spirals(settings, (0, None), tmp_path)["iterations"] == 3
-    assert run_spirals(settings, (0, 50), tmp_path)["iterations"] == 3
+    learned = run_spirals(TINY_SPIRALS, None, tmp_path)["seeds"]
+    assert [len(one["q"]) for one in learned] == [51, 51] and learned[0]["iterations"] == 3
+    assert run_spirals(TINY_SPIRALS, 50, tmp_path)["seeds"][0]["iterations"] == 3
+
+
+@pytest.mark.slow
+def test_paper_images_start(tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network of the document, on few images."""
+    monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+    paper = EXPERIMENTS["image_depth"].presets["paper"]
+    settings = {**paper, "max_depth": 3, "train": 600, "valid": 100, "batch_size": 300, "epochs": 1}
+    found = run_images(settings, ("mnist", 0), tmp_path)
+    assert len(found["q"]) == len(found["alone"]) == 4
+    assert found["epochs"] == {"learned": 1, "fixed": 1}
+    assert set(found["test"]) == {"unpruned", "fixed depth", *(f"pruned {rule}" for rule in RULES)}
+    assert len(load("mnist").test) == 10_000
 
 
 @pytest.mark.slow

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import polyarch
+from polyarch import Repeat
 from polyarch.data import load
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.facade import Found
@@ -79,7 +83,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 def test_every_depth_is_measured_and_the_lowest_validation_loss_chosen(found: Found) -> None:
     record = found.results.depth
     assert record is not None
-    assert (record.rule, record.choices, record.expected, record.prior, record.updates) == ("validation", {}, None, "", "")
+    assert (record.rule, record.choices, record.expected, record.prior, record.updates) == (
+        "validation",
+        {},
+        None,
+        "",
+        "",
+    )
     assert [measure.depth for measure in record.depths] == [0, 1, 3]
     assert all(measure.q is None and measure.prior is None for measure in record.depths)
     assert record.chosen == min(record.depths, key=lambda measure: measure.valid_loss).depth
@@ -151,6 +161,59 @@ def test_the_same_seed_gives_the_same_bits(found: Found, tmp_path: Path) -> None
     assert again.results.depth == found.results.depth and again.results.comparison == found.results.comparison
     weights = [folder / "artifact" / "weights.safetensors" for folder in (again.folder, found.folder)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def image_settings() -> dict[str, Any]:
+    return {
+        "space.kind": "depth_cnn",
+        "space.max_depth": 2,
+        "space.channels": 4,
+        "space.inner_channels": 2,
+        "data.limit": 100,
+        "retrain.batch_size": 32,
+    }
+
+
+def own() -> nn.Module:
+    body = Repeat("layers", [nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(2)])
+    return nn.Sequential(nn.Flatten(), nn.Linear(2, 4), body, nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "module"),
+    [("digits", image_settings(), None), ("spirals", {}, own)],
+    ids=["images", "a network of one's own"],
+)
+def test_other_networks(data: str, settings: dict[str, Any], module: Any, tmp_path: Path) -> None:
+    found = polyarch.search(
+        data,
+        out=tmp_path / "run",
+        module=module,
+        quiet=True,
+        report=False,
+        settings={"method": "deterministic-depth", "retrain.epochs": 2, "programs": [], **settings},
+    )
+    record, artifact = found.results.depth, found.results.artifact
+    assert record is not None and artifact is not None
+    assert [measure.depth for measure in record.depths] == [1, 2]
+    assert list(artifact["architecture"].values()) == [str(record.chosen)]
+    test = load(data).test
+    (inputs,) = test.stream([torch.arange(len(test))])
+    accuracy = (found.predictor()(inputs).probabilities.argmax(1) == test.targets).double().mean()
+    assert float(accuracy) == pytest.approx(artifact["accuracy"], abs=0.005)
+
+
+def test_the_command(tmp_path: Path, polyarch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    words = ["--data", "spirals", "--space", "depth_fc", "--method", "deterministic-depth", "--workers", "2"]
+    settings = {name: value for name, value in TINY.items() if name != "method"}
+    chosen = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    finished = polyarch("search", *words, *chosen, "--out", "run", cwd=tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    record = Results.read(tmp_path / "run" / "results.json").depth
+    assert record is not None
+    assert f"Depth: {record.chosen} of 3 by rule validation" in finished.stdout
+    assert "3 networks of fixed depth, 20 epochs" in finished.stdout
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def test_limits_leave_depths_out(tmp_path: Path) -> None:
