@@ -57,7 +57,7 @@ def main() -> None:
     settings = {
         "fully connected": "D=50, width 20, batch 200", "convolutional": "D=20, 64/32 channels, 28x28, batch 64"
     }  # fmt: skip
-    # The line shows the harder of the two goals: the fully connected one is missed by a plain implementation.
+    # The line shows the harder of the two goals: a plain implementation misses the fully connected one.
     name = "fully connected"
     report(NAME, ratios[name], GOALS[name], options=asked, settings=settings, details={"networks": rows})
 

@@ -68,17 +68,20 @@ def _depth_correlation(settings: Settings, runs: dict[str, Any], most: float = f
     return rank_correlation(kept, [mean_depth(_at(settings, runs, value)) for value in kept])
 
 
-def _range(settings: Settings, runs: dict[str, Any], low: float, high: float) -> tuple[float, float]:
-    """How far the mean chosen depths and the mean log p at values in low..high lie apart."""
+def _range(settings: Settings, runs: dict[str, Any], low: float, high: float) -> tuple[float, float] | None:
+    """How far the mean chosen depths and the mean log p at values in low..high lie apart; None for fewer than two."""
     kept = [_at(settings, runs, value) for value in settings["values"] if low <= value <= high]
+    if len(kept) < 2:
+        return None
     chosen = [mean_depth(one) for one in kept]
     logs = [statistics.fmean(values(one, "pruned")) for one in kept]
-    return max(chosen, default=0) - min(chosen, default=0), max(logs, default=0) - min(logs, default=0)
+    return max(chosen) - min(chosen), max(logs) - min(logs)
 
 
 def judge_max_depth(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Stable up to 50, unstable after."""
-    depth_range, log_range = _range(settings, runs, 20, 50)
+    apart = _range(settings, runs, 20, 50)
+    shown = f"depths differ by {apart[0]:.1f}, log p by {apart[1]:.3f}; " if apart else ""
     beyond = [value for value in settings["values"] if value > 50]
     spreads = {value: _std(values(_at(settings, runs, value), "pruned")) for value in settings["values"]}
     before = max(spread for value, spread in spreads.items() if value <= 50)
@@ -86,8 +89,8 @@ def judge_max_depth(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         Claim(
             number=2,
             text="Chosen depth (within 2 blocks) and log-likelihood (within 0.05 nats) are stable for D = 20 to 50.",
-            supported=depth_range <= 2 and log_range <= STABLE,
-            numbers=f"depths differ by {depth_range:.1f}, log p by {log_range:.3f}; {_numbers(settings, runs)}",
+            supported=apart[0] <= 2 and apart[1] <= STABLE if apart else None,
+            numbers=shown + _numbers(settings, runs),
             document="both are stable up to about D = 50",
         ),
         Claim(
@@ -104,7 +107,7 @@ def judge_max_depth(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 def judge_width(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Wider networks need fewer blocks."""
     correlation = _depth_correlation(settings, runs)
-    _, log_range = _range(settings, runs, 20, 500)
+    apart = _range(settings, runs, 20, 500)
     widest = max(settings["values"])
     return [
         Claim(
@@ -117,8 +120,8 @@ def judge_width(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         Claim(
             number=3,
             text=f"The test log-likelihood is stable (within 0.05 nats) for widths 20 to {min(widest, 500)}.",
-            supported=log_range <= STABLE,
-            numbers=f"log p differs by {log_range:.3f}",
+            supported=apart[1] <= STABLE if apart else None,
+            numbers=f"log p differs by {apart[1]:.3f}" if apart else "fewer than two widths in this range",
             document="stable for widths 20 to 500",
         ),
     ]

@@ -8,6 +8,7 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.estimators import MACs
 from polyarch.jobs.choosing import SMALLEST_EXAMPLE, merged, parts_with
+from polyarch.jobs.depth_search import require_depths
 from polyarch.jobs.own_module import Builder
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
@@ -39,6 +40,7 @@ def suggest_depth(
         found["space"], reason, parts = _space(settings, data, found)
     else:
         parts = parts_with(settings, data, found, builder)
+        require_depths(parts)
         reason = "your own network" if settings.space.kind == "module" else "as asked for"
     schedule = _schedule(parts)
     asked = settings.model_dump(mode="json", exclude_unset=True)

@@ -19,12 +19,12 @@ from polyarch.jobs.judging import Ensemble
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.timing import forward_seconds
 from polyarch.methods.variational_depth import RULES, choose_depth, depth_prior, expected_depth, prune
-from polyarch.nn import Stacked
+from polyarch.nn import Repeat, Stacked
 from polyarch.objectives import mixed
 from polyarch.predictive import calibration_error, choose_confidence, exit_curve
 from polyarch.results import Accuracy, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
 from polyarch.spaces import Architecture, Space
-from polyarch.supernets import ModuleSupernet, RepeatSupernet
+from polyarch.supernets import DepthSupernet, ModuleSupernet, RepeatSupernet
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 TIMED_BATCH = 64
@@ -32,8 +32,11 @@ TIMED_BATCH = 64
 
 def require_depths(parts: Parts) -> None:
     """Refuses spaces that are not a depth and nothing else."""
-    space = parts.net.space
-    if len(space.choices) != 1 or not all(option.isdecimal() for option in space.choices[0].options):
+    net, space = parts.net, parts.net.space
+    is_depth = isinstance(net, DepthSupernet)
+    if isinstance(net, ModuleSupernet):
+        is_depth = any(isinstance(module, Repeat) for module in net.model.modules())
+    if len(space.choices) != 1 or not is_depth:
         what = ", ".join(f"{choice.name!r} ({len(choice)} options)" for choice in space.choices[:4])
         raise ConfigError(
             f"Expected a network whose only choice is its depth: depth_fc, depth_cnn, or your own with one Repeat. "
@@ -128,7 +131,7 @@ def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
         (replace(mixture, exit_confidence=confidence), context.workspace.posterior),
     ]
     predictors = write_predictors(context, sides)
-    contenders = [contender(way.name, [_accuracy(way, space.members[chosen])]) for way in _exported_first(record)]
+    contenders = [contender(way.name, [_accuracy(way, space)]) for way in _exported_first(record)]
     comparison = Comparison(contenders, _summary(pruned, space.members[chosen], record), predictors)
     return FoundDepth(record, comparison, forward_times(parts, pruned))
 
@@ -244,9 +247,9 @@ def _exported_first(record: DepthRecord) -> list[DepthPredictor]:
     return sorted(record.predictors, key=lambda way: way.name != "pruned network alone")
 
 
-def _accuracy(way: DepthPredictor, architecture: Architecture) -> Accuracy:
+def _accuracy(way: DepthPredictor, space: Space) -> Accuracy:
     return Accuracy(
-        architecture=architecture.to_dict(),
+        architecture=space.architecture([str(way.blocks)]).to_dict(),
         seed=0,
         accuracy=way.accuracy,
         loss=way.loss,

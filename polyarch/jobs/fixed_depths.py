@@ -35,12 +35,17 @@ def fixed_depths(parts: Parts) -> list[Architecture]:
     return [blocks[position] for position in sorted(positions)]
 
 
-def compare_depths(context: Context) -> FoundDepth:
-    """Trains every depth alone, ``retrain.seeds`` times, and exports the one with the lowest mean validation loss."""
-    parts = context.parts
-    kept = [architecture for architecture in fixed_depths(parts) if context.limits.allows(architecture)]
+def allowed_depths(context: Context) -> list[Architecture]:
+    """Those of `fixed_depths` that keep the limits."""
+    kept = [architecture for architecture in fixed_depths(context.parts) if context.limits.allows(architecture)]
     if not kept:
         raise ConfigError("Expected limits that one of the depths keeps. Got limits that none of them keeps.")
+    return kept
+
+
+def compare_depths(context: Context) -> FoundDepth:
+    """Trains every depth alone, ``retrain.seeds`` times, and exports the one with the lowest mean validation loss."""
+    parts, kept = context.parts, allowed_depths(context)
     task = Retraining(parts, context.workspace.checkpoints / "retrain")
     items = [(architecture, seed) for seed in range(parts.settings.retrain.seeds) for architecture in kept]
     trained = train_all(context, items, task)

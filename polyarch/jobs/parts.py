@@ -128,6 +128,11 @@ class Parts:
             data, EVALUATION_BATCH, shuffle=False, preprocessing=self.preprocessing, device=self.settings.device
         )
 
+    def statistics_batches(self, data: Examples) -> Batches:
+        """The same, for a network in training mode: no batch is a single example, which has no statistics."""
+        size = next(size for size in range(EVALUATION_BATCH, 1, -1) if len(data) % size != 1 or len(data) == 1)
+        return Batches(data, size, shuffle=False, preprocessing=self.preprocessing, device=self.settings.device)
+
     def strategy(self) -> tuple[Strategy, torch.optim.Optimizer]:
         """The training strategy of the supernet and its optimiser."""
         train = self.settings.train

@@ -17,7 +17,7 @@ from polyarch.executors import one_thread
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
 from polyarch.jobs.depth_search import find_depth, require_depths
-from polyarch.jobs.fixed_depths import compare_depths, fixed_depths
+from polyarch.jobs.fixed_depths import allowed_depths, compare_depths
 from polyarch.jobs.judging import outside_batches
 from polyarch.jobs.members import ensemble_members
 from polyarch.jobs.parts import Parts, sampler
@@ -59,6 +59,7 @@ def run(context: Context, until: Stage = "search") -> Results:
 
 def _run_depth(context: Context, until: Stage) -> Results:
     """A depth learned in one training, or every depth trained alone; then the choice and the export."""
+    _refuse_ranking(context.parts, until)
     seconds: dict[str, float] = {}
     learned = context.parts.settings.method == "variational-depth"
     with one_thread():
@@ -103,8 +104,7 @@ def check(context: Context, until: Stage) -> None:
 def _check_depth(context: Context, until: Stage) -> None:
     parts = context.parts
     require_depths(parts)
-    if until == "rank":
-        raise ConfigError(f"Expected method one-shot to rank architectures. Got {parts.settings.method!r}.")
+    _refuse_ranking(parts, until)
     for name, default in SearchSettings():
         if not name.startswith("max_") and getattr(parts.settings.search, name) != default:
             raise ConfigError(f"Expected search.{name} with method one-shot only. Got {parts.settings.method!r}.")
@@ -115,9 +115,14 @@ def _check_depth(context: Context, until: Stage) -> None:
             )
         parts.strategy()  # the prior may not fit the depths
     else:
-        fixed_depths(parts)
+        allowed_depths(context)
     outside_batches(parts)
     context.draw(1, "check")
+
+
+def _refuse_ranking(parts: Parts, until: Stage) -> None:
+    if until == "rank":
+        raise ConfigError(f"Expected method one-shot to rank architectures. Got {parts.settings.method!r}.")
 
 
 def _score(context: Context, stages: Sequence[Stage], results: Results) -> None:

@@ -333,7 +333,8 @@ class RunSettings(Settings):
             return cls.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"] if part not in SPACES)
+            named = (str(part) for part in first["loc"] if part not in SPACES)
+            place = ".".join(part for part in named if "[" not in part)  # kinds of values are no names of settings
             raise ConfigError(
                 f"Expected {place or 'the settings'} in {origin} to fit: {first['msg']}. Got {first['input']!r}."
             ) from None

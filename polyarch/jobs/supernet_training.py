@@ -48,14 +48,16 @@ def _stopping(context: Context, strategy: Strategy) -> list[Callback]:
         return []
     # One full batch per epoch: what is maximised is known exactly, and validation examples are few.
     full = isinstance(strategy, Variational) and train.batch_size >= len(context.parts.train)
-    return [EarlyStopping("loss" if full else "valid_loss", maximise=False, patience=train.patience)]
+    warm_up = context.parts.depth_search().warm_up(train.epochs)
+    watched = "loss" if full else "valid_loss"
+    return [EarlyStopping(watched, maximise=False, patience=train.patience, after=warm_up)]
 
 
 def _expectation_steps(parts: Parts, strategy: Strategy) -> Sequence[Callback]:
     """What sets q where no gradient does."""
     if not isinstance(strategy, Variational) or len(parts.net.space.choices) > 1:
         return []
-    return parts.depth_search().expectation_steps(strategy, parts.evaluation_batches(parts.train))
+    return parts.depth_search().expectation_steps(strategy, parts.statistics_batches(parts.train))
 
 
 @contextmanager

@@ -58,10 +58,16 @@ class DepthTraining:
         *,
         seed: int,
         callbacks: Sequence[Callback] = (),
+        warm_up: int = 0,
         checkpoints: CheckpointStore | None = None,
     ) -> History:
-        """Trains by the protocol, or goes on from a checkpoint; the strategy's ``loss`` is what it minimises."""
-        stopping = EarlyStopping("loss" if valid is None else "valid_loss", maximise=False, patience=self.patience)
+        """Trains by the protocol, or goes on from a checkpoint; the strategy's ``loss`` is what it minimises.
+
+        Args:
+            warm_up: epochs of which no state is kept.
+        """
+        watched = "loss" if valid is None else "valid_loss"
+        stopping = EarlyStopping(watched, maximise=False, patience=self.patience, after=warm_up)
         hung = [*self._schedule(optimizer, len(train)), stopping, *callbacks]
         return fit(strategy, train, valid, epochs=self.epochs, seed=seed, callbacks=hung, checkpoints=checkpoints)
 

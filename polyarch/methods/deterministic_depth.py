@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from polyarch.data import BatchSource
+from polyarch.errors import InvalidInput
 from polyarch.methods.depth_training import DepthTraining
 from polyarch.strategies import ReplicatedSupervised, Supervised
 from polyarch.supernets import DepthSupernet, FullyConnectedDepth, FullyConnectedReplicas
@@ -38,6 +39,8 @@ class FixedDepth(DepthTraining):
         self, nets: Sequence[FullyConnectedDepth], sources: Sequence[BatchSource], *, seed: int
     ) -> list[tuple[FullyConnectedDepth, History]]:
         """Several networks of one shape, each on its own data, in one batched computation."""
+        if len(nets) != len(sources):
+            raise InvalidInput(f"Expected a source of data for every network. Got {len(sources)} for {len(nets)}.")
         together = FullyConnectedReplicas(nets)
         optimizer = self.optimizer(together)
         histories = self.run_together(ReplicatedSupervised(together, optimizer), optimizer, sources, seed=seed)

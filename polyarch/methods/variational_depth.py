@@ -5,6 +5,7 @@ Maximises (N/B) sum_n sum_d q(d) log p(y_n | x_n, d) - KL(q || prior) over the w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from polyarch.data import BatchSource
 from polyarch.distributions import Categorical, Empirical, geometric_prior
-from polyarch.errors import InvalidInput
+from polyarch.errors import InvalidInput, UnknownName
 from polyarch.methods.depth_training import DepthTraining
 from polyarch.spaces import Space
 from polyarch.strategies import ReplicatedDepths, ReplicatedVariational, Variational
@@ -60,6 +61,10 @@ class DepthSearch(DepthTraining):
         assert isinstance(strategy.q, Categorical)
         return [ExpectationStep(strategy.net, strategy.q, strategy.prior, train_in_order, after=FIRST_EXPECTATION)]
 
+    def warm_up(self, epochs: int) -> int:
+        """How many of the epochs come before q is learned; their states are not worth keeping."""
+        return 0 if self.updates == "gradient" else math.ceil(FIRST_EXPECTATION * epochs)
+
     def fit(
         self,
         net: Supernet,
@@ -79,7 +84,14 @@ class DepthSearch(DepthTraining):
         strategy = self.strategy(net, num_data=train.num_examples)
         steps = self.expectation_steps(strategy, train_in_order or train)
         history = self.run(
-            strategy, strategy.optimizer, train, valid, seed=seed, callbacks=steps, checkpoints=checkpoints
+            strategy,
+            strategy.optimizer,
+            train,
+            valid,
+            seed=seed,
+            callbacks=steps,
+            warm_up=self.warm_up(self.epochs),
+            checkpoints=checkpoints,
         )
         assert isinstance(strategy.q, Categorical)
         return strategy.q, history
@@ -91,6 +103,8 @@ class DepthSearch(DepthTraining):
 
         Each does what `fit` without validation examples would do, up to rounding. ``nets`` stay as they are.
         """
+        if len(nets) != len(sources):
+            raise InvalidInput(f"Expected a source of data for every network. Got {len(sources)} for {len(nets)}.")
         if self.updates != "gradient":
             raise InvalidInput(f"Expected updates by the gradient for networks side by side. Got {self.updates!r}.")
         together = FullyConnectedReplicas(nets)
@@ -118,6 +132,9 @@ def depth_prior(space: Space, prior: Prior = "geometric", ratio: float = 0.85) -
         return geometric_prior(space, ratio)
     if prior == "uniform":
         return Categorical(space, learnable=False)
+    given: object = prior  # a text is a sequence, too
+    if isinstance(given, str):
+        raise UnknownName("prior", given, ["geometric", "uniform", "or a weight for every depth"])
     weights = torch.tensor([float(weight) for weight in prior], dtype=torch.float64)
     if weights.shape != (space.size,) or not (weights.isfinite() & (weights > 0)).all():
         raise InvalidInput(f"Expected {space.size} prior weights above 0, one per depth. Got {list(prior)}.")
@@ -138,6 +155,7 @@ def choose_depth(q: Categorical, rule: Rule = "argmax") -> int:
             return int((probabilities >= 0.95 * probabilities.max()).nonzero()[0])
         case "expected":
             return round(expected_depth(probabilities))
+    raise UnknownName("rule", rule, RULES)
 
 
 def expected_depth(probabilities: Tensor) -> float:

@@ -28,6 +28,7 @@ class FullyConnectedReplicas(nn.Module):
 
     means: Tensor
     variances: Tensor
+    batches: Tensor
 
     def __init__(self, networks: Sequence[FullyConnectedDepth]) -> None:
         super().__init__()
@@ -53,6 +54,8 @@ class FullyConnectedReplicas(nn.Module):
         )
         self.register_buffer("means", _stacked(means).data)  # (D, R, width)
         self.register_buffer("variances", _stacked(variances).data)
+        counts = [[norm.num_batches_tracked for norm in row] for row in norms]
+        self.register_buffer("batches", torch.tensor(counts).T.contiguous())  # (D, R)
         self.train(networks[0].training)
 
     @property
@@ -79,6 +82,10 @@ class FullyConnectedReplicas(nn.Module):
     def _logits(self, x: Tensor, depths: Sequence[int] | None) -> Tensor:
         """(R, classes, S, B)."""
         depths = range(self.max_depth + 1) if depths is None else depths
+        if not depths or min(depths) < 0 or max(depths) > self.max_depth:
+            raise InvalidInput(f"Expected depths from 0 to {self.max_depth}. Got {list(depths)}.")
+        if self.training and x.shape[1] < 2:
+            raise InvalidInput(f"Expected batches of 2 or more examples in training. Got {x.shape[1]}.")
         a = torch.baddbmm(self.stem_bias[0], self.stem_weight[0], x.flatten(2).transpose(1, 2))  # (R, width, B)
         reached, statistics = [a], []
         count = max(depths)
@@ -110,6 +117,7 @@ class FullyConnectedReplicas(nn.Module):
             torch.cat(list(column)).view(-1, *self.means.shape[1:]) for column in zip(*statistics, strict=True)
         )
         variances = (inverses**-2 - self.eps) * (batch / (batch - 1))
+        self.batches[: len(means)] += 1
         self.means[: len(means)].lerp_(means, self.momentum)
         self.variances[: len(means)].lerp_(variances, self.momentum)
 
@@ -120,8 +128,9 @@ class FullyConnectedReplicas(nn.Module):
     @torch.no_grad()
     def _apart(self, replica: int) -> FullyConnectedDepth:
         features, (classes, width) = self.stem_weight.shape[-1], self.head_weight.shape[-2:]
-        net = FullyConnectedDepth(features=features, classes=classes, max_depth=self.max_depth, width=width)
-        net.to(self.weight)
+        with torch.device("meta"):  # no random numbers are used up for weights that are replaced
+            net = FullyConnectedDepth(features=features, classes=classes, max_depth=self.max_depth, width=width)
+        net.to(self.weight.dtype).to_empty(device=self.weight.device)
         _set(_linear(net.stem), self.stem_weight[0, replica], self.stem_bias[0, replica])
         _set(net.head, self.head_weight[0, replica], self.head_bias[0, replica])
         for depth, block in enumerate(net.blocks):
@@ -129,8 +138,10 @@ class FullyConnectedReplicas(nn.Module):
             norm = _norm(block)
             _set(norm, self.scale[depth, replica], self.shift[depth, replica])
             assert norm.running_mean is not None and norm.running_var is not None
+            assert norm.num_batches_tracked is not None
             norm.running_mean.copy_(self.means[depth, replica])
             norm.running_var.copy_(self.variances[depth, replica])
+            norm.num_batches_tracked.copy_(self.batches[depth, replica])
         return net.train(self.training)
 
 

@@ -115,15 +115,17 @@ class EarlyStopping(Callback):
         monitor: a key of the epoch's row, e.g. ``valid_accuracy`` or ``elbo``.
         maximise: whether larger is better.
         min_delta: how much better counts.
+        after: epochs of a warm-up, of which no state is kept.
     """
 
-    def __init__(self, monitor: str, *, maximise: bool, patience: int, min_delta: float = 0.0) -> None:
+    def __init__(self, monitor: str, *, maximise: bool, patience: int, min_delta: float = 0.0, after: int = 0) -> None:
         if patience < 1:
             raise InvalidInput(f"Expected a patience of 1 epoch or more. Got {patience}.")
         self.monitor = monitor
         self.maximise = maximise
         self.patience = patience
         self.min_delta = min_delta
+        self.after = after
         self.best: float | None = None
         self.best_epoch = -1
         self._best_parts: dict[str, dict[str, Any]] = {}
@@ -132,6 +134,8 @@ class EarlyStopping(Callback):
         """Keeps the state if it is the best so far; asks to stop when patience is over."""
         if self.monitor not in row:
             raise UnknownName("measured value", self.monitor, row)
+        if row["epoch"] < self.after:
+            return
         value = row[self.monitor]
         gain = 0.0 if self.best is None else (value - self.best if self.maximise else self.best - value)
         if self.best is None or gain > self.min_delta:

@@ -49,8 +49,8 @@ class ReplicaStopping(Callback):
             for name, value in tensors.items():
                 self._states[name].copy_(value)
         elif better:
-            rows = torch.tensor(better)
             for name, value in tensors.items():
+                rows = torch.tensor(better, device=value.device)
                 self._states[name].index_copy_(REPLICAS, rows, value.index_select(REPLICAS, rows))
         run.should_stop = all(stopped is not None for stopped in self.stopped)
 

@@ -148,7 +148,7 @@ class TestPlan:
     def test_of_a_learned_depth(self) -> None:
         settings = settings_of("variational-depth", train={"epochs": 10, "batch_size": 50})
         trained, export = plan(settings, self.timings, 200, "search")
-        assert (trained.name, trained.seconds) == ("train", pytest.approx(10 * 4 * 0.5))
+        assert trained.name == "train" and trained.seconds == pytest.approx(10 * 4 * 0.5)
         assert "weights and posterior, up to 10 epochs of 200 examples" in trained.work
         assert (export.name, export.seconds) == ("export", EXPORT_SECONDS)
         assert plan(settings, self.timings, 200, "train") == [trained]

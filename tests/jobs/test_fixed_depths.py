@@ -33,7 +33,9 @@ TINY: dict[str, Any] = {
 }
 
 
-def search(out: Path, *, max_params: float | None = None, resume: bool = False, **settings: Any) -> Found:
+def search(
+    out: Path, settings: dict[str, Any] | None = None, *, max_params: float | None = None, resume: bool = False
+) -> Found:
     return polyarch.search(
         "spirals",
         out=out,
@@ -42,7 +44,7 @@ def search(out: Path, *, max_params: float | None = None, resume: bool = False, 
         quiet=True,
         report=False,
         resume=resume,
-        settings=None if resume else {**TINY, **settings},
+        settings=None if resume else {**TINY, **(settings or {})},
     )
 
 
@@ -77,7 +79,7 @@ def test_depths_that_were_asked_for() -> None:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    return search(tmp_path_factory.mktemp("fixed") / "run", **{"retrain.seeds": 2})
+    return search(tmp_path_factory.mktemp("fixed") / "run", {"retrain.seeds": 2})
 
 
 def test_every_depth_is_measured_and_the_lowest_validation_loss_chosen(found: Found) -> None:
@@ -157,7 +159,7 @@ def test_a_resumed_run_trains_nothing_again(found: Found) -> None:
 
 
 def test_the_same_seed_gives_the_same_bits(found: Found, tmp_path: Path) -> None:
-    again = search(tmp_path / "run", **{"retrain.seeds": 2})
+    again = search(tmp_path / "run", {"retrain.seeds": 2})
     assert again.results.depth == found.results.depth and again.results.comparison == found.results.comparison
     weights = [folder / "artifact" / "weights.safetensors" for folder in (again.folder, found.folder)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
@@ -226,4 +228,4 @@ def test_limits_leave_depths_out(tmp_path: Path) -> None:
 
 def test_limits_that_none_of_the_asked_depths_keeps(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="limits that one of the depths keeps"):
-        search(tmp_path / "run", max_params=100, **{"depth.depths": [2, 3]})
+        search(tmp_path / "run", {"depth.depths": [2, 3]}, max_params=100)

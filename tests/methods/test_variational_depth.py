@@ -204,7 +204,6 @@ def test_q_of_expectation_maximisation_is_a_posterior() -> None:
     assert history["elbo"][-1] == pytest.approx(torch.logsumexp(totals + prior, 0).item(), rel=1e-9)
 
 
-@pytest.mark.xfail(strict=True, reason="the best state may be one from before the first E step, where q is the prior")
 def test_what_is_kept_has_had_an_e_step() -> None:
     """Also where validation examples were best before it."""
     data = two_groups(40)
