@@ -232,3 +232,29 @@ def test_a_confidence_that_costs_likelihood_is_not_chosen() -> None:
     curve = [point(0.5, 1.0, 0.3), point(0.9, 1.0, 0.0149), point(0.99, 1.0, 0.005)]
     assert choose_confidence(curve, point(2.0, 1.0, 0.005)) == 0.9
     assert choose_confidence(curve, point(2.0, 1.0, 0.004)) == 0.99
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"weights": [1.0]}, r"one weight per member, \(2,\)"),
+        ({"weights": [0.0, 0.0]}, "not all 0"),
+        ({"confidences": [0.0]}, "a confidence above 0. Got 0"),
+        ({"confidences": [math.nan]}, "a confidence above 0. Got nan"),
+        ({"temperature": 0.0}, "temperature above 0"),
+        ({"depths": [1, 2, 3]}, r"one depth per exit, \(2,\). Got 3"),
+        ({"labels": torch.tensor([0, 3])}, "labels in 0..1"),
+        ({"logits": torch.zeros(2, 2)}, "floats of shape"),
+        ({"logits": torch.full((2, 2, 2), math.nan)}, "finite values"),
+    ],
+)
+def test_what_does_not_fit(change: dict[str, object], complaint: str) -> None:
+    given = {
+        "logits": torch.zeros(2, 2, 2),
+        "labels": torch.tensor([0, 1]),
+        "weights": [0.5, 0.5],
+        "depths": [0, 1],
+        "confidences": [0.5],
+    }
+    with pytest.raises(InvalidInput, match=complaint):
+        exit_curve(**{**given, **change})  # type: ignore[arg-type]
