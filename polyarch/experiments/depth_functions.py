@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from polyarch.experiments.spirals import (
     problem,
     rank_correlation,
 )
+from polyarch.jobs.depth_functions import as_text
 from polyarch.methods.deterministic_depth import FixedDepth
 from polyarch.methods.variational_depth import choose_depth
 from polyarch.predictive import responsibilities
@@ -62,19 +65,23 @@ def run(settings: Settings, depth: int | None, folder: Path) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _pictures(one: Problem, net: FullyConnectedDepth, depths: Any) -> list[list[int]]:
-    """p(class 1) in percent on a grid over the plane, row by row from the lowest y upwards, at every depth."""
+def _pictures(one: Problem, net: FullyConnectedDepth, depths: Iterable[int]) -> list[str]:
+    """p(class 1) in percent on a grid over the plane, row by row from the lowest y upwards, at every depth, as text."""
     reach = float(one.examples.inputs.abs().max()) * REACH
     line = torch.linspace(-reach, reach, SIDE)
     rows, columns = torch.meshgrid(line, line, indexing="ij")
     points = one.normalisation(torch.stack([columns.flatten(), rows.flatten()], 1))
     logits = net.forward_many(points, [net.space.members[depth] for depth in depths])
-    return [[round(value) for value in (100 * p).tolist()] for p in logits.softmax(-1)[..., 1]]
+    return [as_text((100 * p).round()) for p in logits.softmax(-1)[..., 1]]
 
 
-def _changes(picture: list[int]) -> int:
+def _percent(picture: str) -> list[int]:
+    return list(base64.b64decode(picture))
+
+
+def _changes(picture: str) -> int:
     """How often the more probable class changes between neighbours on the grid: the length of the boundary."""
-    grid = torch.tensor(picture).view(SIDE, SIDE) >= 50
+    grid = torch.tensor(_percent(picture)).view(SIDE, SIDE) >= 50
     return int((grid[1:] != grid[:-1]).sum() + (grid[:, 1:] != grid[:, :-1]).sum())
 
 
@@ -134,8 +141,8 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     }
 
 
-def _plane(picture: list[int], title: str) -> Spec:
-    rows = [{"x": index % SIDE, "y": index // SIDE, "p": value} for index, value in enumerate(picture)]
+def _plane(picture: str, title: str) -> Spec:
+    rows = [{"x": index % SIDE, "y": index // SIDE, "p": value} for index, value in enumerate(_percent(picture))]
     axis = {"type": "ordinal", "axis": None}
     colour = {
         "field": "p",

@@ -49,11 +49,12 @@ def depth_functions(parts: Parts, exits: nn.Module, depths: Sequence[int]) -> De
         y_range=(float(y[0]), float(y[-1])),
         side=SIDE,
         depths=list(depths),
-        classes=[_text(one) for one in classes],
-        confidence=[_text((255 * one).round()) for one in confidence],
+        classes=[as_text(one) for one in classes],
+        confidence=[as_text((255 * one).round()) for one in confidence],
         points=points,
     )
 
 
-def _text(values: Tensor) -> str:
+def as_text(values: Tensor) -> str:
+    """Whole numbers from 0 to 255 as base64, a byte each."""
     return base64.b64encode(values.cpu().to(torch.uint8).numpy().tobytes()).decode()

@@ -54,7 +54,7 @@ def _modes(results: Results) -> Iterator[Block]:
     """Ways to predict with a learned depth; the folder of the run has the weights of all depths."""
     if results.depth is not None and is_learned(results.depth):
         ways = {"single": f"depth {results.depth.chosen} alone", "marginal": "the mixture of depths"}
-        if results.depth.exits:
+        if results.depth.exits and results.space["kind"] != "module":  # own networks run as programs, which do not stop
             ways["early-exit"] = "easy examples use fewer blocks"
         lines = [f"polyarch predict RUN INPUT --mode {mode}  # {words}" for mode, words in ways.items()]
         yield Block("In a shell, with the folder of this report as RUN", "\n".join(lines))

@@ -134,3 +134,13 @@ class TestTensorBoard:
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
         with pytest.raises(MissingExtra, match=r"TensorBoard.*pip install 'polyarch\[tensorboard\]'"):
             TensorBoard(tmp_path)
+
+
+def test_no_state_of_a_warm_up_is_kept() -> None:
+    stopping = EarlyStopping("loss", maximise=False, patience=2, after=2)
+    run = Run(Scripted(), epochs=9, steps_per_epoch=1)
+    for epoch, loss in enumerate([0.1, 0.2, 3.0, 2.0, 2.5]):
+        stopping.on_epoch_end(run, {"epoch": epoch, "loss": loss})
+    assert (stopping.best, stopping.best_epoch, run.should_stop) == (2.0, 3, False)
+    stopping.on_epoch_end(run, {"epoch": 5, "loss": 2.0})
+    assert run.should_stop
