@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from collections.abc import Callable
@@ -126,7 +127,8 @@ def test_functions_of_every_depth(tmp_path: Path) -> None:
     assert all(len(one["changes"]) == 3 and len(one["rings"]) == 6 for one in learned)
     assert all(0 <= depth <= 2 for one in learned for depth in one["rings"])
     pictures = [*learned[0]["pictures"].values(), runs["depth 1"]["picture"]]
-    assert all(len(picture) == SIDE**2 and 0 <= min(picture) <= max(picture) <= 100 for picture in pictures)
+    for picture in map(base64.b64decode, pictures):
+        assert len(picture) == SIDE**2 and 0 <= min(picture) <= max(picture) <= 100
     assert "pictures" not in learned[1]  # only one seed is drawn
     assert all(claim.numbers for claim in experiment.judge(settings, runs))
 

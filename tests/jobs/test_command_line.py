@@ -78,7 +78,7 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
         (["rank", "--data", "digits", "--out", "{out}", "--truth", "cifar10_test_20"], "NAS-Bench-201 table"),
         (["spaces", "describe", "nb"], "Expected a space out of"),
         (["spaces", "draw", "nb201", "--architecture", "|a~0|", "--out", "{out}"], "Expected a cell like"),
-        (["experiment", "run", "spiral", "--out", "{out}"], "Did you mean 'spiral_depth'"),
+        (["experiment", "run", "spiral_dept", "--out", "{out}"], "Did you mean 'spiral_depth'"),
         (["experiment", "run", "spiral_depth", "--preset", "fast", "--out", "{out}"], "Expected a preset"),
     ],
 )
