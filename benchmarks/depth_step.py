@@ -7,6 +7,7 @@ from measure import Goal, interleaved, medians, options, report
 from supernet_step import step
 
 from polyarch.data import Batch
+from polyarch.jobs.parts import to_device
 from polyarch.methods.depth_training import DepthTraining
 from polyarch.methods.variational_depth import DepthSearch
 from polyarch.randomness import generator_at, global_seed
@@ -26,7 +27,7 @@ def fully_connected() -> tuple[DepthSupernet, Batch]:
 
 def convolutional() -> tuple[DepthSupernet, Batch]:
     images = torch.randn(64, 1, 28, 28, generator=generator_at(SEED, "images"))
-    net = ConvolutionalDepth(max_depth=20).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net = to_device(ConvolutionalDepth(max_depth=20), torch.device("cpu"))
     return net, Batch(images.contiguous(memory_format=torch.channels_last), torch.arange(64) % 10)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from measure import Goal, interleaved, medians, options, report
 
+from polyarch.jobs.parts import to_device
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import ConvolutionalDepth
 
@@ -20,7 +21,7 @@ def main() -> None:
     asked = options(NAME, __doc__ or NAME)
     rounds = 5 if asked.quick else 31
     with global_seed(SEED, "weights"):
-        net = ConvolutionalDepth(max_depth=DEPTH).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        net = to_device(ConvolutionalDepth(max_depth=DEPTH), torch.device("cpu")).eval()
     images = torch.randn(BATCH, 1, 28, 28, generator=generator_at(SEED, "images"))
     images = images.contiguous(memory_format=torch.channels_last)
     networks = {depth: net.extract(net.space.members[depth]).eval() for depth in (*KEPT, DEPTH)}

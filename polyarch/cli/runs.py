@@ -13,7 +13,8 @@ from polyarch.errors import ConfigError, MissingExtra, UnknownName
 from polyarch.jobs.display import Terminal
 from polyarch.jobs.overrides import parse_assignments, parse_prior, parse_quantity, with_overrides
 from polyarch.jobs.pipeline import Stage, run
-from polyarch.jobs.settings import METHODS, SPACES, RunSettings, read_toml
+from polyarch.jobs.settings import METHODS, RunSettings, read_toml
+from polyarch.jobs.space_settings import SPACES
 from polyarch.jobs.starting import Beginning
 from polyarch.methods.variational_depth import RULES
 from polyarch.reports import write_report

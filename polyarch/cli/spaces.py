@@ -12,7 +12,8 @@ from rich.table import Table
 from polyarch.cli.common import SetOption, console
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.jobs.overrides import parse_assignments, with_overrides
-from polyarch.jobs.settings import SPACES, RunSettings
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.space_settings import SPACES
 from polyarch.reports import draw
 from polyarch.spaces import Architecture, Space, parse_nb201
 

@@ -12,6 +12,7 @@ from polyarch.data import Batches, Normalisation, TensorData, load, resident, st
 from polyarch.experiments.experiment import Experiment, Settings
 from polyarch.experiments.image_claims import CONFIDENCES, figures, judge
 from polyarch.experiments.spirals import DOCUMENT, scores
+from polyarch.jobs.parts import to_device
 from polyarch.jobs.timing import forward_seconds
 from polyarch.methods.depth_training import DepthTraining
 from polyarch.methods.deterministic_depth import FixedDepth
@@ -96,7 +97,7 @@ def _network(settings: Settings, channels: int, classes: int, max_depth: int, se
             channels=settings["channels"],
             inner_channels=settings["inner_channels"],
         )
-    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    return to_device(net, torch.device("cpu"))
 
 
 def _training(settings: Settings) -> dict[str, Any]:

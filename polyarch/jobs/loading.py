@@ -14,7 +14,7 @@ from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.export import Artifact, Extract, read_artifact
 from polyarch.export.sentences import first_problem
 from polyarch.jobs.own_module import Builder, build_own
-from polyarch.jobs.settings import SpaceSettings
+from polyarch.jobs.space_settings import SpaceSettings
 from polyarch.nn import Stacked
 from polyarch.supernets import Supernet
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -11,8 +10,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -23,29 +20,14 @@ from pydantic import (
 
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
-from polyarch.jobs.own_module import build_own, import_builder
+from polyarch.jobs.space_settings import SPACES, CellSettings, Settings, SpaceSettings
 from polyarch.methods.variational_depth import Rule, Updates
-from polyarch.spaces import NB201_OPERATIONS
-from polyarch.supernets import (
-    CellSupernet,
-    ChainSupernet,
-    ConvolutionalDepth,
-    FullyConnectedDepth,
-    MLPSupernet,
-    Supernet,
-)
 
 Method = Literal["one-shot", "variational-depth", "deterministic-depth"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0)]
-
-
-class Settings(BaseModel):
-    """Base: unknown keys are errors, values are fixed once read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class DataSettings(Settings):
@@ -66,137 +48,6 @@ class DataSettings(Settings):
     shift: Annotated[int, Field(ge=0)] = 0
     flip: bool = False
     cutout: Annotated[int, Field(ge=0)] = 0
-
-
-class CellSettings(Settings):
-    """The NAS-Bench-201 cell network.
-
-    ``channels`` of the first stage: by default half the height of the images, between 4 and 16.
-    """
-
-    kind: Literal["nb201"] = "nb201"
-    channels: PositiveInt | None = None
-    cells: PositiveInt = 1
-    operations: tuple[str, ...] = NB201_OPERATIONS
-    affine: bool = False
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
-        return CellSupernet(
-            channels=self.channels or min(max(input_shape[1] // 2, 4), 16),
-            cells=self.cells,
-            operations=self.operations,
-            affine=self.affine,
-            in_channels=input_shape[0],
-            classes=classes,
-        )
-
-
-class ChainSettings(Settings):
-    """A chain of MobileNetV2 blocks."""
-
-    kind: Literal["chain"] = "chain"
-    channels: tuple[PositiveInt, ...] = (16, 16, 24, 24, 40, 40)
-    strides: tuple[PositiveInt, ...] = (1, 1, 2, 1, 2, 1)
-    kernels: tuple[PositiveInt, ...] = (3, 5)
-    expansions: tuple[PositiveInt, ...] = (3, 6)
-    skip: bool = True
-    stem_channels: PositiveInt = 16
-    stem_stride: PositiveInt = 1
-    head_channels: PositiveInt = 128
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind"})
-        return ChainSupernet(in_channels=input_shape[0], classes=classes, **options)
-
-
-class VectorDepthSettings(Settings):
-    """A fully connected residual network whose depth is the choice."""
-
-    kind: Literal["depth_fc"] = "depth_fc"
-    max_depth: PositiveInt = 20
-    width: PositiveInt = 20
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for any data; images are flattened."""
-        options = self.model_dump(exclude={"kind"})
-        return FullyConnectedDepth(features=math.prod(input_shape), classes=classes, **options)
-
-
-class ImageDepthSettings(Settings):
-    """A convolutional residual network whose depth is the choice."""
-
-    kind: Literal["depth_cnn"] = "depth_cnn"
-    max_depth: PositiveInt = 20
-    channels: PositiveInt = 64
-    inner_channels: PositiveInt = 32
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of 6x6 or more."""
-        _require_images(self.kind, input_shape)
-        if min(input_shape[1:]) < 6:
-            raise ConfigError(f"Expected images of 6x6 or more for depth_cnn. Got {input_shape[1:]}.")
-        options = self.model_dump(exclude={"kind"})
-        return ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
-
-
-class MLPSettings(Settings):
-    """A fully connected residual network whose depth and inner widths are the choices."""
-
-    kind: Literal["mlp"] = "mlp"
-    width: PositiveInt = 128
-    max_depth: PositiveInt = 4
-    inner_widths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 128, 256)
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for any data; images are flattened."""
-        options = self.model_dump(exclude={"kind"})
-        return MLPSupernet(features=math.prod(input_shape), classes=classes, **options)
-
-
-class ModuleSettings(Settings):
-    """A network of your own with `OneOf`, `Repeat` and `Maybe` blocks, made by ``package.module:function``."""
-
-    kind: Literal["module"] = "module"
-    module: str
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """Calls the function; see `build_own`."""
-        return build_own(import_builder(self.module), input_shape, classes)
-
-
-class AutoSettings(Settings):
-    """A space that fits the data, chosen when the run starts."""
-
-    kind: Literal["auto"] = "auto"
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """There is nothing to build before the choice is made."""
-        raise ConfigError("Expected a space that was chosen. Got 'auto', which a run replaces at its start.")
-
-
-SpaceSettings = Annotated[
-    CellSettings
-    | ChainSettings
-    | VectorDepthSettings
-    | ImageDepthSettings
-    | MLPSettings
-    | ModuleSettings
-    | AutoSettings,
-    Field(discriminator="kind"),
-]
-SPACES: dict[str, type[Settings]] = {
-    "auto": AutoSettings,
-    "nb201": CellSettings,
-    "chain": ChainSettings,
-    "mlp": MLPSettings,
-    "depth_fc": VectorDepthSettings,
-    "depth_cnn": ImageDepthSettings,
-    "module": ModuleSettings,
-}
 
 
 class OptimiserSettings(Settings):
@@ -352,11 +203,3 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"Expected a run description at {path}. Found no such file.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"Expected {path} to be TOML. Found: {error}.") from None
-
-
-def _require_images(kind: str, input_shape: tuple[int, ...]) -> None:
-    if len(input_shape) != 3:
-        raise ConfigError(
-            f"Expected images (channels, height, width) for space {kind!r}. "
-            f"Got examples of shape {input_shape}; space mlp takes any shape."
-        )

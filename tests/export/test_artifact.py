@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.jobs.loading import load_artifact, load_network
-from polyarch.jobs.settings import SPACES
+from polyarch.jobs.space_settings import SPACES
 from polyarch.nn import Exits, Stacked
 
 

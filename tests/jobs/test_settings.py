@@ -9,7 +9,8 @@ import pytest
 
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.jobs.overrides import parse_assignments, parse_quantity, with_overrides
-from polyarch.jobs.settings import SPACES, RunSettings, read_toml
+from polyarch.jobs.settings import RunSettings, read_toml
+from polyarch.jobs.space_settings import SPACES
 
 
 @pytest.mark.parametrize("kind", SPACES)
