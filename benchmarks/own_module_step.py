@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from polyarch.nn import Maybe, OneOf, Repeat
 from polyarch.randomness import generator_at, global_seed
-from polyarch.strategies import SinglePath, Supervised
+from polyarch.strategies import OneShot, Supervised
 from polyarch.supernets import from_module
 
 NAME = "own_module_step"
@@ -48,10 +48,10 @@ def main() -> None:
     batch = random_batch(SIZE)
     with global_seed(SEED, "weights"):
         net = from_module(Network(), batch.inputs)
-    shared = SinglePath(net, sgd(net))
+    shared = OneShot(net, sgd(net))
     rows = []
     for path in range(paths):
-        (architecture,) = shared.q.sample(1, generator=generator_at(SEED, "step", path))
+        (architecture,) = shared.paths.draw(generator_at(SEED, "step", path))
         network = net.extract(architecture)
         sides = {
             "supernet": step(shared, batch, path),

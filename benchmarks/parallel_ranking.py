@@ -8,7 +8,7 @@ import torch
 from measure import Goal, interleaved, medians, options, report, summary
 
 from polyarch.data import Batches, TensorData
-from polyarch.estimators import Failure, Score, Scoring, SoTL, ValAcc
+from polyarch.estimators import Failure, Score, Scoring, ShortRun, SoTL, ValAcc
 from polyarch.executors import Mapper, Processes
 from polyarch.nn import AdaptedStatistics
 from polyarch.randomness import generator_at, global_seed
@@ -39,7 +39,7 @@ def task(net: CellSupernet) -> Scoring:
     train = random_batches(2048, "train", shuffle=True)
     valid = random_batches(VALIDATION, "valid", shuffle=False)
     policy = AdaptedStatistics(ADAPTATION)
-    return Scoring(net, [SoTL(train, steps=STEPS), ValAcc(valid, train, policy=policy)])
+    return Scoring(net, [SoTL(ShortRun(train, steps=STEPS)), ValAcc(valid, train, policy=policy)])
 
 
 def main() -> None:

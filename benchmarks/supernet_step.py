@@ -12,7 +12,7 @@ from torch import nn
 
 from polyarch.data import Batch
 from polyarch.randomness import generator_at, global_seed
-from polyarch.strategies import SinglePath, Strategy, Supervised
+from polyarch.strategies import OneShot, Strategy, Supervised
 from polyarch.supernets import CellSupernet
 
 NAME = "supernet_step"
@@ -39,10 +39,10 @@ def step(strategy: Strategy, batch: Batch, path: int) -> Callable[[], object]:
     return lambda: strategy.step([batch], generator=generator_at(SEED, "step", path))
 
 
-def make_shared(cells: int) -> SinglePath:
+def make_shared(cells: int) -> OneShot:
     with global_seed(SEED, "weights"):
         net = CellSupernet(channels=CHANNELS, cells=cells)
-    return SinglePath(net, sgd(net))
+    return OneShot(net, sgd(net))
 
 
 def compare(paths: int, rounds: int, sides_of: Callable[[int], Sides]) -> dict[str, list[float]]:
@@ -59,7 +59,7 @@ def against_bare(cells: int, size: int) -> Callable[[int], Sides]:
     shared, batch = make_shared(cells), random_batch(size)
 
     def sides(path: int) -> Sides:
-        (architecture,) = shared.q.sample(1, generator=generator_at(SEED, "step", path))
+        (architecture,) = shared.paths.draw(generator_at(SEED, "step", path))
         network = shared.net.extract(architecture)
         return {
             "supernet": step(shared, batch, path),

@@ -33,6 +33,7 @@ TINY_RUN = {
     "scores.steps": 4,
     "scores.policy_batches": 2,
     "rank.architectures": 5,
+    "rank.supernets": 1,
     "search.budget": 8,
     "search.batch": 4,
     "search.population": 4,

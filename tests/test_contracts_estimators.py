@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from polyarch.data import Batches
-from polyarch.estimators import Estimator, Latency, MACs, Parameters, SoTL, ValAcc, ValAccMini
+from polyarch.estimators import (
+    Average,
+    Estimator,
+    LastPart,
+    Latency,
+    MACs,
+    Parameters,
+    ShortRun,
+    SoG,
+    SoGN,
+    SoTL,
+    SoVL,
+    TLMini,
+    ValAcc,
+    ValAccMini,
+)
 from polyarch.nn import AdaptedStatistics, BatchStatistics, ReestimatedStatistics, RunningStatistics
 from polyarch.supernets import CellSupernet, FullyConnectedDepth, Supernet
 from polyarch.testing import EstimatorContract, random_data
@@ -51,11 +66,44 @@ class TestValAccMini(CellContract):
         return ValAccMini(VALID, TRAIN, policy=ReestimatedStatistics(5), batches=2)
 
 
-class TestSoTL(CellContract):
+class TraceContract(CellContract):
     policy = "batch"
+    run = ShortRun(TRAIN, steps=4, weight_decay=1e-3, valid=VALID, gradients=True)
 
+
+class TestSoTL(TraceContract):
     def make_estimator(self) -> Estimator:
-        return SoTL(TRAIN, steps=4, weight_decay=1e-3)
+        return SoTL(ShortRun(TRAIN, steps=4, weight_decay=1e-3))
+
+
+class TestSoTLOfTheLastPart(TraceContract):
+    def make_estimator(self) -> Estimator:
+        return SoTL(self.run, LastPart(share=0.5))
+
+
+class TestSoTLAverage(TraceContract):
+    def make_estimator(self) -> Estimator:
+        return SoTL(self.run, Average(decay=0.8))
+
+
+class TestSoVL(TraceContract):
+    def make_estimator(self) -> Estimator:
+        return SoVL(self.run)
+
+
+class TestTLMini(TraceContract):
+    def make_estimator(self) -> Estimator:
+        return TLMini(self.run)
+
+
+class TestSoG(TraceContract):
+    def make_estimator(self) -> Estimator:
+        return SoG(self.run)
+
+
+class TestSoGN(TraceContract):
+    def make_estimator(self) -> Estimator:
+        return SoGN(self.run)
 
 
 class TestParameters(CellContract):
@@ -80,4 +128,4 @@ class TestSoTLOfDepths(EstimatorContract):
         return FullyConnectedDepth(features=3 * 8 * 8, classes=3, max_depth=4, width=5)
 
     def make_estimator(self) -> Estimator:
-        return SoTL(TRAIN, steps=7)
+        return SoTL(ShortRun(TRAIN, steps=7))

@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
+import re
+import zlib
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from polyarch.benchmarks.rows import Rows
+from polyarch.benchmarks.truth import Truth
+from polyarch.data.sentences import first_line
 from polyarch.data.sources import data_root
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
-from polyarch.spaces import Architecture, nb201_string
+from polyarch.spaces import NB201_OPERATIONS, Architecture, nb201_space
+
+CELLS = 15625
+TEXTS = ("index", "arch_str", "unique_str")
+"""Columns that are no measurements."""
+
+NOTATION = "|?~0|+|?~0|?~1|+|?~0|?~1|?~2|"
+"""How the benchmark writes cells; the operations stand in the order of `NB201_EDGES`."""
+CELL = re.compile(re.escape(NOTATION).replace(r"\?", r"[\0-\4]").encode())
+"""The same with the number of an operation, as a byte, in place of its name."""
+OPERATIONS = [position for position, character in enumerate(NOTATION) if character == "?"]
 
 
-class NASBench201:
-    """True values of cells, by column of the table, e.g. ``cifar10_test_200`` (percent) or ``params_cifar10``."""
+class NASBench201(Truth):
+    """True values of cells, by column of the table, e.g. ``cifar10_test_200`` (percent) or ``params_cifar10``.
 
-    def __init__(self, rows: dict[str, dict[str, str]]) -> None:
-        self._rows = rows
-        self.columns = tuple(name for name in next(iter(rows.values())) if name not in ("index", "arch_str"))
+    The decompressed text of the table stays in memory as it is (6 MB); a column becomes numbers when it is asked for.
+
+    Args:
+        header: the names of the columns.
+        lines: the rows as comma-separated text.
+        column: what ``accuracy`` answers with.
+    """
+
+    def __init__(self, header: Sequence[str], lines: Sequence[bytes], column: str = "cifar10_test_200") -> None:
+        self._header = tuple(header)
+        self._lines = lines
+        self._numbers: dict[str, NDArray[np.float64]] = {}
+        self.columns = tuple(name for name in self._header if name not in TEXTS)
+        if column not in self.columns:
+            raise UnknownName("column of the NAS-Bench-201 table", column, self.columns)
+        self.column = column
+        self.name = f"nb201:{column}"
+        self.space = nb201_space()
 
     @classmethod
-    def load(cls, path: Path | None = None) -> NASBench201:
+    def load(cls, path: Path | None = None, column: str = "cifar10_test_200") -> NASBench201:
         """From ``nas_bench_201/nb201_table.csv.gz`` in the data folder, or from the given file."""
         path = path or data_root() / "nas_bench_201" / "nb201_table.csv.gz"
         if not path.is_file():
@@ -27,23 +61,72 @@ class NASBench201:
                 f"Expected the NAS-Bench-201 table at {path}. Found no such file; POLYARCH_DATA names the data folder."
             )
         try:
-            with gzip.open(path, "rt", newline="") as file:
-                rows = {row["arch_str"]: row for row in csv.DictReader(file)}
-        except (OSError, EOFError, KeyError) as error:
-            raise CorruptFile(f"Expected {path} to be a gzipped table of cells. Found: {error}.") from None
-        if len(rows) != 15625:
-            raise CorruptFile(f"Expected 15625 cells in {path}. Found {len(rows)}.")
-        return cls(rows)
+            first, *lines = gzip.decompress(path.read_bytes()).splitlines()
+            header = first.decode().split(",")
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise CorruptFile(f"Expected {path} to be a gzipped table of cells. Found: {first_line(error)}.") from None
+        if "arch_str" not in header:
+            raise CorruptFile(f"Expected {path} to be a gzipped table of cells. Found no column arch_str.")
+        if len(lines) != CELLS:
+            raise CorruptFile(f"Expected {CELLS} cells in {path}. Found {len(lines)}.")
+        table = cls(header, lines, column)
+        try:
+            table._rows  # noqa: B018 - reads the cells, so that a damaged file is noticed here
+            table._values(column)
+        except (InvalidInput, ValueError) as error:
+            raise CorruptFile(f"Expected {path} to be a gzipped table of cells. {first_line(error)}.") from None
+        return table
+
+    def accuracy(self, architecture: Architecture) -> float:
+        """The number of the column that the table was loaded for, by default the test accuracy on CIFAR-10."""
+        return self.value(architecture, self.column)
 
     def value(self, architecture: Architecture, column: str) -> float:
         """The table's number for a cell."""
         if column not in self.columns:
             raise UnknownName("column of the NAS-Bench-201 table", column, self.columns)
-        text = self._rows[nb201_string(architecture)][column]
-        try:
-            return float(text)
-        except ValueError:
-            raise InvalidInput(f"Expected a number in {column} for {architecture.key}. Got {text!r}.") from None
+        row = self._rows.find(architecture)
+        if row is None:
+            raise self.unknown(architecture)
+        number = float(self._values(column)[row])
+        if np.isnan(number):
+            raise InvalidInput(f"Expected a number in {column} for {architecture.key}. Got an empty cell.")
+        return number
+
+    def __contains__(self, architecture: object) -> bool:
+        return isinstance(architecture, Architecture) and self._rows.find(architecture) is not None
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._lines)
+
+    def architectures(self) -> Sequence[Architecture]:
+        """All cells in the order of the table, which is the benchmark's index."""
+        return self._rows.architectures()
+
+    @cached_property
+    def _rows(self) -> Rows:
+        texts = self._texts("arch_str")
+        joined = b"\n".join(texts)
+        for index, operation in enumerate(
+            NB201_OPERATIONS
+        ):  # one byte each: all cells have one length
+            joined = joined.replace(operation.encode(), bytes([index]))
+        words = joined.split(b"\n")
+        for word, text in zip(words, texts, strict=True):
+            if not CELL.fullmatch(word):
+                raise InvalidInput(f"Found the cell {text.decode(errors='replace')[:120]!r}.")
+        bytes_of_cells = np.frombuffer(b"".join(words), dtype=np.uint8).reshape(len(words), -1)
+        return Rows(self.space, bytes_of_cells[:, OPERATIONS])
+
+    def _values(self, column: str) -> NDArray[np.float64]:
+        """One column as numbers, NaN for empty cells: (15625,)."""
+        if column not in self._numbers:
+            self._numbers[column] = np.array([float(text or "nan") for text in self._texts(column)])
+        return self._numbers[column]
+
+    def _texts(self, column: str) -> list[bytes]:
+        position = self._header.index(column)
+        try:
+            return [line.split(b",", position + 1)[position] for line in self._lines]
+        except IndexError:
+            raise InvalidInput(f"Found a row of fewer than {position + 1} columns.") from None

@@ -16,6 +16,7 @@ from polyarch.cli.experiments import experiment_app
 from polyarch.cli.prediction import predict, serve
 from polyarch.cli.runs import rank, search, train
 from polyarch.cli.spaces import spaces_app
+from polyarch.cli.truth import truth_app
 from polyarch.errors import Interrupted, PolyarchError
 from polyarch.training import CorruptCheckpoint
 
@@ -29,6 +30,7 @@ for command in (search, predict, serve, train, rank):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")
+app.add_typer(truth_app, name="truth")
 app.add_typer(experiment_app, name="experiment")
 
 

@@ -30,12 +30,12 @@ def list_experiments() -> None:
 
 @experiment_app.command("page")
 def write_document_page(
-    document: str,
+    documents: Annotated[list[str], typer.Argument(metavar="DOCUMENT...")],
     out: Annotated[Path, typer.Option("--out", help="The page, a Markdown file; figures go into a folder beside it.")],
     results: Annotated[Path, typer.Option("--results", help="The folder of the results files.")],
 ) -> None:
-    """Write the page of a document from stored results: its claims, our figures and verdicts."""
-    write_page(document, EXPERIMENTS, results, out)
+    """Write the page of one or more documents from stored results: their claims, our figures and verdicts."""
+    write_page(documents, EXPERIMENTS, results, out)
     console.print(f"Wrote {out}", markup=False)
 
 

@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
 from polyarch.errors import ConfigError, MissingExtra, UnknownName
 from polyarch.jobs.display import Terminal
 from polyarch.jobs.overrides import parse_assignments, parse_prior, parse_quantity, with_overrides
 from polyarch.jobs.pipeline import Stage, run
-from polyarch.jobs.settings import METHODS, RunSettings, read_toml
+from polyarch.jobs.settings import METHODS, STRATEGIES, RunSettings, read_toml
 from polyarch.jobs.space_settings import SPACES
 from polyarch.jobs.starting import Beginning
 from polyarch.methods.variational_depth import RULES
 from polyarch.reports import write_report
-from polyarch.results import Results
+from polyarch.results import EliminationRecord, Results
 from polyarch.training import stop_on_signal
 
 DataOption = Annotated[
@@ -73,7 +74,7 @@ def search(
     if module is not None:
         space = "module"
     options = {
-        **_common(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device),
         "space.module": module,
         "search.budget": budget,
         "search.sampler": sampler,
@@ -101,12 +102,12 @@ def train(
     workers: WorkersOption = None,
     device: DeviceOption = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Epochs of supernet training.")] = None,
-    strategy: Annotated[str | None, typer.Option("--strategy", help="single_path or variational.")] = None,
+    strategy: Annotated[str | None, typer.Option("--strategy", help=f"{', '.join(STRATEGIES)}.")] = None,
     settings: SetOption = None,
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {
-        **_common(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device),
         "train.epochs": epochs,
         "train.strategy": strategy,
     }
@@ -123,15 +124,28 @@ def rank(
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
-    architectures: Annotated[int | None, typer.Option("--architectures", help="How many random ones.")] = None,
-    truth: Annotated[str | None, typer.Option("--truth", help="Column of the NAS-Bench-201 table.")] = None,
+    architectures: Annotated[
+        int | None, typer.Option("--architectures", help="How many; all of a truth of your own by default.")
+    ] = None,
+    truth: Annotated[
+        str | None,
+        typer.Option(
+            "--truth",
+            help="True accuracies to compare with: nb201, nb201:cifar10_test_200, macro, a file, or the folder of "
+            "`truth build`, whose architectures are then ranked instead of random ones.",
+        ),
+    ] = None,
+    halving: Annotated[
+        bool, typer.Option("--halving", help="Eliminate the worse half by its losses so far, again and again.")
+    ] = False,
     settings: SetOption = None,
 ) -> None:
-    """Train a supernet (or take the one in --out with --resume) and rank random architectures."""
+    """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
-        **_common(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device),
         "rank.architectures": architectures,
         "rank.truth": truth,
+        "rank.halving": halving or None,
     }
     _run("rank", out, config, resume, options, settings)
 
@@ -171,6 +185,8 @@ def _show_summary(results: Results, out: Path) -> None:
             shown = ["-" if interval[key] is None else f"{interval[key]:.2f}" for key in ("value", "low", "high")]
             table.add_row(name, shown[0], f"{shown[1]} to {shown[2]}")
         console.print(table)
+    if results.elimination:
+        _show_elimination(results.elimination)
     if results.comparison:
         table = Table("network", "test accuracy", "runs")
         for contender in results.comparison:
@@ -194,9 +210,21 @@ def _show_summary(results: Results, out: Path) -> None:
     console.print(f"Results: {out / 'results.json'}", markup=False)
 
 
-def _common(
+def _show_elimination(found: EliminationRecord) -> None:
+    """The best ten, and what the others were spared."""
+    table = Table("rank", Column("architecture", overflow="fold"), "steps", "sum of losses")
+    for place, one in enumerate(found.architectures[:10], 1):
+        loss = "diverged" if one.value is None else f"{-one.value:.2f}"
+        table.add_row(str(place), Text("|".join(one.architecture.values())), str(one.steps), loss)
+    console.print(table)
+    share = found.spent / found.full_steps
+    console.print(f"Steps: {found.spent:,} instead of {found.full_steps:,} ({share:.0%}).", markup=False)
+
+
+def common_options(
     data: str | None, target: str | None, space: str | None, seed: int | None, workers: int | None, device: str | None
 ) -> dict[str, Any]:
+    """The settings behind the options that these commands share."""
     if space is not None and space not in SPACES:
         raise UnknownName("space", space, SPACES)
     return {

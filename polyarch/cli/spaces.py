@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from polyarch.benchmarks import parse_architecture
 from polyarch.cli.common import SetOption, console
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.jobs.overrides import parse_assignments, with_overrides
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.space_settings import SPACES
 from polyarch.reports import draw
-from polyarch.spaces import Architecture, Space, parse_nb201
+from polyarch.spaces import Architecture, Space
 
 spaces_app = typer.Typer(help="Spaces of architectures.", no_args_is_help=True)
 
@@ -36,7 +37,7 @@ def describe_space(name: str, settings: SetOption = None) -> None:
     console.print(f"{name}: {space.size:,} architectures", markup=False)
     table = Table("choice", "options")
     for choice in space.choices:
-        table.add_row(choice.name, ", ".join(choice.options))
+        table.add_row(choice.name, " | ".join(choice.options))
     console.print(table)
     console.print("settings: " + json.dumps(options), markup=False)
 
@@ -45,7 +46,11 @@ def describe_space(name: str, settings: SetOption = None) -> None:
 def draw_space(
     name: str,
     architecture: Annotated[
-        str | None, typer.Option("--architecture", help="JSON file, NB201 string, or options separated by commas.")
+        str | None,
+        typer.Option(
+            "--architecture",
+            help="JSON file, NB201 string, DARTS genotype, digits of NAS-Bench-Macro, or options separated by | or ,.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="SVG file to write.")] = Path("architecture.svg"),
     settings: SetOption = None,
@@ -82,9 +87,7 @@ def _architecture(space: Space, text: str | None) -> Architecture:
         if options is None:
             raise InvalidInput(f"Expected {path} to have a key 'members' or 'choices'. Found none that fits.")
         return space.architecture(options)
-    if text.startswith("|"):
-        return parse_nb201(text, space)
-    return space.architecture(text.split(","))
+    return parse_architecture(text, space)
 
 
 def _options(content: Any) -> dict[str, str] | None:

@@ -16,7 +16,7 @@ def read_plain_pickle(path: Path) -> dict[str, Any]:
     """A pickled dictionary of numbers, texts, lists and numpy arrays, also one of Python 2."""
     try:
         with path.open("rb") as file:
-            content = _PlainUnpickler(file, encoding="latin1").load()
+            content = PlainUnpickler(file, encoding="latin1").load()
     except CorruptFile as error:
         raise CorruptFile(f"Expected {path} to hold plain values only. {error}") from None
     except Exception as error:  # damaged bytes make a pickle raise anything
@@ -26,10 +26,11 @@ def read_plain_pickle(path: Path) -> dict[str, Any]:
     return content
 
 
-class _PlainUnpickler(pickle.Unpickler):
+class PlainUnpickler(pickle.Unpickler):
     """Knows the four names that arrays need, and refuses every other: a pickle can name any function to call."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """What a name in the pickle stands for."""
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
             return np.ndarray(0).__reduce__()[0]  # wherever this version of numpy keeps the function
         if (module, name) == ("numpy", "ndarray"):

@@ -220,9 +220,9 @@ class Batches:
         return Batch(inputs, self.data.targets[rows].to(self.device, non_blocking=True))
 
 
-def endless(source: BatchSource) -> Iterator[Batch]:
-    """The batches of epoch 0, 1, 2, ... without end."""
-    epoch = 0
+def endless(source: BatchSource, *, start: int = 0) -> Iterator[Batch]:
+    """The batches of epoch 0, 1, 2, ... without end, from batch ``start`` of the whole row on."""
+    epoch, position = divmod(start, len(source))
     while True:
-        yield from source.epoch(epoch)
-        epoch += 1
+        yield from source.epoch(epoch, start=position)
+        epoch, position = epoch + 1, 0

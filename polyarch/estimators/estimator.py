@@ -36,7 +36,7 @@ class Estimator(ABC):
     ``goal`` says which way is better: accuracies and negated losses are maximised, costs minimised.
     """
 
-    name: ClassVar[str]
+    name: str
     goal: ClassVar[Goal] = "maximise"
 
     @property

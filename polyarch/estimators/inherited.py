@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -27,7 +26,7 @@ class ValAcc(Estimator):
         policy: what batch normalisation uses; adapted with 20 batches by default.
     """
 
-    name: ClassVar[str] = "val_acc"
+    name = "val_acc"
     max_batches: int | None = None
 
     def __init__(self, valid: BatchSource, train: BatchSource, *, policy: NormPolicy | None = None) -> None:
@@ -57,7 +56,7 @@ class ValAcc(Estimator):
 class ValAccMini(ValAcc):
     """Accuracy on the first validation minibatches: cheaper and noisier."""
 
-    name: ClassVar[str] = "val_acc_mini"
+    name = "val_acc_mini"
 
     def __init__(
         self,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyarch.errors import NotFiniteError
 from polyarch.estimators.estimator import Estimator, Score
+from polyarch.estimators.short_run import ShortRun
+from polyarch.estimators.trace import Trace
+from polyarch.estimators.training_speed import TraceEstimator
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
@@ -20,14 +24,54 @@ class Failure:
 
 @dataclass(frozen=True)
 class Scoring:
-    """Scores an architecture by several estimators; a score that is not finite is a `Failure`, not a number."""
+    """Scores an architecture by several estimators; a score that is not finite is a `Failure`, not a number.
+
+    Estimators over the same `ShortRun` object read one run, whose seconds they share in equal parts: the seconds of
+    all scores add up to the time that was spent.
+    """
 
     net: Supernet
     estimators: Sequence[Estimator]
 
     def __call__(self, architecture: Architecture) -> list[Score] | Failure:
         """One score per estimator, in their order."""
+        found: dict[int, Score] = {}
         try:
-            return [estimator.record(self.net, architecture) for estimator in self.estimators]
+            for positions in self._groups():
+                group = [self.estimators[position] for position in positions]
+                found.update(zip(positions, self._scores(group, architecture), strict=True))
+        except NotFiniteError as error:
+            return Failure(str(error))
+        return [found[position] for position in sorted(found)]
+
+    def _groups(self) -> list[list[int]]:
+        """The positions of estimators that read the same run; every other one is alone."""
+        groups: dict[int, list[int]] = {}
+        for position, estimator in enumerate(self.estimators):
+            shared = estimator.run if isinstance(estimator, TraceEstimator) else estimator
+            groups.setdefault(id(shared), []).append(position)
+        return list(groups.values())
+
+    def _scores(self, group: Sequence[Estimator], architecture: Architecture) -> list[Score]:
+        readers = [estimator for estimator in group if isinstance(estimator, TraceEstimator)]
+        if len(readers) < 2:
+            return [estimator.record(self.net, architecture) for estimator in group]
+        started = time.perf_counter()
+        trace = readers[0].run.run(self.net, architecture)
+        seconds = (time.perf_counter() - started) / len(readers)
+        return [Score(reader.read(trace, architecture), reader.name, reader.policy, seconds) for reader in readers]
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """Makes the short run of an architecture and gives its whole `Trace`, of which any estimator can be read."""
+
+    net: Supernet
+    run: ShortRun
+
+    def __call__(self, architecture: Architecture) -> Trace | Failure:
+        """The trace, or why there is none."""
+        try:
+            return self.run.run(self.net, architecture)
         except NotFiniteError as error:
             return Failure(str(error))

@@ -19,7 +19,7 @@ from polyarch.supernets import Supernet
 class Parameters(Estimator):
     """The number of weights, counted as published tables count them (`Supernet.parameter_count`)."""
 
-    name: ClassVar[str] = "params"
+    name = "params"
     goal: ClassVar[Goal] = "minimise"
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
@@ -34,7 +34,7 @@ class MACs(Estimator):
         input_shape: the shape of one example.
     """
 
-    name: ClassVar[str] = "macs"
+    name = "macs"
     goal: ClassVar[Goal] = "minimise"
 
     def __init__(self, input_shape: Sequence[int]) -> None:
@@ -60,7 +60,7 @@ class Latency(Estimator):
         rounds: timed passes.
     """
 
-    name: ClassVar[str] = "latency"
+    name = "latency"
     goal: ClassVar[Goal] = "minimise"
 
     def __init__(self, input_shape: Sequence[int], *, batch_size: int = 1, rounds: int = 20) -> None:

@@ -40,19 +40,26 @@ class Processes(Executor):
     @contextmanager
     def open(self, task: Callable[[Item], Result]) -> Iterator[Mapper[Item, Result]]:
         """Starts the workers with the first item and ends them with the block."""
-        with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:
-            path = Path(folder) / "task.pt"
-            torch.save(task, path)
-            crew = _Crew(path, self.workers)
-            try:
-                yield crew.run
-            except BaseException:  # also Ctrl-C: whoever waits for an hour-long item wants to stop now
-                crew.end()
-                raise
-            crew.close()
+        with opened_crew(task, self.workers) as crew:
+            yield crew.run
 
 
-class _Crew:
+@contextmanager
+def opened_crew(task: Callable[[Any], Any], workers: int) -> Iterator[Crew]:
+    """Workers that share the task; they end with the block."""
+    with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:
+        path = Path(folder) / "task.pt"
+        torch.save(task, path)
+        crew = Crew(path, workers)
+        try:
+            yield crew
+        except BaseException:  # also Ctrl-C: whoever waits for an hour-long item wants to stop now
+            crew.end()
+            raise
+        crew.close()
+
+
+class Crew:
     """A process pool that is replaced when it breaks."""
 
     def __init__(self, path: Path, workers: int) -> None:
@@ -61,6 +68,7 @@ class _Crew:
         self._pool: ProcessPoolExecutor | None = None
 
     def run(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Runs the task over items; see `Mapper`."""
         waiting = deque(range(len(items)))
         attempts = [0] * len(items)
         running: dict[Future[Any], int] = {}
@@ -68,7 +76,7 @@ class _Crew:
             try:
                 # No more than one item per worker is handed out, so that few are under way when one dies.
                 while waiting and len(running) < self._workers:
-                    future = self._submit(items[waiting[0]])
+                    future = self.submit(items[waiting[0]])
                     running[future] = waiting.popleft()
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -99,7 +107,8 @@ class _Crew:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
-    def _submit(self, item: Any) -> Future[Any]:
+    def submit(self, item: Any) -> Future[Any]:
+        """Hands out one item."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self._workers,

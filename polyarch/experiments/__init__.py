@@ -1,12 +1,15 @@
 """Experiments: one file per claim of a document."""
 
+from polyarch.experiments.curve_ranking import CURVE_RANKING
 from polyarch.experiments.depth_functions import DEPTH_FUNCTIONS
 from polyarch.experiments.depth_updates import DEPTH_UPDATES
 from polyarch.experiments.experiment import PRESETS, Experiment
+from polyarch.experiments.fine_tuning import FINE_TUNING
 from polyarch.experiments.image_depth import IMAGE_DEPTH
-from polyarch.experiments.one_shot_ranking import ONE_SHOT_RANKING
+from polyarch.experiments.interchoice_ranking import INTERCHOICE_RANKING
 from polyarch.experiments.spiral_depth import SPIRAL_DEPTH
 from polyarch.experiments.spiral_sweeps import SPIRAL_MAX_DEPTH, SPIRAL_POINTS, SPIRAL_ROTATION, SPIRAL_WIDTH
+from polyarch.experiments.strategy_ranking import STRATEGY_RANKING
 
 EXPERIMENTS: dict[str, Experiment] = {
     item.name: item
@@ -19,7 +22,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         DEPTH_FUNCTIONS,
         DEPTH_UPDATES,
         IMAGE_DEPTH,
-        ONE_SHOT_RANKING,
+        STRATEGY_RANKING,
+        FINE_TUNING,
+        CURVE_RANKING,
+        INTERCHOICE_RANKING,
     )
 }
 

@@ -32,6 +32,18 @@ def _no_figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Titles of columns, and rows of cells."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def _no_tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
+    return {}
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One file per claim makes one of these.
 
@@ -41,6 +53,7 @@ class Experiment:
         task: runs one item; gets (settings, item, folder) and returns plain values.
         judge: turns settings and all results by name into claims.
         figures: turns them into figures by name; names are the experiment's own.
+        tables: turns them into tables by caption.
     """
 
     name: str
@@ -51,6 +64,7 @@ class Experiment:
     task: Callable[[Settings, Any, Path], dict[str, Any]]
     judge: Callable[[Settings, dict[str, Any]], list[Claim]]
     figures: Callable[[Settings, dict[str, Any]], dict[str, Spec]] = _no_figures
+    tables: Callable[[Settings, dict[str, Any]], dict[str, Table]] = _no_tables
 
     def run(
         self, preset: str, out: Path, display: Display, stop: StopRequest, workers: int | None = None

@@ -122,6 +122,88 @@ def grouped_bars(rows: Iterable[Row], x: str, y: str, *, series: str, title: str
     )
 
 
+def lines(
+    rows: Iterable[Row],
+    x: str,
+    y: str,
+    *,
+    series: str = "",
+    log: bool = False,
+    domain: tuple[float, float] | None = None,
+    title: str = "",
+) -> Spec:
+    """A curve per series without points; rows have ``x``, ``mean``, ``series``, and ``low``, ``high`` for a band.
+
+    Args:
+        x, y: titles of the axes.
+        series: the title of the legend.
+        log: whether the horizontal axis is logarithmic.
+        domain: the ends of the vertical axis; from the values by default.
+    """
+    values = list(rows)
+    scale = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
+    horizontal = {"nice": False, **({"type": "log"} if log else {"zero": False})}
+    legend = {"symbolType": "stroke", "symbolOpacity": 1}
+    vertical = {"type": "quantitative", "title": y, "scale": scale}
+    encoding: Spec = {
+        "x": {"field": "x", "type": "quantitative", "title": x, "scale": horizontal},
+        "color": {"field": "series", "type": "nominal", "title": series or None, "sort": None, "legend": legend},
+    }
+    layer: list[Spec] = [
+        {"mark": {"type": "line", "clip": True, "strokeWidth": 1.8}, "encoding": {"y": {**vertical, "field": "mean"}}}
+    ]
+    if any("low" in row for row in values):
+        band = {"y": {**vertical, "field": "low"}, "y2": {"field": "high"}}
+        layer.insert(0, {"mark": {"type": "area", "clip": True, "opacity": 0.18}, "encoding": band})
+    return _panel(title, encoding, values, layer)
+
+
+def scatter(rows: Iterable[Row], x: str, y: str, *, series: str | None = None, title: str = "") -> Spec:
+    """A point per architecture, for example score against truth; rows have ``x`` and ``y``.
+
+    Args:
+        x, y: titles of the axes.
+        series: the title of the legend; rows then have ``series``.
+    """
+    encoding: Spec = {
+        name: {"field": name, "type": "quantitative", "title": shown, "scale": {"zero": False}}
+        for name, shown in (("x", x), ("y", y))
+    }
+    if series is not None:
+        encoding["color"] = {"field": "series", "type": "nominal", "title": series or None, "sort": None}
+    mark = {"type": "circle", "opacity": 0.45, "size": 18}
+    return _panel(title, encoding, list(rows), [{"mark": mark}])
+
+
+def heat_grid(rows: Sequence[Row], x: str, y: str, title: str, *, digits: int = 2) -> Spec:
+    """A cell with its number for every pair of settings, darker where it is larger; rows have ``x``, ``y``, ``value``.
+
+    Args:
+        x, y: titles of the axes; the settings stand in the order of the rows.
+        title: what the numbers are.
+    """
+    values = [row["value"] for row in rows]
+    low, width = min(values), (max(values) - min(values)) or 1.0
+    # a scale of its own, so that grids of different measures can stand in one picture
+    shaded = [{**row, "shade": (row["value"] - low) / width} for row in rows]
+    encoding: Spec = {
+        "x": {"field": "x", "type": "ordinal", "title": x, "sort": None, "axis": {"labelAngle": 0}},
+        "y": {"field": "y", "type": "ordinal", "title": y, "sort": None},
+    }
+    colours = {"domain": [0, 1], "range": ["#f3f7fc", "#8fbde6"]}  # light: black numbers stay readable
+    colour = {"field": "shade", "type": "quantitative", "scale": colours, "legend": None}
+    text = {"field": "value", "type": "quantitative", "format": f".{digits}f"}
+    return _panel(
+        title,
+        encoding,
+        shaded,
+        [
+            {"mark": "rect", "encoding": {"color": colour}},
+            {"mark": {"type": "text", "fontSize": 12}, "encoding": {"text": text}},
+        ],
+    )
+
+
 def _panel(title: str, encoding: Spec, rows: list[Row], layer: list[Spec]) -> Spec:
     return {
         "data": {"values": rows},

@@ -1,4 +1,4 @@
-"""The page of a document: every claim with the document's figure, ours, and a verdict, generated from results files."""
+"""The page of documents: every claim with the document's figure, ours, and a verdict, generated from results files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ deviation to either side.
 
 
 def results_of(
-    document: str, experiments: Mapping[str, Experiment], folder: Path
+    documents: Sequence[str], experiments: Mapping[str, Experiment], folder: Path
 ) -> list[tuple[Experiment, ExperimentResults]]:
-    """The experiments of a document with their results, as far as the folder has them, in the order of the first."""
+    """The experiments of documents with their results, as far as the folder has them, in the order of the first."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -40,40 +40,47 @@ def results_of(
         found[results.experiment] = results
     kept = [
         (experiment, found[name])
+        for document in documents
         for name, experiment in experiments.items()
         if experiment.document == document and name in found
     ]
-    if not kept:
-        known = sorted({experiment.document for experiment in experiments.values()})
-        raise ConfigError(f"Expected results of a document out of {known} in {folder}. Found none of {document!r}.")
+    for document in documents:
+        if not any(experiment.document == document for experiment, _ in kept):
+            known = sorted({experiment.document for experiment in experiments.values()})
+            raise ConfigError(f"Expected results of a document out of {known} in {folder}. Found none of {document!r}.")
     return kept
 
 
-def write_page(document: str, experiments: Mapping[str, Experiment], folder: Path, out: Path) -> None:
-    """Writes the page of a document, and its figures into a folder beside it, named like the page.
+def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], folder: Path, out: Path) -> None:
+    """Writes the page of one or more documents, and its figures into a folder beside it, named like the page.
 
     Args:
         folder: of the results files; those of other documents are left alone.
     """
-    kept = results_of(document, experiments, folder)
+    kept = results_of(documents, experiments, folder)
     for experiment, results in kept:
         write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
-    write_atomically(out, page(document, kept, out.stem))
+    write_atomically(out, page(documents, kept, out.stem))
 
 
-def page(document: str, kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
+def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
     """The text of the page.
 
     Args:
         figures: the folder of the figures, relative to the page.
     """
     judged = [(experiment, results, experiment.judge(results.settings, results.runs)) for experiment, results in kept]
-    lines = [HEAD.format(title=document.capitalize())]
-    lines += ["| # | claim | verdict | experiment |", "|---|---|---|---|"]
-    rows = [(claim, experiment) for experiment, _, claims in judged for claim in claims]
-    for claim, experiment in sorted(rows, key=lambda row: row[0].number or 1000):
-        link = f"[`{experiment.name}`](#{experiment.name})"
-        lines.append(f"| {claim.number or 'beyond'} | {claim.text} | **{claim.verdict}** | {link} |")
+    lines = [HEAD.format(title=" and ".join(documents).capitalize())]
+    for document in documents:
+        if len(documents) > 1:
+            lines += [f"Claims on {document}:", ""]
+        lines += ["| # | claim | verdict | experiment |", "|---|---|---|---|"]
+        rows = [(claim, one) for one, _, claims in judged if one.document == document for claim in claims]
+        for claim, experiment in sorted(rows, key=lambda row: row[0].number or 1000):
+            link = f"[`{experiment.name}`](#{experiment.name})"
+            lines.append(f"| {claim.number or 'beyond'} | {claim.text} | **{claim.verdict}** | {link} |")
+        if document != documents[-1]:
+            lines.append("")
     for experiment, results, claims in judged:
         lines += ["", f"## {experiment.name}", "", *_section(experiment, results, claims, figures)]
     return "\n".join(lines) + "\n"
@@ -88,17 +95,27 @@ def _section(
     yield f"polyarch experiment run {experiment.name} --preset {results.preset} --out runs/{experiment.name}"
     yield "```"
     yield ""
-    shown = ", ".join(f"{name} {_in_words(value)}" for name, value in results.settings.items())
-    yield f"Settings: {shown}."
+    yield f"Settings: {', '.join(_in_words(results.settings))}."
     for claim in claims:
         yield ""
         yield f"- **{claim.text}** {claim.verdict.capitalize()}."
         yield f"    - document: {claim.document}"
         yield f"    - here: {claim.numbers}"
+    for caption, table in experiment.tables(results.settings, results.runs).items():
+        yield ""
+        yield f"{caption}:"
+        yield ""
+        for row in (table.columns, ["---"] * len(table.columns), *table.rows):
+            yield f"| {' | '.join(row)} |"
     for name in experiment.figures(results.settings, results.runs):
         yield ""
         yield f"![{experiment.name}: {name.replace('_', ' ')}]({figures}/{name}.png)"
 
 
-def _in_words(value: object) -> str:
-    return ", ".join(map(str, value)).join("()") if isinstance(value, list) else str(value)
+def _in_words(settings: Mapping[str, object], section: str = "") -> Iterator[str]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _in_words(value, f"{section}{name}.")
+        else:
+            shown = ", ".join(map(str, value)).join("()") if isinstance(value, list) else str(value)
+            yield f"{section}{name} {shown}"

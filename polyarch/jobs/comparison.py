@@ -144,12 +144,12 @@ def _posterior(context: Context, q: Mapping[str, list[float]]) -> Ensemble:
         kept = [(context.draw(1, "posterior")[0], 0.0)]
     shares = torch.tensor([value for _, value in kept], dtype=torch.float64).softmax(0).tolist()
     members = [(architecture, inherited_network(parts, architecture)) for architecture, _ in kept]
-    return Ensemble.of(f"mixture over the learned distribution ({len(kept)})", members, shares)
+    return Ensemble.of(f"mixture over the learned distribution ({len(kept)})", members, shares, inherited=True)
 
 
 def trained_network(parts: Parts, item: Item, task: Retraining) -> nn.Module:
     """What the task trained, in evaluation mode."""
-    network = parts.net.extract(item[0])
+    network = parts.fresh(item[0], seed=0)
     network.load_state_dict(read_weights(task.weights_path(item)))
     return network.eval()
 
@@ -159,5 +159,5 @@ def _summary(parts: Parts, best: Architecture, chosen: Accuracy) -> dict[str, An
         "architecture": best.to_dict(),
         "seed": chosen.seed,
         "accuracy": chosen.accuracy,
-        "parameters": sum(parameter.numel() for parameter in parts.net.extract(best).parameters()),
+        "parameters": sum(parameter.numel() for parameter in parts.fresh(best, seed=0).parameters()),
     }

@@ -42,6 +42,7 @@ class Ensemble:
         networks: (B, ...) -> logits (K, B, C): `Stacked` ones, or one network for all members.
         weights: the members' shares, which sum to 1.
         exit_confidence: how sure the exits of one network must be for an example to leave early, where this was chosen.
+        inherited: whether the networks come out of the supernet, with what its inter-choice weights made of them.
     """
 
     name: str
@@ -49,15 +50,21 @@ class Ensemble:
     networks: nn.Module
     weights: Sequence[float]
     exit_confidence: float | None = None
+    inherited: bool = False
 
     @classmethod
     def of(
-        cls, name: str, members: Sequence[tuple[Architecture, nn.Module]], weights: Sequence[float] | None = None
+        cls,
+        name: str,
+        members: Sequence[tuple[Architecture, nn.Module]],
+        weights: Sequence[float] | None = None,
+        *,
+        inherited: bool = False,
     ) -> Ensemble:
         """Members with a network each; by default all count the same."""
         architectures = [architecture for architecture, _ in members]
         networks = Stacked(network for _, network in members)
-        return cls(name, architectures, networks, weights or [1 / len(members)] * len(members))
+        return cls(name, architectures, networks, weights or [1 / len(members)] * len(members), inherited=inherited)
 
     def logits(self, batches: BatchSource) -> tuple[Tensor, Tensor]:
         """Of every member, (K, N, C) in float64, and targets (N,), from one pass over the data."""

@@ -8,6 +8,7 @@ from typing import Any
 from polyarch.errors import ConfigError
 from polyarch.jobs.plan import PlannedStage, in_words, total_seconds
 from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.space_settings import interchoice_of
 
 CAUTION = 0.75
 """The share of the time that is planned for: machines are noisy, and the first steps tell little."""
@@ -68,7 +69,7 @@ def _scaled(settings: RunSettings, factor: float, asked: RunSettings) -> RunSett
     """All that costs time and was not given by the user, times the factor; what is compared only shrinks."""
     shrink = min(factor, 1.0)
     change: dict[str, dict[str, Any]] = {
-        "train": {"epochs": min(max(int(settings.train.epochs * factor), 1), _most("train", settings))},
+        "train": {"epochs": min(max(int(settings.train.epochs * factor), _least(settings)), _most("train", settings))},
         "retrain": {
             "epochs": min(max(int(settings.retrain.epochs * factor), 1), _most("retrain", settings)),
             "seeds": _shrunk(settings.retrain.seeds, shrink**0.5, least=1),
@@ -87,6 +88,12 @@ def _scaled(settings: RunSettings, factor: float, asked: RunSettings) -> RunSett
 
 def _shrunk(count: int, factor: float, *, least: int) -> int:
     return max(int(count * factor), min(count, least))
+
+
+def _least(settings: RunSettings) -> int:
+    """Epochs of the supernet: split weights are trained apart for one epoch or more."""
+    interchoice = interchoice_of(settings.space)
+    return 1 if interchoice is None or interchoice.split_epoch is None else interchoice.split_epoch + 1
 
 
 def _most(section: str, settings: RunSettings) -> int:

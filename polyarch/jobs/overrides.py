@@ -16,7 +16,7 @@ FREE_TO_CHANGE = ("workers", "device")
 
 def with_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A nested copy in which dotted keys, e.g. ``train.epochs``, have other values."""
-    result = {key: dict(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+    result = _copied(content)
     for dotted, value in overrides.items():
         *sections, key = dotted.split(".")
         target = result
@@ -26,6 +26,10 @@ def with_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
                 raise ConfigError(f"Expected {section!r} in {dotted!r} to be a section. Got a single value.")
         target[key] = value
     return result
+
+
+def _copied(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in content.items()}
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:

@@ -28,10 +28,27 @@ from polyarch.data import (
 )
 from polyarch.distributions import FactorisedCategorical, Uniform
 from polyarch.errors import ConfigError
-from polyarch.estimators import Estimator, Latency, MACs, Parameters, SoTL, ValAcc, ValAccMini
+from polyarch.estimators import (
+    Average,
+    Estimator,
+    LastPart,
+    Latency,
+    MACs,
+    Parameters,
+    ShortRun,
+    SoG,
+    SoGN,
+    SoTL,
+    SoVL,
+    TLMini,
+    ValAcc,
+    ValAccMini,
+)
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.jobs.own_module import Builder, build_own
-from polyarch.jobs.settings import DataSettings, OptimiserSettings, RunSettings, SearchSettings
+from polyarch.jobs.settings import DataSettings, OneShotName, OptimiserSettings, RunSettings, SearchSettings
+from polyarch.jobs.space_settings import without_interchoice
+from polyarch.methods import one_shot
 from polyarch.methods.variational_depth import DepthSearch
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.objectives import Sampled
@@ -39,7 +56,7 @@ from polyarch.randomness import derive_seed, global_seed
 from polyarch.searchers import Limit, Limits, evolution, exhaustive_search, nsga2, random_search
 from polyarch.searchers.searcher import MakeSampler
 from polyarch.spaces import Architecture, Constraint
-from polyarch.strategies import SinglePath, Strategy, Variational
+from polyarch.strategies import OneShot, Strategy, Variational
 from polyarch.supernets import Supernet
 from polyarch.training import Schedule, cosine
 
@@ -52,7 +69,8 @@ Network = TypeVar("Network", bound=nn.Module)
 class Parts:
     """What a run is made of, built once from its settings.
 
-    ``make`` gives a supernet of this kind with weights from torch's global generator, as often as it is called.
+    ``make`` gives a supernet of this kind with weights from torch's global generator, as often as it is called;
+    ``make_plain`` gives one without inter-choice weights, which networks that are trained alone do not have.
     """
 
     settings: RunSettings
@@ -61,6 +79,7 @@ class Parts:
     valid: Examples
     preprocessing: Preprocessing
     make: Callable[[], Supernet]
+    make_plain: Callable[[], Supernet]
     net: Supernet
 
     @classmethod
@@ -78,16 +97,17 @@ class Parts:
         shape = preprocessing.output_shape(data.input_shape)
         if builder is None:
             make = partial(settings.space.build, shape, data.classes)
+            make_plain = partial(without_interchoice(settings.space).build, shape, data.classes)
         else:
-            make = partial(build_own, builder, shape, data.classes)
+            make = make_plain = partial(build_own, builder, shape, data.classes)
         with global_seed(settings.seed, "supernet"):
             net = to_device(make(), device)
-        return cls(settings, data, train, valid, preprocessing, make, net)
+        return cls(settings, data, train, valid, preprocessing, make, make_plain, net)
 
     def fresh(self, architecture: Architecture, *, seed: int) -> nn.Module:
         """The architecture alone with untrained weights from the seed."""
         with global_seed(seed, "initialise"):
-            network = self.make().extract(architecture)
+            network = self.make_plain().extract(architecture)
         return to_device(network, torch.device(self.settings.device))
 
     @property
@@ -136,9 +156,9 @@ class Parts:
     def strategy(self) -> tuple[Strategy, torch.optim.Optimizer]:
         """The training strategy of the supernet and its optimiser."""
         train = self.settings.train
-        if train.strategy == "single_path":
+        if train.strategy != "variational":
             optimizer = sgd(self.net, train)
-            return SinglePath(self.net, optimizer, q=self.allowed(), loss=smoothed_loss(train)), optimizer
+            return self._one_shot(train.strategy, optimizer), optimizer
         space = self.net.space
         if len(space.choices) == 1:
             exact = self.depth_search().strategy(self.net, num_data=len(self.train))
@@ -148,6 +168,32 @@ class Parts:
         expectation = Sampled(train.samples)
         sampled = Variational(self.net, q, Uniform(space), optimizer, num_data=len(self.train), expectation=expectation)
         return sampled, optimizer
+
+    def _one_shot(self, name: OneShotName, optimizer: torch.optim.Optimizer) -> OneShot:
+        """A strategy of sampled paths by name; where it takes inner steps, the optimiser is that of the inner steps."""
+        net, train = self.net, self.settings.train
+        loss, q = smoothed_loss(train), self.allowed()
+        inner: dict[str, Any] = {"steps": train.inner_steps, "outer_rate": train.outer_rate, "q": q, "loss": loss}
+        match name:
+            case "single_path":
+                return one_shot.spos(net, optimizer, q=q, loss=loss)
+            case "fair":
+                if q.space.constraints:
+                    raise ConfigError(
+                        "Expected no search.max_params and search.max_macs with train.strategy fair, whose paths use "
+                        "every operation. Got such a limit."
+                    )
+                return one_shot.fairnas(net, optimizer, loss=loss)
+            case "multi_path":
+                return one_shot.multi_path(net, optimizer, count=train.paths, q=q, loss=loss)
+            case "reptile":
+                return one_shot.reptile(net, optimizer, **inner)
+            case "meta_prox":
+                return one_shot.meta_prox(net, optimizer, proximal=train.proximal, **inner)
+            case "multi_path_meta_prox":
+                return one_shot.multi_path_meta_prox(
+                    net, optimizer, count=train.paths, proximal=train.proximal, **inner
+                )
 
     def depth_search(self) -> DepthSearch:
         """How the posterior over the only choice is learned."""
@@ -172,27 +218,51 @@ class Parts:
         return Uniform(self.net.space.constrained(Constraint("limits kept", limits.allows)))
 
     def estimators(self, names: tuple[str, ...]) -> list[Estimator]:
-        """Estimators by name."""
+        """Estimators by name; those of a short run read one and the same."""
         scores = self.settings.scores
         train = self.batches(self.train, scores.batch_size, stream="scores")
         valid = self.evaluation_batches(self.valid)
         policy = self.policy()
         shape = self.network_shape
-        known: dict[str, Estimator] = {
-            "sotl": SoTL(
-                train,
-                steps=scores.steps,
-                learning_rate=scores.learning_rate,
-                momentum=scores.momentum,
-                seed=self.settings.seed,
-            ),
-            "val_acc": ValAcc(valid, train, policy=policy),
-            "val_acc_mini": ValAccMini(valid, train, policy=policy),
-            "params": Parameters(),
-            "macs": MACs(shape),
-            "latency": Latency(shape, batch_size=scores.latency_batch_size),
+        run = self.short_run(valid="sovl" in names, gradients="sog" in names or "sogn" in names)
+        known: dict[str, Callable[[], Estimator]] = {
+            "sotl": lambda: SoTL(run),
+            "sotl_last": lambda: SoTL(run, LastPart(scores.last_share)),
+            "sotl_ema": lambda: SoTL(run, Average(scores.ema_decay)),
+            "sovl": lambda: SoVL(run),
+            "tl_mini": lambda: TLMini(run),
+            "sog": lambda: SoG(run),
+            "sogn": lambda: SoGN(run),
+            "val_acc": lambda: ValAcc(valid, train, policy=policy),
+            "val_acc_mini": lambda: ValAccMini(valid, train, policy=policy),
+            "params": Parameters,
+            "macs": lambda: MACs(shape),
+            "latency": lambda: Latency(shape, batch_size=scores.latency_batch_size),
         }
-        return [known[name] for name in names]
+        return [known[name]() for name in names]
+
+    def short_run(self, *, valid: bool = False, gradients: bool = False) -> ShortRun:
+        """The short run of the scores, with validation losses and gradients where they are asked for."""
+        scores = self.settings.scores
+        return ShortRun(
+            self.batches(self.train, scores.batch_size, stream="scores"),
+            steps=scores.steps,
+            learning_rate=scores.learning_rate,
+            momentum=scores.momentum,
+            seed=self.settings.seed,
+            valid=self._validation_minibatches() if valid else None,
+            gradients=gradients,
+        )
+
+    def _validation_minibatches(self) -> Batches:
+        """As large as the batches of the short run, in random order, without augmentation."""
+        return Batches(
+            self.valid,
+            self.settings.scores.batch_size,
+            seed=derive_seed(self.settings.seed, "batches", "validation scores"),
+            preprocessing=self.preprocessing,
+            device=self.settings.device,
+        )
 
     def policy(self) -> NormPolicy:
         """The statistics policy of the scores."""
@@ -265,8 +335,13 @@ def sgd(network: nn.Module, settings: OptimiserSettings) -> torch.optim.SGD:
 
 
 def schedule(optimizer: torch.optim.Optimizer, settings: OptimiserSettings) -> Schedule:
-    """The cosine schedule of these settings."""
-    return Schedule(optimizer, cosine(settings.learning_rate, settings.final_learning_rate))
+    """The cosine schedule of these settings, after a linear increase over the first epochs."""
+
+    def rate(step: int, total: int) -> float:
+        warmup = round(settings.warmup_epochs / settings.epochs * total)
+        return cosine(settings.learning_rate, settings.final_learning_rate, warmup=warmup)(step, total)
+
+    return Schedule(optimizer, rate)
 
 
 def smoothed_loss(settings: OptimiserSettings) -> Any:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
 
 import polyarch
-from polyarch.benchmarks import NASBench201
 from polyarch.errors import ConfigError
 from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
 from polyarch.jobs.depth_search import find_depth, require_depths
+from polyarch.jobs.elimination import eliminate
 from polyarch.jobs.fixed_depths import allowed_depths, compare_depths
 from polyarch.jobs.judging import outside_batches
 from polyarch.jobs.members import ensemble_members
 from polyarch.jobs.parts import Parts, sampler
 from polyarch.jobs.ranking import rank
 from polyarch.jobs.searching import search
+from polyarch.jobs.second_supernet import second_supernet
 from polyarch.jobs.settings import SearchSettings
+from polyarch.jobs.space_settings import interchoice_of
 from polyarch.jobs.supernet_training import train
+from polyarch.jobs.trusting import judges
+from polyarch.jobs.truths import truth_for
 from polyarch.results import Results, TrainingRecord
+from polyarch.supernets import Supernet
 
 Stage = Literal["train", "rank", "search"]
 STAGES: tuple[Stage, ...] = ("train", "rank", "search")
@@ -41,12 +46,14 @@ def run(context: Context, until: Stage = "search") -> Results:
     stages = stages_until(until)
     seconds: dict[str, float] = {}
     with one_thread():
-        with _timed(seconds, "train"):
-            training = train(context)
-        results = _results(context.parts, training, seconds)
-        results.write(context.workspace.results)
+        with second_supernet(context) if "rank" in stages else nullcontext() as second:
+            with _timed(seconds, "train"):
+                training = train(context)
+            results = _results(context.parts, training, seconds)
+            results.write(context.workspace.results)
+            again = second() if second else None
         if "rank" in stages:
-            _score(context, stages, results)
+            _score(context, stages, results, again)
         if results.search is not None:
             with _timed(results.seconds, "retrain"):
                 compared = compare(context, ensemble_members(context.parts, results.search), training.q)
@@ -91,14 +98,31 @@ def check(context: Context, until: Stage) -> None:
     if settings.method != "one-shot":
         _check_depth(context, until)
         return
-    if "rank" in stages and settings.rank.truth:
-        if settings.space.kind != "nb201":
-            raise ConfigError(f"Expected space nb201 for a truth from its table. Got {settings.space.kind!r}.")
-        NASBench201.load().value(context.parts.net.space.sample(torch.Generator()), settings.rank.truth)
+    if "rank" in stages and settings.rank.truth is not None:
+        if settings.rank.halving:
+            raise ConfigError("Expected rank.halving or rank.truth. Got both; eliminated architectures have no score.")
+        truth_for(settings.rank.truth, context.parts.net.space)
     if "search" in stages:
         outside_batches(context.parts)
         sampler(settings.search, len(settings.search.objectives))
+    _check_training(context.parts)
     context.draw(1, "check")
+
+
+def _check_training(parts: Parts) -> None:
+    """Strategies refuse spaces and limits that they cannot train, and one step needs its batches."""
+    strategy, _ = parts.strategy()
+    batches = len(parts.batches(parts.train, parts.settings.train.batch_size, stream="train"))
+    if batches < strategy.batches_per_step:
+        raise ConfigError(
+            f"Expected {strategy.batches_per_step} or more batches of training examples for train.inner_steps. "
+            f"Got {batches}; try a smaller train.batch_size."
+        )
+    interchoice, epochs = interchoice_of(parts.settings.space), parts.settings.train.epochs
+    if interchoice is not None and (interchoice.split_epoch or 0) >= epochs:
+        raise ConfigError(
+            f"Expected space.interchoice.split_epoch below train.epochs, {epochs}. Got {interchoice.split_epoch}."
+        )
 
 
 def _check_depth(context: Context, until: Stage) -> None:
@@ -125,17 +149,26 @@ def _refuse_ranking(parts: Parts, until: Stage) -> None:
         raise ConfigError(f"Expected method one-shot to rank architectures. Got {parts.settings.method!r}.")
 
 
-def _score(context: Context, stages: Sequence[Stage], results: Results) -> None:
-    """Ranking and, if asked for, searching, with one pool of workers."""
-    settings = context.parts.settings
+def _score(context: Context, stages: Sequence[Stage], results: Results, again: Supernet | None) -> None:
+    """Ranking and, if asked for, searching, with one pool of workers.
+
+    Args:
+        again: a second supernet, by which the ranking is checked.
+    """
+    parts, settings = context.parts, context.parts.settings
     names = {"rank": settings.rank.estimators, "search": settings.search.objectives}
-    scoring = StagedScoring(
-        {stage: Scoring(context.parts.net, context.parts.estimators(names[stage])) for stage in names}
-    )
+    tasks = {stage: Scoring(parts.net, parts.estimators(names[stage])) for stage in names}
+    if again is not None:
+        tasks["second"] = Scoring(again, parts.estimators((judges(tasks["rank"].estimators)[0],)))
+    scoring = StagedScoring(tasks)
+    if settings.rank.halving and settings.rank.architectures:
+        with _timed(results.seconds, "rank"):
+            results.elimination = eliminate(context)
+        results.write(context.workspace.results)
     with context.stop.at_once(), context.parts.executor().open(scoring) as score:
-        if settings.rank.architectures:
+        if settings.rank.architectures and not settings.rank.halving:
             with _timed(results.seconds, "rank"):
-                results.ranking = rank(context, score)
+                results.ranking = rank(context, score, second=again is not None)
             results.write(context.workspace.results)
         if "search" in stages:
             with _timed(results.seconds, "search"):

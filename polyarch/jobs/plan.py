@@ -10,16 +10,22 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
+from rich.table import Table
 
 from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.comparison import EXPORT_SECONDS
 from polyarch.jobs.context import Context
 from polyarch.jobs.depth_choosing import SHARE_OF_WORK
+from polyarch.jobs.display import Display
+from polyarch.jobs.elimination import rungs_of
 from polyarch.jobs.fixed_depths import MOST_DEPTHS
 from polyarch.jobs.pipeline import Stage, stages_until
+from polyarch.jobs.second_supernet import wants_second
 from polyarch.jobs.settings import RunSettings
 from polyarch.randomness import generator_at
+from polyarch.ranking import halving_steps
+from polyarch.strategies import OneShot
 
 WARM_UP_STEPS = 8
 START_SECONDS = 5.0
@@ -39,11 +45,16 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Timings:
-    """Measured seconds: of a supernet step, and of scoring one architecture in each stage."""
+    """Measured seconds: of a supernet step, and of scoring one architecture in each stage.
+
+    A supernet step trains ``paths`` architectures on ``batches`` batches.
+    """
 
     step: float
     rank_score: float
     search_score: float
+    paths: int = 1
+    batches: int = 1
 
 
 def measure(context: Context, until: Stage) -> Timings:
@@ -51,9 +62,12 @@ def measure(context: Context, until: Stage) -> Timings:
     settings = context.parts.settings
     stages = stages_until(until) if settings.method == "one-shot" else ()
     with one_thread(), torch.random.fork_rng():
+        step, paths, batches = _step_seconds(context)
         return Timings(
-            step=_step_seconds(context),
-            rank_score=_score_seconds(context, settings.rank.estimators) if "rank" in stages else 0.0,
+            step=step,
+            paths=paths,
+            batches=batches,
+            rank_score=_rank_seconds(context) if "rank" in stages else 0.0,
             search_score=_score_seconds(context, settings.search.objectives) if "search" in stages else 0.0,
         )
 
@@ -66,18 +80,23 @@ def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -
     workers = settings.workers
     start = START_SECONDS if workers > 1 else 0.0
     train, rank, search, retrain = settings.train, settings.rank, settings.search, settings.retrain
+    second = "rank" in stages and wants_second(settings)
+    waves = math.ceil(rank.architectures / workers)
     networks = retrain.seeds + retrain.members - 1 + retrain.random_architectures
-    example = timings.step / min(train.batch_size, examples)
+    batch_size = min(train.batch_size, examples)
+    steps = examples // batch_size // timings.batches  # of an epoch
+    example = timings.step / (timings.paths * timings.batches * batch_size)  # of one architecture
     planned = {
         "train": PlannedStage(
             "train",
-            f"supernet of {settings.space.kind}, {train.strategy}, {train.epochs} epochs of {examples} examples",
-            example * examples * train.epochs,
+            f"{'two supernets' if second else 'supernet'} of {settings.space.kind}, {train.strategy}, {train.epochs} "
+            f"epochs of {examples} examples",
+            timings.step * steps * train.epochs * (2 if second and workers == 1 else 1),
         ),
         "rank": PlannedStage(
             "rank",
-            f"{rank.architectures} random architectures by {', '.join(rank.estimators)}",
-            start + timings.rank_score * math.ceil(rank.architectures / workers) if rank.architectures else 0.0,
+            f"{rank.architectures} architectures by {_judges(settings)}",
+            start + (timings.rank_score + (timings.search_score if second else 0.0)) * waves if waves else 0.0,
         ),
         "search": PlannedStage(
             "search",
@@ -118,17 +137,32 @@ def total_seconds(planned: Sequence[PlannedStage]) -> float:
     return math.fsum(stage.seconds for stage in planned)
 
 
-def _step_seconds(context: Context) -> float:
-    """The mean time of a training step on copies of supernet and optimiser."""
+def show_plan(display: Display, planned: Sequence[PlannedStage], workers: int, *, resumed: bool = False) -> None:
+    """Every stage with its time, and all of them together."""
+    table = Table("stage", "work", "about")
+    for stage in planned:
+        table.add_row(stage.name, stage.work, in_words(stage.seconds))
+    display.say(table)
+    crew = f"{workers} worker{'s' if workers > 1 else ''}"
+    display.say(f"About {in_words(total_seconds(planned))} with {crew} from the start.")
+    if resumed:
+        display.say("What is already done is not done again.")
+
+
+def _step_seconds(context: Context) -> tuple[float, int, int]:
+    """The mean time of a training step on copies of supernet and optimiser, and how many paths and batches it uses."""
     parts = replace(context.parts, net=copy.deepcopy(context.parts.net))
     strategy, _ = parts.strategy()
     source = parts.batches(parts.train, parts.settings.train.batch_size, stream="train")
-    batches = list(islice(source.epoch(0), WARM_UP_STEPS))
-    strategy.step(batches[:1], generator=generator_at(0, "plan", 0))
+    size = strategy.batches_per_step
+    batches = list(islice(source.epoch(0), max(WARM_UP_STEPS, size)))
+    groups = [batches[first : first + size] for first in range(0, len(batches) - size + 1, size)]
+    strategy.step(groups[0], generator=generator_at(0, "plan", 0))
     started = time.perf_counter()
-    for index, batch in enumerate(batches):
-        strategy.step([batch], generator=generator_at(0, "plan", index))
-    return (time.perf_counter() - started) / len(batches)
+    for index, group in enumerate(groups):
+        strategy.step(group, generator=generator_at(0, "plan", index))
+    seconds = (time.perf_counter() - started) / len(groups)
+    return seconds, strategy.paths.count if isinstance(strategy, OneShot) else 1, size
 
 
 def _score_seconds(context: Context, names: tuple[str, ...]) -> float:
@@ -137,6 +171,19 @@ def _score_seconds(context: Context, names: tuple[str, ...]) -> float:
     started = time.perf_counter()
     Scoring(context.parts.net, context.parts.estimators(names))(architecture)
     return time.perf_counter() - started
+
+
+def _rank_seconds(context: Context) -> float:
+    """The mean time per architecture that is ranked."""
+    settings = context.parts.settings
+    if not settings.rank.halving:
+        return _score_seconds(context, settings.rank.estimators)
+    rungs, count = rungs_of(settings), max(settings.rank.architectures, 1)
+    return _score_seconds(context, ("sotl",)) * halving_steps(count, rungs) / (count * rungs[-1])
+
+
+def _judges(settings: RunSettings) -> str:
+    return "sotl with early elimination" if settings.rank.halving else ", ".join(settings.rank.estimators)
 
 
 def in_words(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from polyarch.predictive import calibration_error, negative_log_likelihood
 from polyarch.randomness import derive_seed
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
-from polyarch.training import CheckpointStore, fit
+from polyarch.training import Callback, CheckpointStore, History, fit
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,26 @@ class Retraining:
 
     def __call__(self, item: tuple[Architecture, int]) -> dict[str, Any]:
         """Test and validation results; the weights are in `weights_path`."""
+        parts = self.parts
+        network, history = self.train(item)
+        path = self.weights_path(item)
+        write_atomically(path, weights_bytes(weights_of(network)))
+        valid = evaluate(network, parts.evaluation_batches(parts.valid))
+        return {
+            **evaluate(network, parts.evaluation_batches(parts.data.test)),
+            "valid_accuracy": valid["accuracy"],
+            "history": [{"epoch": row["epoch"], "loss": row["loss"]} for row in history.rows],
+        }
+
+    def train(
+        self, item: tuple[Architecture, int], valid: BatchSource | None = None, callbacks: Sequence[Callback] = ()
+    ) -> tuple[nn.Module, History]:
+        """The network in evaluation mode and what was measured on the way.
+
+        Args:
+            valid: judged after every epoch; the weights are the same bits with and without it.
+            callbacks: besides the schedule of the learning rate.
+        """
         architecture, seed = item
         parts, settings = self.parts, self.parts.settings
         position = derive_seed(settings.seed, "retrain", architecture.key, seed) >> 1
@@ -38,21 +59,14 @@ class Retraining:
         history = fit(
             Supervised(network, optimizer, loss=smoothed_loss(settings.retrain)),
             parts.batches(parts.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
+            valid,
             epochs=settings.retrain.epochs,
             seed=position,
-            callbacks=[schedule(optimizer, settings.retrain)],
+            callbacks=[schedule(optimizer, settings.retrain), *callbacks],
             checkpoints=CheckpointStore(self.checkpoint_folder(item)),
             checkpoint_seconds=settings.checkpoint_seconds,
         )
-        path = self.weights_path(item)
-        write_atomically(path, weights_bytes(weights_of(network)))
-        network.eval()
-        valid = evaluate(network, parts.evaluation_batches(parts.valid))
-        return {
-            **evaluate(network, parts.evaluation_batches(parts.data.test)),
-            "valid_accuracy": valid["accuracy"],
-            "history": [{"epoch": row["epoch"], "loss": row["loss"]} for row in history.rows],
-        }
+        return network.eval(), history
 
     def checkpoint_folder(self, item: tuple[Architecture, int]) -> Path:
         """Where one item keeps its checkpoints."""

@@ -21,6 +21,7 @@ from pydantic import (
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
 from polyarch.jobs.space_settings import SPACES, CellSettings, Settings, SpaceSettings
+from polyarch.methods.one_shot import INNER_STEPS, OUTER_RATE, PATHS, PROXIMAL
 from polyarch.methods.variational_depth import Rule, Updates
 
 Method = Literal["one-shot", "variational-depth", "deterministic-depth"]
@@ -51,19 +52,29 @@ class DataSettings(Settings):
 
 
 class OptimiserSettings(Settings):
-    """SGD with a cosine schedule."""
+    """SGD with a cosine schedule, to which the learning rate rises over the first ``warmup_epochs``."""
 
     epochs: PositiveInt = 60
     batch_size: PositiveInt = 64
     learning_rate: PositiveFloat = 0.1
     final_learning_rate: NonNegative = 0.0
+    warmup_epochs: NonNegative = 0.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: NonNegative = 5e-4
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
+OneShotName = Literal["single_path", "fair", "multi_path", "reptile", "meta_prox", "multi_path_meta_prox"]
+STRATEGIES: tuple[str, ...] = (*get_args(OneShotName), "variational")
+
+
 class TrainSettings(OptimiserSettings):
     """How the supernet is trained.
+
+    A step uses one random path, paths that use every operation once (``fair``), or ``paths`` random ones
+    (``multi_path...``), and follows their gradients. With ``reptile`` and ``meta_prox`` it takes ``inner_steps`` on
+    every path, held at the start with weight ``proximal``, and goes the share ``outer_rate`` of the mean way; learning
+    rate, momentum and decay are then those of the inner steps, and momentum starts afresh on every path.
 
     ``variational`` learns q with the weights: exactly for a depth, from sampled paths otherwise. After ``patience``
     epochs without a better value training stops and the best state is kept: the validation loss is watched, or, where
@@ -71,34 +82,54 @@ class TrainSettings(OptimiserSettings):
     """
 
     epochs: PositiveInt = 120
-    strategy: Literal["single_path", "variational"] = "single_path"
+    strategy: OneShotName | Literal["variational"] = "single_path"
+    paths: PositiveInt = PATHS
+    inner_steps: PositiveInt = INNER_STEPS
+    outer_rate: PositiveFloat = OUTER_RATE
+    proximal: NonNegative = PROXIMAL
     samples: PositiveInt = 2
     prior_ratio: PositiveFloat = 0.85
     patience: PositiveInt | None = None
 
 
-EstimatorName = Literal["sotl", "val_acc", "val_acc_mini", "params", "macs", "latency"]
+EstimatorName = Literal[
+    "sotl", "sotl_last", "sotl_ema", "sovl", "tl_mini", "sog", "sogn",
+    "val_acc", "val_acc_mini", "params", "macs", "latency",
+]  # fmt: skip
 PolicyName = Literal["running", "batch", "adapt", "reestimate"]
 
 
 class EstimatorSettings(Settings):
-    """How architectures are scored."""
+    """How architectures are scored.
+
+    The first settings are of the short run that all estimators of training speed share; ``last_share`` is the part of
+    it that ``sotl_last`` counts, ``ema_decay`` how slowly ``sotl_ema`` forgets.
+    """
 
     steps: PositiveInt = 50
     learning_rate: PositiveFloat = 0.01
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     batch_size: PositiveInt = 64
+    last_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.9
     policy: PolicyName = "adapt"
     policy_batches: PositiveInt = 20
     latency_batch_size: PositiveInt = 1
 
 
 class RankSettings(Settings):
-    """Which random architectures are ranked, by what, and against which truth; none with 0 ``architectures``."""
+    """Which random architectures are ranked, by what, and against which truth; none with 0 ``architectures``.
+
+    With 2 ``supernets`` a second one, of another seed, is trained beside the first and ranks them too: how far the two
+    agree says how far to trust the ranking. With ``halving`` the worse half is eliminated again and again in the course
+    of the short run, by its losses so far alone: a ranking at a part of the cost.
+    """
 
     architectures: NonNegativeInt = 24
     estimators: tuple[EstimatorName, ...] = ("sotl", "val_acc", "params", "macs")
     truth: str | None = None
+    supernets: Annotated[int, Field(ge=1, le=2)] = 2
+    halving: bool = False
 
 
 class SearchSettings(Settings):
@@ -142,6 +173,16 @@ class RetrainSettings(OptimiserSettings):
     flag: Fraction = 0.05
 
 
+class TruthSettings(Settings):
+    """Which architectures `polyarch truth build` trains alone, by ``retrain``, and with how many seeds each.
+
+    ``architectures`` random ones, no network twice; ``"all"`` trains the whole space.
+    """
+
+    architectures: PositiveInt | Literal["all"] = 64
+    seeds: PositiveInt = 1
+
+
 class RunSettings(Settings):
     """A whole run.
 
@@ -166,6 +207,7 @@ class RunSettings(Settings):
     search: SearchSettings = SearchSettings()
     depth: DepthSettings = DepthSettings()
     retrain: RetrainSettings = RetrainSettings()
+    truth: TruthSettings = TruthSettings()
 
     @field_validator("space", mode="before")
     @classmethod
@@ -185,7 +227,7 @@ class RunSettings(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             named = (str(part) for part in first["loc"] if part not in SPACES)
-            place = ".".join(part for part in named if "[" not in part)  # kinds of values are no names of settings
+            place = ".".join(part for part in named if not {"[", "-"} & set(part))  # kinds of values are no names
             raise ConfigError(
                 f"Expected {place or 'the settings'} in {origin} to fit: {first['msg']}. Got {first['input']!r}."
             ) from None

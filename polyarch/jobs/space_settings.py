@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, InvalidInput
 from polyarch.jobs.own_module import build_own, import_builder
-from polyarch.spaces import NB201_OPERATIONS
+from polyarch.nn import InterChoice, InterChoiceKind, PredecessorRule
+from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS
 from polyarch.supernets import (
     CellSupernet,
     ChainSupernet,
     ConvolutionalDepth,
+    DartsSupernet,
     FullyConnectedDepth,
+    MacroSupernet,
     MLPSupernet,
+    NB101Supernet,
     Supernet,
+    fairnas_chain,
 )
 
 
@@ -26,10 +31,34 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class InterChoiceSettings(Settings):
+    """Weights of the supernet that depend on several choices; see `InterChoice`.
+
+    ``split_epoch`` is the number of epochs after which ``split`` weights are trained apart.
+    """
+
+    kind: InterChoiceKind
+    previous: PositiveInt = 1
+    predecessors: PredecessorRule = "order"
+    split_epoch: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        self.value()
+        if (self.kind == "split") != (self.split_epoch is not None):
+            raise InvalidInput(f"Expected split_epoch with kind split, and only there. Got {self.split_epoch}.")
+        return self
+
+    def value(self) -> InterChoice:
+        """What a supernet takes."""
+        return InterChoice(self.kind, self.previous, self.predecessors)
+
+
 class CellSettings(Settings):
     """The NAS-Bench-201 cell network.
 
-    ``channels`` of the first stage: by default half the height of the images, between 4 and 16.
+    ``channels`` of the first stage: by default half the height of the images, between 4 and 16. With
+    ``pool_convolution`` the pooling has a 1x1 convolution before it.
     """
 
     kind: Literal["nb201"] = "nb201"
@@ -37,6 +66,8 @@ class CellSettings(Settings):
     cells: PositiveInt = 1
     operations: tuple[str, ...] = NB201_OPERATIONS
     affine: bool = False
+    pool_convolution: bool = False
+    interchoice: InterChoiceSettings | None = None
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
@@ -46,6 +77,8 @@ class CellSettings(Settings):
             cells=self.cells,
             operations=self.operations,
             affine=self.affine,
+            pool_convolution=self.pool_convolution,
+            interchoice=_value(self.interchoice),
             in_channels=input_shape[0],
             classes=classes,
         )
@@ -63,12 +96,78 @@ class ChainSettings(Settings):
     stem_channels: PositiveInt = 16
     stem_stride: PositiveInt = 1
     head_channels: PositiveInt = 128
+    interchoice: InterChoiceSettings | None = None
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        _require_images(self.kind, input_shape)
+        options = self.model_dump(exclude={"kind", "interchoice"})
+        return ChainSupernet(
+            in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice), **options
+        )
+
+
+class FairnasSettings(Settings):
+    """The FairNAS chain of 19 MobileNetV2 blocks, for large images."""
+
+    kind: Literal["fairnas"] = "fairnas"
+    interchoice: InterChoiceSettings | None = None
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        _require_images(self.kind, input_shape)
+        return fairnas_chain(in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice))
+
+
+class MacroSettings(Settings):
+    """The NAS-Bench-Macro chain of eight layers with three options each."""
+
+    kind: Literal["macro"] = "macro"
+    channels: PositiveInt = 32
+    head_channels: PositiveInt = 1280
+    interchoice: InterChoiceSettings | None = None
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        _require_images(self.kind, input_shape)
+        return MacroSupernet(
+            channels=self.channels,
+            head_channels=self.head_channels,
+            in_channels=input_shape[0],
+            classes=classes,
+            interchoice=_value(self.interchoice),
+        )
+
+
+class DartsSettings(Settings):
+    """The DARTS network of normal and reduction cells."""
+
+    kind: Literal["darts"] = "darts"
+    layers: Annotated[int, Field(ge=3)] = 8
+    channels: Annotated[int, Field(ge=2)] = 16
+    operations: tuple[str, ...] = DARTS_OPERATIONS
+    affine: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
         _require_images(self.kind, input_shape)
         options = self.model_dump(exclude={"kind"})
-        return ChainSupernet(in_channels=input_shape[0], classes=classes, **options)
+        return DartsSupernet(in_channels=input_shape[0], classes=classes, **options)
+
+
+class NB101Settings(Settings):
+    """A NAS-Bench-1shot1 network: cells of NAS-Bench-101 with operations on nodes, in one of three spaces."""
+
+    kind: Literal["nb101"] = "nb101"
+    space: Literal[1, 2, 3] = 1
+    channels: PositiveInt = 16
+    cells: PositiveInt = 3
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        _require_images(self.kind, input_shape)
+        options = self.model_dump(exclude={"kind"})
+        return NB101Supernet(in_channels=input_shape[0], classes=classes, **options)
 
 
 class VectorDepthSettings(Settings):
@@ -138,7 +237,11 @@ class AutoSettings(Settings):
 
 SpaceSettings = Annotated[
     CellSettings
+    | DartsSettings
+    | NB101Settings
     | ChainSettings
+    | MacroSettings
+    | FairnasSettings
     | VectorDepthSettings
     | ImageDepthSettings
     | MLPSettings
@@ -149,12 +252,30 @@ SpaceSettings = Annotated[
 SPACES: dict[str, type[Settings]] = {
     "auto": AutoSettings,
     "nb201": CellSettings,
+    "nb101": NB101Settings,
+    "darts": DartsSettings,
     "chain": ChainSettings,
+    "macro": MacroSettings,
+    "fairnas": FairnasSettings,
     "mlp": MLPSettings,
     "depth_fc": VectorDepthSettings,
     "depth_cnn": ImageDepthSettings,
     "module": ModuleSettings,
 }
+
+
+def interchoice_of(space: SpaceSettings) -> InterChoiceSettings | None:
+    """The inter-choice weights of a space, if its supernet has any."""
+    return getattr(space, "interchoice", None)
+
+
+def without_interchoice(space: SpaceSettings) -> SpaceSettings:
+    """The space as networks that are trained alone have it."""
+    return space if interchoice_of(space) is None else space.model_copy(update={"interchoice": None})
+
+
+def _value(settings: InterChoiceSettings | None) -> InterChoice | None:
+    return None if settings is None else settings.value()
 
 
 def _require_images(kind: str, input_shape: tuple[int, ...]) -> None:

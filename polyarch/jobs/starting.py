@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-from rich.table import Table
 
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
@@ -21,13 +19,11 @@ from polyarch.jobs.overrides import resumed_settings
 from polyarch.jobs.own_module import Builder
 from polyarch.jobs.parts import Parts, load_data
 from polyarch.jobs.pipeline import Stage, check
-from polyarch.jobs.plan import PlannedStage, in_words, measure, plan, total_seconds
+from polyarch.jobs.plan import PlannedStage, measure, plan, show_plan
 from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.truths import whole_name, with_known_architectures
 from polyarch.jobs.workspace import Workspace
 from polyarch.training import StopRequest
-
-PATHS = ("name", "outside")
-"""Settings of the data that may be paths."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +46,9 @@ class Beginning:
 
     def start(self, asked: RunSettings) -> Context:
         """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
-        asked = _with_whole_path(asked)
-        data = self.data or load_data(asked.data)
-        settings, decisions = asked, [note.rstrip(".") for note in data.notes]
-        one_shot = asked.method == "one-shot"
-        chosen = asked.space.kind in ("auto", "module") or not one_shot
-        if chosen:
-            suggested, reasons = (suggest if one_shot else suggest_depth)(asked, data, self.builder)
-            settings = with_suggestions(asked, suggested)
-            decisions += reasons
-        parts = Parts.build(settings, data=data, builder=self.builder)
+        parts, decisions = prepared(asked, self.data, self.builder)
+        settings, reason = with_known_architectures(parts, asked)
+        decisions += [reason] if reason else []
         trial = self._context(parts, Workspace(self.out))
         check(trial, self.until)
         timings = measure(trial, self.until)
@@ -68,51 +57,80 @@ class Beginning:
             return plan(settings, timings, len(parts.train), self.until)
 
         if self.until == "search":
-            settings, reason = fitted(settings, planned, asked=asked, stretch=chosen)
+            settings, reason = fitted(settings, planned, asked=asked, stretch=_is_chosen_for(asked))
             decisions += [reason] if reason else []
-        settings = settings.model_copy(update={"decisions": tuple(decisions)})
-        for decision in decisions:
-            self.display.say(f"Chosen: {decision}.")
-        self._show(planned(settings), settings)
+        settings = decided(settings, decisions, self.display)
+        show_plan(self.display, planned(settings), settings.workers)
         return self._context(replace(parts, settings=settings), Workspace.start(self.out, settings))
 
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Context:
         """An earlier run, with its settings."""
-        workspace, settings = Workspace.resume(self.out)
-        settings = resumed_settings(settings, content, _as_stored(overrides), origin)
+        workspace, settings = resumed(self.out, content, overrides, origin)
         parts = Parts.build(settings, data=self.data, builder=self.builder)
         context = self._context(parts, workspace)
-        self._show(plan(settings, measure(context, self.until), len(parts.train), self.until), settings)
-        self.display.say("What is already done is not done again.")
+        planned = plan(settings, measure(context, self.until), len(parts.train), self.until)
+        show_plan(self.display, planned, settings.workers, resumed=True)
         return context
 
     def _context(self, parts: Parts, workspace: Workspace) -> Context:
         return Context(parts, workspace, self.display, self.stop, self.started)
 
-    def _show(self, planned: list[PlannedStage], settings: RunSettings) -> None:
-        table = Table("stage", "work", "about")
-        for stage in planned:
-            table.add_row(stage.name, stage.work, in_words(stage.seconds))
-        self.display.say(table)
-        workers = f"{settings.workers} worker{'s' if settings.workers > 1 else ''}"
-        self.display.say(f"About {in_words(total_seconds(planned))} with {workers} from the start.")
+
+def prepared(asked: RunSettings, data: Dataset | None, builder: Builder | None) -> tuple[Parts, list[str]]:
+    """The parts of a new run, with whole paths and a space for the data, and what was chosen, in words."""
+    settings = asked = _with_whole_paths(asked)
+    data = data or load_data(asked.data)
+    decisions = [note.rstrip(".") for note in data.notes]
+    if _is_chosen_for(asked):
+        suggested, reasons = (suggest if asked.method == "one-shot" else suggest_depth)(asked, data, builder)
+        settings = with_suggestions(asked, suggested)
+        decisions += reasons
+    return Parts.build(settings, data=data, builder=builder), decisions
 
 
-def _with_whole_path(asked: RunSettings) -> RunSettings:
+def decided(settings: RunSettings, decisions: Sequence[str], display: Display) -> RunSettings:
+    """Says what was chosen, and keeps it with the settings."""
+    for decision in decisions:
+        display.say(f"Chosen: {decision}.")
+    return settings.model_copy(update={"decisions": tuple(decisions)})
+
+
+def resumed(
+    out: Path, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str
+) -> tuple[Workspace, RunSettings]:
+    """An earlier run and its settings, which must be those that are asked for now."""
+    workspace, settings = Workspace.resume(out)
+    return workspace, resumed_settings(settings, content, _as_stored(overrides), origin)
+
+
+def _is_chosen_for(asked: RunSettings) -> bool:
+    """Whether a schedule is chosen for the user, and with ``auto`` a space."""
+    return asked.space.kind in ("auto", "module") or asked.method != "one-shot"
+
+
+def _with_whole_paths(asked: RunSettings) -> RunSettings:
     """Paths that do not depend on the current folder, so that a run can be resumed from another one."""
-    values = {key: getattr(asked.data, key) for key in PATHS}
-    whole = {key: _whole(value) for key, value in values.items() if value is not None and _whole(value) != value}
-    return asked.model_copy(update={"data": asked.data.model_copy(update=whole)}) if whole else asked
+    for key, whole in PATHS.items():
+        name, _, field_name = key.partition(".")
+        section = getattr(asked, name)
+        value = getattr(section, field_name)
+        if value is not None and whole(value) != value:
+            asked = asked.model_copy(update={name: section.model_copy(update={field_name: whole(value)})})
+    return asked
 
 
 def _as_stored(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Options as a run's settings have them: the same command, with --resume, goes on with the same run."""
     stored = {key: value for key, value in overrides.items() if (key, value) != ("space.kind", "auto")}
-    for key in PATHS:
-        if isinstance(stored.get(f"data.{key}"), str):
-            stored[f"data.{key}"] = _whole(stored[f"data.{key}"])
+    for key, whole in PATHS.items():
+        if isinstance(stored.get(key), str):
+            stored[key] = whole(stored[key])
     return stored
 
 
 def _whole(name: str) -> str:
     return str(Path(name).resolve()) if name not in DATASETS and Path(name).exists() else name
+
+
+PATHS: dict[str, Callable[[str], str]] = {"data.name": _whole, "data.outside": _whole, "rank.truth": whole_name}
+"""Settings that may be paths, and what makes them whole."""

@@ -5,50 +5,84 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import torch
+
 from polyarch.jobs.context import Context
 from polyarch.jobs.parts import Parts, schedule
+from polyarch.jobs.space_settings import interchoice_of
 from polyarch.results import TrainingRecord
 from polyarch.strategies import Strategy, Variational
-from polyarch.training import Callback, EarlyStopping, EpochLog, StepProgress, TensorBoard, fit
+from polyarch.training import (
+    Callback,
+    CheckpointStore,
+    EarlyStopping,
+    EpochLog,
+    History,
+    SplitWeights,
+    StepProgress,
+    StopRequest,
+    TensorBoard,
+    fit,
+)
 
 
 def train(context: Context) -> TrainingRecord:
     """Trains the supernet, or goes on with it."""
-    parts, settings = context.parts, context.parts.settings
-    strategy, optimizer = parts.strategy()
     with context.display.stage("train") as report, _tensorboard(context) as tensorboard:
-        history = fit(
-            strategy,
-            parts.batches(parts.train, settings.train.batch_size, stream="train"),
-            parts.evaluation_batches(parts.valid),
-            epochs=settings.train.epochs,
-            seed=settings.seed,
-            callbacks=[
-                schedule(optimizer, settings.train),
+        strategy, history = fit_supernet(
+            context.parts,
+            context.workspace.store("train"),
+            [
                 EpochLog(lambda row: context.workspace.log("epoch", **row)),
                 StepProgress(lambda done, total, metrics: report(done, total, _loss(metrics))),
-                *_stopping(context, strategy),
-                *_expectation_steps(parts, strategy),
                 *tensorboard,
             ],
-            checkpoints=context.workspace.store("train"),
-            checkpoint_seconds=settings.checkpoint_seconds,
-            stop=context.stop,
+            context.stop,
         )
     q = None
     if isinstance(strategy, Variational):
         q = {name: gate.detach().tolist() for name, gate in strategy.q.mean().items()}
-    return TrainingRecord(strategy=settings.train.strategy, history=history.rows, q=q)
+    return TrainingRecord(strategy=context.parts.settings.train.strategy, history=history.rows, q=q)
 
 
-def _stopping(context: Context, strategy: Strategy) -> list[Callback]:
+def fit_supernet(
+    parts: Parts, store: CheckpointStore, callbacks: Sequence[Callback] = (), stop: StopRequest | None = None
+) -> tuple[Strategy, History]:
+    """Trains the supernet of these parts by their settings, from where the store has it.
+
+    Args:
+        callbacks: besides those that the settings ask for.
+    """
+    settings = parts.settings
+    strategy, optimizer = parts.strategy()
+    history = fit(
+        strategy,
+        parts.batches(parts.train, settings.train.batch_size, stream="train"),
+        parts.evaluation_batches(parts.valid),
+        epochs=settings.train.epochs,
+        seed=settings.seed,
+        callbacks=[
+            schedule(optimizer, settings.train),
+            *_stopping(parts, strategy),
+            *_expectation_steps(parts, strategy),
+            *_splitting(parts, optimizer),
+            *callbacks,
+        ],
+        checkpoints=store,
+        checkpoint_seconds=settings.checkpoint_seconds,
+        stop=stop,
+    )
+    return strategy, history
+
+
+def _stopping(parts: Parts, strategy: Strategy) -> list[Callback]:
     """Early stopping if the settings ask for it."""
-    train = context.parts.settings.train
+    train = parts.settings.train
     if train.patience is None:
         return []
     # One full batch per epoch: what is maximised is known exactly, and validation examples are few.
-    full = isinstance(strategy, Variational) and train.batch_size >= len(context.parts.train)
-    warm_up = context.parts.depth_search().warm_up(train.epochs)
+    full = isinstance(strategy, Variational) and train.batch_size >= len(parts.train)
+    warm_up = parts.depth_search().warm_up(train.epochs)
     watched = "loss" if full else "valid_loss"
     return [EarlyStopping(watched, maximise=False, patience=train.patience, after=warm_up)]
 
@@ -58,6 +92,14 @@ def _expectation_steps(parts: Parts, strategy: Strategy) -> Sequence[Callback]:
     if not isinstance(strategy, Variational) or len(parts.net.space.choices) > 1:
         return []
     return parts.depth_search().expectation_steps(strategy, parts.statistics_batches(parts.train))
+
+
+def _splitting(parts: Parts, optimizer: torch.optim.Optimizer) -> list[Callback]:
+    """What splits the weights of the supernet if the settings ask for it."""
+    interchoice = interchoice_of(parts.settings.space)
+    if interchoice is None or interchoice.split_epoch is None:
+        return []
+    return [SplitWeights(parts.net, optimizer, epoch=interchoice.split_epoch)]
 
 
 @contextmanager

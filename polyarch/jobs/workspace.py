@@ -27,6 +27,7 @@ class Workspace:
         self.artifact = folder / "artifact"
         self.ensemble = folder / "ensemble"
         self.posterior = folder / "posterior"
+        self.truth = folder / "truth.npz"
         self.checkpoints = folder / "checkpoints"
 
     @classmethod

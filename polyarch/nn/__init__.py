@@ -7,11 +7,14 @@ from polyarch.nn.batchnorm import (
     ReestimatedStatistics,
     RunningStatistics,
 )
+from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.exits import Exits
-from polyarch.nn.mixed import ChoiceBlock, Selection, gate_for
+from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
+from polyarch.nn.mixed import ChoiceBlock, gate_for, plus
 from polyarch.nn.own import Maybe, OneOf, Repeat
 from polyarch.nn.recording import call, record
 from polyarch.nn.residual import ReductionBlock, bottleneck
+from polyarch.nn.split_copies import SplitCopies
 from polyarch.nn.stacked import Stacked
 
 __all__ = [
@@ -19,17 +22,23 @@ __all__ = [
     "BatchStatistics",
     "ChoiceBlock",
     "Exits",
+    "InterChoice",
+    "InterChoiceKind",
     "Maybe",
     "NormPolicy",
     "OneOf",
+    "PredecessorRule",
     "ReductionBlock",
     "ReestimatedStatistics",
     "Repeat",
     "RunningStatistics",
     "Selection",
+    "SplitCopies",
     "Stacked",
     "bottleneck",
     "call",
+    "dependent_weights",
     "gate_for",
+    "plus",
     "record",
 ]

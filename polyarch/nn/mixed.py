@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.recording import call
-
-Selection = int | Tensor
-"""An option index, or the weights of all options: (O,), or (B, O) per example."""
+from polyarch.nn.choice_vectors import ChoiceVectors, Selection
+from polyarch.nn.recording import call, constant
+from polyarch.nn.split_copies import SplitCopies
 
 
 class ChoiceBlock(nn.Module):
@@ -19,13 +18,20 @@ class ChoiceBlock(nn.Module):
     Args:
         choice: the name of the choice in the space.
         operations: one module per option; ``None`` for the operation that passes nothing on.
+        interchoice: weights that depend on the choices before, as `dependent_weights` makes them.
     """
 
-    def __init__(self, choice: str, operations: Sequence[nn.Module | None]) -> None:
+    def __init__(
+        self,
+        choice: str,
+        operations: Sequence[nn.Module | None],
+        interchoice: ChoiceVectors | SplitCopies | None = None,
+    ) -> None:
         super().__init__()
         self.choice = choice
         self.operations = nn.ModuleDict({str(index): op for index, op in enumerate(operations) if op is not None})
         self._by_index = tuple(None if op is None else str(index) for index, op in enumerate(operations))
+        self.interchoice = interchoice
 
     def passes(self, index: int) -> bool:
         """Whether this option passes anything on."""
@@ -43,15 +49,86 @@ class ChoiceBlock(nn.Module):
             raise InvalidInput(f"Expected an option of {self.choice!r} with a module. Got option {index}.")
         return self.operations[key]
 
-    def forward(self, x: Tensor, selection: Selection) -> Tensor:
-        """A hard index runs that operation only; weights give sum_o weight_o * operation_o(x)."""
+    def forward(
+        self, x: Tensor, selection: Selection, previous: Sequence[Selection] = (), *, shortcut: bool = False
+    ) -> Tensor:
+        """A hard index runs that operation only; weights give sum_o weight_o * operation_o(x).
+
+        Args:
+            previous: what was selected at the choices that inter-choice weights depend on: indices with an index,
+                weights with weights.
+            shortcut: whether the input is added to the output. What inter-choice weights make of the input goes both
+                into the operation and into its shortcut: a constant in front of a convolution without padding and a
+                normalisation layer that is in training mode cancels, so that a bias would do nothing there.
+        """
         if isinstance(selection, int):
-            return call(self.operation(selection), x)
-        terms: list[Tensor] = [gate_for(selection, index, x) * self.operation(index)(x) for index in self.passing]
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
+            entering = self._entering(x, selection, previous)
+            output = self._output(entering, selection, previous)
+            return entering + output if shortcut else output
+        total = None
+        for index in self.passing:
+            entering = self._entering(x, index, previous)
+            output = self._output(entering, index, previous)
+            if shortcut and entering is not x:
+                output = output + (entering - x)
+            total = plus(total, gate_for(selection, index, x) * output)
+        assert total is not None
+        return x + total if shortcut else total
+
+    def carried(
+        self, x: Tensor, shift: Tensor | None, index: int, previous: Sequence[int]
+    ) -> tuple[Tensor, Tensor | None]:
+        """What an operation makes of x + shift, again as a value and a shift (C, 1, 1), which may be none.
+
+        Operations that pass a constant on as it is only add their vector to the shift. That is as good as free, while
+        an addition to x takes longer than they do.
+        """
+        if isinstance(self.interchoice, ChoiceVectors) and not self.interchoice.scales:
+            shift = plus(shift, self._vector(self.interchoice, x, index, previous))
+        elif shift is None:
+            return self(x, index, previous), None
+        operation = self.operation(index)
+        if _passes_constants(operation):
+            return call(operation, x), shift
+        return call(operation, plus(shift, x)), None
+
+    def _entering(self, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
+        """What goes into an operation."""
+        if not isinstance(self.interchoice, ChoiceVectors):
+            return x
+        vector = self._vector(self.interchoice, x, index, previous)
+        return x * vector if self.interchoice.scales else x + vector
+
+    def _vector(self, vectors: ChoiceVectors, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
+        return constant(vectors.vector(index, previous), x, owner=self, name="vector")
+
+    def _output(self, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
+        """What comes out of an operation, or out of its copies."""
+        operation = self.operation(index)
+        if not isinstance(self.interchoice, SplitCopies):
+            return call(operation, x)
+        serving, (before,) = self.interchoice.serving(operation, index), previous
+        if len(serving) == 1:
+            return call(operation, x)
+        if isinstance(before, int):
+            return call(serving[before], x, known_as=operation)
+        total = None
+        for option, module in enumerate(serving):
+            total = plus(total, gate_for(before, option, x) * module(x))
+        assert total is not None
         return total
+
+
+def plus(total: Tensor | None, term: Tensor) -> Tensor:
+    """The sum; the term alone where there is no total yet."""
+    return term if total is None else total + term
+
+
+def _passes_constants(operation: nn.Module) -> bool:
+    """Whether operation(x + c) is operation(x) + c for a constant c per channel."""
+    return isinstance(operation, nn.Identity) or (
+        isinstance(operation, nn.AvgPool2d) and not operation.count_include_pad
+    )
 
 
 def gate_for(gates: Tensor, index: int, x: Tensor) -> Tensor:

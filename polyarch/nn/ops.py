@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from polyarch.nn.recording import Composed, call
 
 
 def relu_conv_bn(inputs: int, outputs: int, kernel: int, *, stride: int = 1, affine: bool = True) -> nn.Sequential:
@@ -14,8 +17,12 @@ def relu_conv_bn(inputs: int, outputs: int, kernel: int, *, stride: int = 1, aff
     )
 
 
-def nb201_operation(name: str, channels: int, *, affine: bool) -> nn.Module | None:
-    """An operation of the NAS-Bench-201 cell on (B, channels, H, W); ``None`` stands for ``none``."""
+def nb201_operation(name: str, channels: int, *, affine: bool, pool_convolution: bool = False) -> nn.Module | None:
+    """An operation of the NAS-Bench-201 cell on (B, channels, H, W); ``None`` stands for ``none``.
+
+    Args:
+        pool_convolution: puts a ReLU, a 1x1 convolution and a normalisation before the pooling.
+    """
     match name:
         case "none":
             return None
@@ -26,7 +33,10 @@ def nb201_operation(name: str, channels: int, *, affine: bool) -> nn.Module | No
         case "nor_conv_3x3":
             return relu_conv_bn(channels, channels, 3, affine=affine)
         case "avg_pool_3x3":
-            return nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=False)
+            pool = nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=False)
+            if not pool_convolution:
+                return pool
+            return nn.Sequential(*relu_conv_bn(channels, channels, 1, affine=affine), pool)
     raise AssertionError(name)  # the space has validated the names
 
 
@@ -48,4 +58,75 @@ def inverted_residual(inputs: int, outputs: int, *, kernel: int, expansion: int,
         *conv_bn(inputs, hidden, 1),
         *conv_bn(hidden, hidden, kernel, stride=stride, groups=hidden),
         *conv_bn(hidden, outputs, 1, activation=False),
+    )
+
+
+class FactorizedReduce(Composed):
+    """Halves the resolution without leaving pixels out: (B, inputs, H, W) -> (B, outputs, H/2, W/2).
+
+    Half of the outputs see the pixels at even places, the others those one further down and to the right. Odd sizes are
+    rounded up.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, affine: bool) -> None:
+        super().__init__()
+        self.activation = nn.ReLU()
+        self.even = nn.Conv2d(inputs, outputs // 2, 1, stride=2, bias=False)
+        self.shift = nn.ConstantPad2d((-1, 1, -1, 1), 0.0)  # by one to the left and up
+        self.odd = nn.Conv2d(inputs, outputs - outputs // 2, 1, stride=2, bias=False)
+        self.norm = nn.BatchNorm2d(outputs, affine=affine)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) -> (B, outputs, H/2, W/2)."""
+        x = call(self.activation, x)
+        return call(self.norm, torch.cat([call(self.even, x), call(self.odd, call(self.shift, x))], dim=1))
+
+
+def darts_operation(name: str, channels: int, *, stride: int, affine: bool) -> nn.Module:
+    """An operation of the DARTS cells: (B, channels, H, W) -> (B, channels, H/stride, W/stride).
+
+    Without scale and shift the poolings are normalised, as in the network in which DARTS searches.
+    """
+    kind, size = name.rsplit("_", 1)
+    match kind:
+        case "skip":
+            return nn.Identity() if stride == 1 else FactorizedReduce(channels, channels, affine=affine)
+        case "sep_conv":
+            first = _separable(channels, int(size[0]), stride=stride, affine=affine)
+            return nn.Sequential(*first, *_separable(channels, int(size[0]), affine=affine))
+        case "dil_conv":
+            return nn.Sequential(*_separable(channels, int(size[0]), stride=stride, dilation=2, affine=affine))
+    pooling = nn.MaxPool2d(3, stride, 1) if kind == "max_pool" else nn.AvgPool2d(3, stride, 1, count_include_pad=False)
+    return pooling if affine else nn.Sequential(pooling, nn.BatchNorm2d(channels, affine=False))
+
+
+def _separable(
+    channels: int, kernel: int, *, stride: int = 1, dilation: int = 1, affine: bool
+) -> tuple[nn.Module, ...]:
+    """ReLU, depthwise convolution, 1x1 convolution, batch normalisation."""
+    padding = dilation * (kernel // 2)
+    return (
+        nn.ReLU(),
+        nn.Conv2d(channels, channels, kernel, stride, padding, dilation, groups=channels, bias=False),
+        nn.Conv2d(channels, channels, 1, bias=False),
+        nn.BatchNorm2d(channels, affine=affine),
+    )
+
+
+def nb101_operation(name: str, channels: int) -> nn.Module:
+    """An operation of the NAS-Bench-101 cells on (B, channels, H, W)."""
+    match name:
+        case "conv1x1-bn-relu":
+            return conv_bn_relu(channels, channels, 1)
+        case "conv3x3-bn-relu":
+            return conv_bn_relu(channels, channels, 3)
+        case "maxpool3x3":
+            return nn.MaxPool2d(3, stride=1, padding=1)
+    raise AssertionError(name)  # the space has validated the names
+
+
+def conv_bn_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
+    """Convolution without bias, batch normalisation, ReLU: (B, inputs, H, W) -> (B, outputs, H, W)."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
     )

@@ -65,7 +65,8 @@ class Repeat(Block):
                 f"Expected {name!r} to repeat one or more blocks, from a minimum of 0 to their number on. "
                 f"Got {len(blocks)} blocks, {minimum=}."
             )
-        super().__init__(name, map(str, range(minimum, len(blocks) + 1)), default=len(blocks) - minimum)
+        depths = map(str, range(minimum, len(blocks) + 1))
+        super().__init__(name, depths, default=len(blocks) - minimum, kind="wiring")
         for position, module in enumerate(blocks):
             _require_module(module, f"block {position} of {name!r}")
         self.minimum = minimum

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.mixed import Selection, gate_for
-from polyarch.spaces import Choice
+from polyarch.nn.choice_vectors import Selection
+from polyarch.nn.mixed import gate_for
+from polyarch.spaces import Choice, ChoiceKind
 
 CHOSEN = object()
 """``memo[id(CHOSEN)]``: option indices by block name, for a deep copy in which blocks become what is chosen."""
@@ -57,11 +58,11 @@ def running(runner: Runner) -> Iterator[None]:
 class Block(nn.Module, ABC):
     """A place with a choice. Called outside of any supernet it runs its default option."""
 
-    def __init__(self, name: str, options: Iterable[str], *, default: int) -> None:
+    def __init__(self, name: str, options: Iterable[str], *, default: int, kind: ChoiceKind = "operation") -> None:
         super().__init__()
         if not isinstance(name, str):
             raise InvalidInput(f"Expected the name of a block first. Got {type(name).__name__}.")
-        self.choice = Choice(name, tuple(options))
+        self.choice = Choice(name, tuple(options), kind)
         self.default = default
 
     @property

@@ -19,6 +19,7 @@ from polyarch.reports.headline import entries, sentences, tiles
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
 from polyarch.reports.searched import best_architecture, best_parameters, counted_parameters
 from polyarch.reports.tables import memberships, top
+from polyarch.reports.trust import trust_part
 from polyarch.reports.usage import blocks, classes_in_words, inputs_in_words
 from polyarch.results import Results
 
@@ -53,6 +54,7 @@ def render(results: Results) -> str:
             parameters=best_parameters(results),
             counted=counted_parameters(results),
             top=top(results),
+            ranking_trust=trust_part(results.ranking),
             blocks=blocks(results),
             inputs=inputs_in_words(results),
             classes=classes_in_words(results),

@@ -14,6 +14,12 @@ SPACE = "\u00a0"
 
 ESTIMATORS = {
     "sotl": "training speed (SoTL)",
+    "sotl_last": "training speed, last part (SoTL)",
+    "sotl_ema": "training speed, exponential average (SoTL)",
+    "sovl": "validation losses of a short run (SoVL)",
+    "tl_mini": "training loss, one minibatch",
+    "sog": "sum of gradients (SoG)",
+    "sogn": "sum of gradient norms (SoGN)",
     "val_acc": "validation accuracy",
     "val_acc_mini": "validation accuracy, one minibatch",
     "params": "parameters",

@@ -1,9 +1,24 @@
 """Spaces of architectures: choices, members, moves and notations."""
 
-from polyarch.spaces.architecture import Architecture, Choice, Gates
+from polyarch.spaces.architecture import Architecture, Choice, ChoiceKind, Gates
+from polyarch.spaces.darts import (
+    DARTS_CELLS,
+    DARTS_EDGES,
+    DARTS_NODES,
+    DARTS_OPERATIONS,
+    S2_OPERATIONS,
+    Edge,
+    darts_edges,
+    darts_space,
+    darts_string,
+    parse_darts,
+)
+from polyarch.spaces.macro import MACRO_OPERATIONS, MACRO_STAGES, macro_space, macro_string, parse_macro
 from polyarch.spaces.moves import crossover, mutate, neighbours
 from polyarch.spaces.names import (
+    NB201_CONVOLUTIONS,
     NB201_EDGES,
+    NB201_NO_NONE,
     NB201_OPERATIONS,
     edge_name,
     nb201_canonical,
@@ -11,22 +26,56 @@ from polyarch.spaces.names import (
     nb201_string,
     parse_nb201,
 )
+from polyarch.spaces.nb101 import (
+    NB101_OPERATIONS,
+    NB101_PARENTS,
+    NB101Cell,
+    nb101_cell,
+    nb101_parents,
+    nb101_space,
+    parse_nb101,
+)
 from polyarch.spaces.space import Constraint, Space
 
 __all__ = [
+    "DARTS_CELLS",
+    "DARTS_EDGES",
+    "DARTS_NODES",
+    "DARTS_OPERATIONS",
+    "MACRO_OPERATIONS",
+    "MACRO_STAGES",
+    "NB101_OPERATIONS",
+    "NB101_PARENTS",
+    "NB201_CONVOLUTIONS",
     "NB201_EDGES",
+    "NB201_NO_NONE",
     "NB201_OPERATIONS",
+    "S2_OPERATIONS",
     "Architecture",
     "Choice",
+    "ChoiceKind",
     "Constraint",
+    "Edge",
     "Gates",
+    "NB101Cell",
     "Space",
     "crossover",
+    "darts_edges",
+    "darts_space",
+    "darts_string",
     "edge_name",
+    "macro_space",
+    "macro_string",
     "mutate",
+    "nb101_cell",
+    "nb101_parents",
+    "nb101_space",
     "nb201_canonical",
     "nb201_space",
     "nb201_string",
     "neighbours",
+    "parse_darts",
+    "parse_macro",
+    "parse_nb101",
     "parse_nb201",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 Gates = Mapping[str, Tensor]
 """Choice name -> weights of its options: (O,) for the whole batch, or (B, O) per example."""
 
+ChoiceKind = Literal["operation", "wiring", "node_operation"]
+"""What a choice decides: an operation on an edge or in a layer; what a node is fed by, or how deep a network is; or an
+operation on a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One named decision with at least one option.
+
+    The kind is for what treats decisions differently, such as samplers. It does not tell choices apart: two choices are
+    equal when name and options are.
 
     >>> Choice("edge", ("none", "skip")).index("skip")
     1
@@ -29,6 +36,7 @@ class Choice:
 
     name: str
     options: tuple[str, ...]
+    kind: ChoiceKind = field(default="operation", compare=False)
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -39,6 +47,8 @@ class Choice:
             )
         if any("|" in option for option in self.options):  # what `Architecture.key` puts between options
             raise InvalidInput(f"Expected options without '|' for choice {self.name!r}. Got {list(self.options)}.")
+        if self.kind not in get_args(ChoiceKind):
+            raise InvalidInput(f"Expected choice {self.name!r} to be one of {get_args(ChoiceKind)}. Got {self.kind!r}.")
 
     def __len__(self) -> int:
         return len(self.options)

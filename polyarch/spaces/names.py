@@ -9,6 +9,10 @@ from polyarch.spaces.architecture import Architecture, Choice
 from polyarch.spaces.space import Space
 
 NB201_OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+NB201_NO_NONE = NB201_OPERATIONS[1:]
+"""The operations of the sub-space without ``none``: 4,096 cells."""
+NB201_CONVOLUTIONS = ("nor_conv_1x1", "nor_conv_3x3")
+"""The operations of the sub-space of convolutions: 64 cells."""
 NB201_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 """The six edges (source node, target node), numbered as in document and benchmark."""
 
@@ -22,7 +26,7 @@ def nb201_space(operations: tuple[str, ...] = NB201_OPERATIONS) -> Space:
     """The NAS-Bench-201 cell: one operation on each of six edges; 15,625 cells with all five operations.
 
     Args:
-        operations: a subset, e.g. without ``none`` (4,096 cells) or only the convolutions (64).
+        operations: a subset, e.g. ``NB201_NO_NONE`` (4,096 cells) or ``NB201_CONVOLUTIONS`` (64).
     """
     for operation in operations:
         if operation not in NB201_OPERATIONS:

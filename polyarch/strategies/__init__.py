@@ -1,6 +1,8 @@
 """Strategies: what happens in one training step."""
 
-from polyarch.strategies.one_shot import SinglePath
+from polyarch.strategies.inner import InnerLoop, InnerSteps, PathGradients
+from polyarch.strategies.one_shot import OneShot
+from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths
 from polyarch.strategies.replicated import (
     Replicated,
     ReplicatedDepths,
@@ -13,12 +15,18 @@ from polyarch.strategies.supervised import Supervised
 from polyarch.strategies.variational import Variational
 
 __all__ = [
+    "FairPaths",
+    "InnerLoop",
+    "InnerSteps",
     "Loss",
+    "OneShot",
+    "PathGradients",
+    "PathSampler",
+    "RandomPaths",
     "Replicated",
     "ReplicatedDepths",
     "ReplicatedSupervised",
     "ReplicatedVariational",
-    "SinglePath",
     "Stateful",
     "Strategy",
     "Supervised",

@@ -52,14 +52,20 @@ def to_training(module: nn.Module) -> None:
         module.train()
 
 
+def finite(loss: Tensor) -> float:
+    """The value of a loss; raises if it is not finite."""
+    value = loss.item()
+    if not math.isfinite(value):
+        raise NotFiniteError(f"Expected a finite training loss. Got {value}; try a lower learning rate.")
+    return value
+
+
 def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     """One optimiser step; raises if the loss is not finite, before anything is changed.
 
     Gradients are set to ``None`` first: with zeros, momentum and decay would still move weights of other paths.
     """
-    value = loss.item()
-    if not math.isfinite(value):
-        raise NotFiniteError(f"Expected a finite training loss. Got {value}; try a lower learning rate.")
+    value = finite(loss)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     optimizer.step()

@@ -1,10 +1,14 @@
 """Supernets: one set of weights for a whole space."""
 
 from polyarch.supernets.cell import CellSupernet
-from polyarch.supernets.chain import ChainSupernet
+from polyarch.supernets.chain import ChainSupernet, fairnas_chain
+from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
+from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
+from polyarch.supernets.nb101 import NB101Supernet
+from polyarch.supernets.nb101_network import nb101_network
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.replicas import FullyConnectedReplicas
 from polyarch.supernets.supernet import Supernet
@@ -13,12 +17,17 @@ __all__ = [
     "CellSupernet",
     "ChainSupernet",
     "ConvolutionalDepth",
+    "DartsSupernet",
     "DepthSupernet",
     "FullyConnectedDepth",
     "FullyConnectedReplicas",
     "MLPSupernet",
+    "MacroSupernet",
     "ModuleSupernet",
+    "NB101Supernet",
     "RepeatSupernet",
     "Supernet",
+    "fairnas_chain",
     "from_module",
+    "nb101_network",
 ]

@@ -8,38 +8,66 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, ReductionBlock, call, gate_for
+from polyarch.nn import ChoiceBlock, InterChoice, ReductionBlock, call, dependent_weights, gate_for, plus
 from polyarch.nn.ops import nb201_operation
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, Gates, edge_name, nb201_space
 from polyarch.supernets.supernet import Supernet
 
-Step = tuple[int, int, int, int]
-"""One operation of a hard path: (edge, source node, target node, option)."""
+Step = tuple[int, int, int, int, tuple[int, ...]]
+"""One operation of a hard path: (edge, source node, target node, option, options chosen before that count)."""
+
+EdgePredecessors = tuple[tuple[int, ...], ...]
+"""For every edge the edges whose choices its inter-choice weights depend on."""
+
+INDEPENDENT: EdgePredecessors = ((),) * len(NB201_EDGES)
 
 
 class Cell(nn.Module):
     """Nodes 0..3; node j is the sum over i < j of the operation on edge i->j applied to node i."""
 
-    def __init__(self, channels: int, operations: tuple[str, ...], *, affine: bool) -> None:
+    def __init__(
+        self,
+        channels: int,
+        operations: tuple[str, ...],
+        *,
+        affine: bool,
+        pool_convolution: bool = False,
+        interchoice: InterChoice | None = None,
+    ) -> None:
         super().__init__()
-        self.edges = nn.ModuleList(
-            ChoiceBlock(edge_name(*edge), [nb201_operation(name, channels, affine=affine) for name in operations])
-            for edge in NB201_EDGES
-        )
+        self.predecessors = predecessors_of(interchoice)
+        blocks = []
+        for edge, before in zip(NB201_EDGES, self.predecessors, strict=True):
+            modules = [
+                nb201_operation(name, channels, affine=affine, pool_convolution=pool_convolution) for name in operations
+            ]
+            previous = [len(operations)] * len(before)
+            weights = dependent_weights(interchoice, modules, channels=channels, previous=previous)
+            blocks.append(ChoiceBlock(edge_name(*edge), modules, weights))
+        self.edges = nn.ModuleList(blocks)
 
-    def forward(self, x: Tensor, selection: tuple[Step, ...] | Gates) -> Tensor:
-        """(B, C, H, W) -> (B, C, H, W)."""
-        return self._hard(x, selection) if isinstance(selection, tuple) else self._soft(x, selection)
+    def forward(
+        self, x: Tensor, selection: tuple[Step, ...] | Gates, shift: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, C, H, W) -> (B, C, H, W) and what is still to be added to it, (C, 1, 1) or nothing.
 
-    def _hard(self, x: Tensor, steps: tuple[Step, ...]) -> Tensor:
+        Args:
+            shift: what is still to be added to x; only for hard paths.
+        """
+        return self._hard(x, selection, shift) if isinstance(selection, tuple) else (self._soft(x, selection), None)
+
+    def _hard(self, x: Tensor, steps: tuple[Step, ...], shift: Tensor | None) -> tuple[Tensor, Tensor | None]:
         nodes: list[Tensor | None] = [x, None, None, None]
-        for edge, source, target, option in steps:
-            value = nodes[source]
+        shifts: list[Tensor | None] = [shift, None, None, None]
+        for edge, source, target, option, previous in steps:
+            value, block = nodes[source], self.edges[edge]
             assert value is not None  # `live_steps` lists sources before what they feed
-            term = self.edges[edge](value, option)
-            total = nodes[target]
-            nodes[target] = term if total is None else total + term
-        return torch.zeros_like(x) if nodes[3] is None else nodes[3]
+            assert isinstance(block, ChoiceBlock)
+            term, term_shift = block.carried(value, shifts[source], option, previous)
+            nodes[target] = plus(nodes[target], term)
+            if term_shift is not None:
+                shifts[target] = plus(shifts[target], term_shift)
+        return (torch.zeros_like(x), None) if nodes[3] is None else (nodes[3], shifts[3])
 
     def _soft(self, x: Tensor, gates: Gates) -> Tensor:
         # A node that nothing feeds passes nothing on, also not the constant that a normalisation layer would
@@ -53,29 +81,45 @@ class Cell(nn.Module):
                 block = self.edges[edge]
                 assert isinstance(block, ChoiceBlock)
                 weights = gates[block.choice]
+                previous = [gates[edge_name(*NB201_EDGES[other])] for other in self.predecessors[edge]]
                 open_edge = fed[source] * (weights[..., block.passing] != 0).any(-1).to(x)
                 is_fed = torch.maximum(is_fed, open_edge)
-                value = value + gate_for(open_edge.unsqueeze(-1), 0, x) * block(nodes[source], weights)
+                value = value + gate_for(open_edge.unsqueeze(-1), 0, x) * block(nodes[source], weights, previous)
             nodes.append(value)
             fed.append(is_fed)
         return nodes[3]
 
 
+def predecessors_of(interchoice: InterChoice | None) -> EdgePredecessors:
+    """Which edges count for every edge, none without inter-choice weights."""
+    if interchoice is None:
+        return INDEPENDENT
+    feeding = [[other for other, (_, end) in enumerate(NB201_EDGES) if end == source] for source, _ in NB201_EDGES]
+    return tuple(interchoice.before(edge, edges) for edge, edges in enumerate(feeding))
+
+
 @lru_cache(maxsize=65536)
-def live_steps(options: tuple[int, ...], passing: tuple[bool, ...]) -> tuple[Step, ...]:
+def live_steps(
+    options: tuple[int, ...], passing: tuple[bool, ...], predecessors: EdgePredecessors = INDEPENDENT
+) -> tuple[Step, ...]:
     """The operations of a cell that carry something from the input to the output, in order of execution.
 
     Args:
         options: the option chosen on each of the six edges.
         passing: whether each option passes anything on.
+        predecessors: which edges count for every edge.
     """
-    edges = [(edge, *NB201_EDGES[edge], option) for edge, option in enumerate(options) if passing[option]]
+    edges = [
+        (edge, *NB201_EDGES[edge], option, tuple(options[other] for other in predecessors[edge]))
+        for edge, option in enumerate(options)
+        if passing[option]
+    ]
     fed = {0}
-    for _, source, target, _ in edges:  # in order of their targets, so one pass is enough
+    for _, source, target, *_ in edges:  # in order of their targets, so one pass is enough
         if source in fed:
             fed.add(target)
     useful = {3}
-    for _, source, target, _ in reversed(edges):
+    for _, source, target, *_ in reversed(edges):
         if target in useful:
             useful.add(source)
     return tuple(edge for edge in edges if edge[1] in fed and edge[2] in useful)
@@ -92,6 +136,9 @@ class CellSupernet(Supernet):
         operations: which of the five operations the edges offer.
         affine: whether normalisation layers inside cells have scale and shift. The benchmark's standalone networks
             have them, weight-sharing supernets by custom do not.
+        pool_convolution: whether the pooling operation has a ReLU, a 1x1 convolution and a normalisation before it, as
+            in the code of the document on inter-choice weights. The benchmark's has none.
+        interchoice: weights that depend on the choices on other edges.
 
     Images of any size of 4x4 or more go in: (B, in_channels, H, W) -> (B, classes).
     """
@@ -105,6 +152,8 @@ class CellSupernet(Supernet):
         classes: int = 10,
         operations: tuple[str, ...] = NB201_OPERATIONS,
         affine: bool = False,
+        pool_convolution: bool = False,
+        interchoice: InterChoice | None = None,
     ) -> None:
         super().__init__(nb201_space(operations))
         if min(channels, cells, in_channels) < 1 or classes < 2:
@@ -113,13 +162,17 @@ class CellSupernet(Supernet):
                 f"Got {channels=}, {cells=}, {in_channels=}, {classes=}."
             )
         self._passing = tuple(name != "none" for name in operations)
+        self._predecessors = predecessors_of(interchoice)
         self.stem = nn.Sequential(nn.Conv2d(in_channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
         layers: list[nn.Module] = []
         for stage in range(3):
             width = channels * 2**stage
             if stage:
                 layers.append(ReductionBlock(width // 2, width))
-            layers.extend(Cell(width, operations, affine=affine) for _ in range(cells))
+            layers.extend(
+                Cell(width, operations, affine=affine, pool_convolution=pool_convolution, interchoice=interchoice)
+                for _ in range(cells)
+            )
         self.layers = nn.ModuleList(layers)
         width = 4 * channels
         self.head = nn.Sequential(
@@ -130,10 +183,15 @@ class CellSupernet(Supernet):
         """(B, in_channels, H, W) -> (B, classes)."""
         selection: tuple[Step, ...] | Gates
         if isinstance(architecture, Architecture):
-            selection = live_steps(self.space.validate(architecture).indices, self._passing)
+            indices = self.space.validate(architecture).indices
+            selection = live_steps(indices, self._passing, self._predecessors)
         else:
             selection = architecture
         x = call(self.stem, x)
+        shift: Tensor | None = None
         for layer in self.layers:
-            x = layer(x, selection) if isinstance(layer, Cell) else layer(x)
-        return call(self.head, x)
+            if isinstance(layer, Cell):
+                x, shift = layer(x, selection, shift)
+            else:
+                x, shift = layer(plus(shift, x)), None
+        return call(self.head, plus(shift, x))

@@ -1,37 +1,124 @@
-"""A chain of layers, each with its own choice of MobileNetV2 block."""
+"""Chains of layers, each with its own choice of MobileNetV2 block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, call
+from polyarch.nn import ChoiceBlock, InterChoice, Selection, call, dependent_weights
 from polyarch.nn.ops import conv_bn, inverted_residual
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet
 
+FAIRNAS_CHANNELS = (32, 32, 40, 40, 40, 40, 80, 80, 80, 80, 96, 96, 96, 96, 192, 192, 192, 192, 320)
+FAIRNAS_STRIDES = (2, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
+"""The 19 layers of FairNAS; with the stem they make images 32 times smaller."""
+
 
 class ChainLayer(nn.Module):
-    """A choice of blocks; where shapes allow, the input is added, and ``skip`` passes it on alone."""
+    """A choice of blocks; where shapes allow, the input is added, and ``skip`` passes it on alone.
+
+    An inter-choice bias goes into the block and its shortcut. A layer without shortcut gains nothing from one in
+    training mode, as the 1x1 convolution and the normalisation that come first take any constant away.
+    """
 
     def __init__(self, block: ChoiceBlock, *, residual: bool) -> None:
         super().__init__()
         self.block = block
         self.residual = residual
 
-    def forward(self, x: Tensor, selection: int | Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C', H', W')."""
+    def forward(self, x: Tensor, selection: Selection, previous: Sequence[Selection] = ()) -> Tensor:
+        """(B, C, H, W) -> (B, C', H', W').
+
+        Args:
+            previous: what was selected in the layers that inter-choice weights depend on.
+        """
         if isinstance(selection, int) and not self.block.passes(selection):
             return x
-        y: Tensor = self.block(x, selection)
-        return x + y if self.residual else y
+        y: Tensor = self.block(x, selection, previous, shortcut=self.residual)
+        return y
 
 
-class ChainSupernet(Supernet):
+@dataclass(frozen=True)
+class LayerOptions:
+    """What a layer of a chain offers.
+
+    Args:
+        operations: the modules by the names of their options; None passes the input on.
+        channels: of the input.
+        residual: whether the input is added to what the modules put out.
+    """
+
+    operations: Mapping[str, nn.Module | None]
+    channels: int
+    residual: bool
+
+
+class LayerChain(Supernet):
+    """Stem, layers one after the other with a choice each, head.
+
+    Args:
+        space: one choice per layer, in order.
+        stem: (B, in_channels, H, W) -> (B, C, H', W').
+        layers: what they offer, in order.
+        head: the output of the last layer -> (B, classes).
+        interchoice: weights that depend on the layers before.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        stem: nn.Module,
+        layers: Sequence[LayerOptions],
+        head: nn.Module,
+        interchoice: InterChoice | None,
+    ) -> None:
+        super().__init__(space)
+        chain: list[ChainLayer] = []
+        predecessors: list[tuple[int, ...]] = []
+        for position, (choice, layer) in enumerate(zip(space.choices, layers, strict=True)):
+            operations = list(layer.operations.values())
+            before = interchoice.before(position, range(position)) if interchoice else ()
+            weights = dependent_weights(
+                interchoice, operations, channels=layer.channels, previous=[len(space.choices[i]) for i in before]
+            )
+            predecessors.append(before)
+            chain.append(ChainLayer(ChoiceBlock(choice.name, operations, weights), residual=layer.residual))
+        self._predecessors = tuple(predecessors)
+        self.stem = stem
+        self.layers = nn.ModuleList(chain)
+        self.head = head
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, in_channels, H, W) -> (B, classes)."""
+        if isinstance(architecture, Architecture):
+            self.space.validate(architecture)
+        x = call(self.stem, x)
+        selections = [architecture[name] for name in self.space.choice_names]
+        for selection, layer, before in zip(selections, self.layers, self._predecessors, strict=True):
+            x = layer(x, selection, tuple(selections[index] for index in before))
+        return call(self.head, x)
+
+    def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
+        """(S, B, classes); every prefix that architectures have in common is computed once."""
+        values: dict[tuple[int, ...], Tensor] = {(): self.stem(x)}
+        for length, layer in enumerate(self.layers, start=1):
+            prefixes = {self.space.validate(architecture).indices[:length] for architecture in architectures}
+            before = self._predecessors[length - 1]
+            values = {
+                prefix: layer(values[prefix[:-1]], prefix[-1], tuple(prefix[index] for index in before))
+                for prefix in sorted(prefixes)
+            }
+        logits = {indices: self.head(value) for indices, value in values.items()}
+        return torch.stack([logits[architecture.indices] for architecture in architectures])
+
+
+class ChainSupernet(LayerChain):
     """Stem, a chain of choice layers, 1x1 convolution, pooled linear head.
 
     Args:
@@ -43,6 +130,7 @@ class ChainSupernet(Supernet):
         stem_channels: channels after the stem; its first convolution has twice as many.
         stem_stride: stride of the stem.
         head_channels: channels of the last 1x1 convolution.
+        interchoice: weights that depend on the layers before.
     """
 
     def __init__(
@@ -58,6 +146,7 @@ class ChainSupernet(Supernet):
         stem_channels: int = 16,
         stem_stride: int = 1,
         head_channels: int = 128,
+        interchoice: InterChoice | None = None,
     ) -> None:
         strides = [1] * len(channels) if strides is None else list(strides)
         if not channels or len(strides) != len(channels):
@@ -65,9 +154,8 @@ class ChainSupernet(Supernet):
         blocks = {f"k{k}e{e}": (k, e) for k in kernels for e in expansions}
         if not blocks:
             raise InvalidInput(f"Expected at least one kernel and one expansion. Got {kernels=}, {expansions=}.")
-        layers, choices = [], []
-        for position, (inputs, outputs) in enumerate(pairwise([stem_channels, *channels])):
-            stride = strides[position]
+        layers = []
+        for (inputs, outputs), stride in zip(pairwise([stem_channels, *channels]), strides, strict=True):
             residual = inputs == outputs and stride == 1
             options: dict[str, nn.Module | None] = {
                 name: inverted_residual(inputs, outputs, kernel=kernel, expansion=expansion, stride=stride)
@@ -75,38 +163,37 @@ class ChainSupernet(Supernet):
             }
             if residual and skip:
                 options["skip"] = None
-            choice = Choice(f"layer{position}", tuple(options))
-            choices.append(choice)
-            layers.append(ChainLayer(ChoiceBlock(choice.name, list(options.values())), residual=residual))
-        super().__init__(Space(f"chain{len(choices)}[{','.join(blocks)}]", tuple(choices)))
+            layers.append(LayerOptions(options, inputs, residual))
+        choices = tuple(Choice(f"layer{position}", tuple(layer.operations)) for position, layer in enumerate(layers))
         wide = 2 * stem_channels
-        self.stem = nn.Sequential(
+        stem = nn.Sequential(
             *conv_bn(in_channels, wide, 3, stride=stem_stride),
             *conv_bn(wide, wide, 3, groups=wide),
             *conv_bn(wide, stem_channels, 1, activation=False),
         )
-        self.layers = nn.ModuleList(layers)
-        self.head = nn.Sequential(
+        head = nn.Sequential(
             *conv_bn(channels[-1], head_channels, 1),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(head_channels, classes),
         )
+        super().__init__(Space(f"chain{len(choices)}[{','.join(blocks)}]", choices), stem, layers, head, interchoice)
 
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
-        """(B, in_channels, H, W) -> (B, classes)."""
-        if isinstance(architecture, Architecture):
-            self.space.validate(architecture)
-        x = call(self.stem, x)
-        for name, layer in zip(self.space.choice_names, self.layers, strict=True):
-            x = layer(x, architecture[name])
-        return call(self.head, x)
 
-    def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
-        """(S, B, classes); every prefix that architectures have in common is computed once."""
-        values: dict[tuple[int, ...], Tensor] = {(): self.stem(x)}
-        for length, layer in enumerate(self.layers, start=1):
-            prefixes = {self.space.validate(architecture).indices[:length] for architecture in architectures}
-            values = {prefix: layer(values[prefix[:-1]], prefix[-1]) for prefix in sorted(prefixes)}
-        logits = {indices: self.head(value) for indices, value in values.items()}
-        return torch.stack([logits[architecture.indices] for architecture in architectures])
+def fairnas_chain(
+    *, in_channels: int = 3, classes: int = 1000, interchoice: InterChoice | None = None
+) -> ChainSupernet:
+    """The FairNAS chain for large images: 19 layers with kernels 3, 5 and 7 and expansions 3 and 6, none left out.
+
+    14,839,700 parameters with 100 classes.
+    """
+    return ChainSupernet(
+        channels=FAIRNAS_CHANNELS,
+        strides=FAIRNAS_STRIDES,
+        skip=False,
+        in_channels=in_channels,
+        classes=classes,
+        stem_stride=2,
+        head_channels=1280,
+        interchoice=interchoice,
+    )

@@ -24,7 +24,7 @@ def depth_space(max_depth: int) -> Space:
     """The space with one choice, ``depth``, with options 0..max_depth."""
     if max_depth < 1:
         raise InvalidInput(f"Expected a maximum depth of 1 or more. Got {max_depth}.")
-    return Space(f"depth{max_depth}", (Choice("depth", tuple(map(str, range(max_depth + 1)))),))
+    return Space(f"depth{max_depth}", (Choice("depth", tuple(map(str, range(max_depth + 1))), kind="wiring"),))
 
 
 class DepthSupernet(Supernet):

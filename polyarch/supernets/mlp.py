@@ -49,7 +49,7 @@ class MLPSupernet(Supernet):
                 "Expected features, widths and depth of 1 or more and 2 or more classes. "
                 f"Got {features=}, {width=}, {max_depth=}, {inner_widths=}, {classes=}."
             )
-        depths = Choice("depth", tuple(str(depth) for depth in range(1, max_depth + 1)))
+        depths = Choice("depth", tuple(str(depth) for depth in range(1, max_depth + 1)), kind="wiring")
         options = tuple(f"h{inner}" for inner in inner_widths)
         blocks = [Choice(f"block{index}", options) for index in range(max_depth)]
         super().__init__(Space(f"mlp{max_depth}x{width}", (depths, *blocks), canonical=_UsedBlocks()))

@@ -55,7 +55,7 @@ class Supernet(nn.Module, ABC):
         """The weights of the architecture as it is written: every chosen operation counts.
 
         This is how published tables count. The extracted network is smaller when an operation cannot reach the
-        output.
+        output. Inter-choice weights are not counted.
         """
         fixed, options = self._parameter_table
         return fixed + sum(options.get((name, architecture[name]), 0) for name in self.space.choice_names)
@@ -63,13 +63,16 @@ class Supernet(nn.Module, ABC):
     @cached_property
     def _parameter_table(self) -> tuple[int, dict[tuple[str, int], int]]:
         """Parameters outside all choice blocks, and those of every (choice, option)."""
+        fixed = _count(self)
         options: dict[tuple[str, int], int] = {}
         for block in self.modules():
             if isinstance(block, ChoiceBlock):
                 for index in block.passing:
                     key = (block.choice, index)
                     options[key] = options.get(key, 0) + _count(block.operation(index))
-        return _count(self) - sum(options.values()), options
+                if block.interchoice is not None:
+                    fixed -= _count(block.interchoice)
+        return fixed - sum(options.values()), options
 
 
 def _count(module: nn.Module) -> int:

@@ -20,6 +20,7 @@ from polyarch.testing.searchers import SearcherContract
 from polyarch.testing.spaces import SpaceContract
 from polyarch.testing.strategies import StrategyContract
 from polyarch.testing.supernets import SupernetContract
+from polyarch.testing.truths import TruthContract
 
 __all__ = [
     "DistributionContract",
@@ -28,6 +29,7 @@ __all__ = [
     "SpaceContract",
     "StrategyContract",
     "SupernetContract",
+    "TruthContract",
     "gates_to_architecture",
     "random_data",
     "same_bits",

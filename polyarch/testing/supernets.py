@@ -6,15 +6,16 @@ import copy
 import io
 import math
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from unittest import TestCase
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock
+from polyarch.nn.choice_vectors import ChoiceVectors
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Choice, Space
 from polyarch.supernets import Supernet
@@ -178,7 +179,10 @@ class SupernetContract:
                 self._assert_close(network(x), net.train(mode)(x, architecture))
 
     def test_a_path_computes_only_what_it_selects(self) -> None:
-        """The layers that run are those of the extracted network; other options get no gradient at all."""
+        """The layers that run are those of the extracted network; other options get no gradient at all.
+
+        Inter-choice weights are left out: they are constants of the extracted network.
+        """
         net, x, architectures = self._trained()
         for architecture in architectures:
             net.zero_grad(set_to_none=True)
@@ -189,7 +193,7 @@ class SupernetContract:
                     others = [option for option in block.passing if option != architecture[block.choice]]
                     unused = [parameter for option in others for parameter in block.operation(option).parameters()]
                     assert all(parameter.grad is None for parameter in unused)
-            on_path, extracted = _gradients(net), _gradients(network)
+            on_path, extracted = _gradients(_shared_weights(net)), _gradients(_layer_weights(network))
             assert sum(map(Tensor.numel, on_path)) == sum(map(Tensor.numel, extracted)) > 0
             norms = [sum(float(gradient.square().sum()) for gradient in part) for part in (on_path, extracted)]
             assert math.isclose(*norms, rel_tol=100 * self.tolerance)
@@ -199,7 +203,7 @@ class SupernetContract:
         net, _, architectures = self._trained()
         everything = sum(parameter.numel() for parameter in net.parameters())
         for architecture in architectures:
-            extracted = sum(parameter.numel() for parameter in net.extract(architecture).parameters())
+            extracted = sum(parameter.numel() for parameter in _layer_weights(net.extract(architecture)))
             assert extracted <= net.parameter_count(architecture) <= everything
 
     def test_architectures_of_other_spaces_are_refused(self) -> None:
@@ -246,8 +250,22 @@ def _disturb(module: nn.Module, stream: str) -> None:
             parameter.add_(0.1 * noise.to(parameter))
 
 
-def _gradients(module: nn.Module) -> list[Tensor]:
-    return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+def _gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def _shared_weights(net: Supernet) -> list[nn.Parameter]:
+    """All but vectors that depend on several choices."""
+    parts = [part for part in net.modules() if isinstance(part, ChoiceVectors)]
+    vectors = {parameter for part in parts for parameter in part.parameters()}
+    return [parameter for parameter in net.parameters() if parameter not in vectors]
+
+
+def _layer_weights(network: nn.Module) -> list[nn.Parameter]:
+    """All but constants that stand in the graph of an extracted network by themselves."""
+    graphs = [module.graph for module in network.modules() if isinstance(module, fx.GraphModule)]
+    constants = {node.target for graph in graphs for node in graph.nodes if node.op == "get_attr"}
+    return [parameter for name, parameter in network.named_parameters() if name not in constants]
 
 
 def _layers_run(module: nn.Module, *inputs: object) -> list[str]:

@@ -17,6 +17,7 @@ from polyarch.training.expectation_step import ExpectationStep
 from polyarch.training.interruption import StopRequest, stop_on_signal
 from polyarch.training.loop import History, fit
 from polyarch.training.replica_stopping import ReplicaStopping
+from polyarch.training.split_weights import SplitWeights, split_weights
 
 __all__ = [
     "Callback",
@@ -30,11 +31,13 @@ __all__ = [
     "Row",
     "Run",
     "Schedule",
+    "SplitWeights",
     "StepProgress",
     "StopRequest",
     "TensorBoard",
     "cosine",
     "fit",
     "piecewise",
+    "split_weights",
     "stop_on_signal",
 ]

@@ -14,7 +14,7 @@ from polyarch.estimators import ValAcc, ValAccMini
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
-from polyarch.strategies import SinglePath
+from polyarch.strategies import OneShot
 from polyarch.supernets import CellSupernet
 from polyarch.training import fit
 
@@ -29,7 +29,7 @@ def net() -> CellSupernet:
     """Trained a little, so that its running statistics mix paths."""
     with global_seed(0, "weights"):
         net = CellSupernet(channels=4, cells=1, in_channels=1)
-    fit(SinglePath(net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)), TRAIN, epochs=6, seed=0)
+    fit(OneShot(net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)), TRAIN, epochs=6, seed=0)
     return net
 
 

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from polyarch.data import Batches, load
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.estimators import Failure, Parameters, Score, Scoring, SoTL
+from polyarch.estimators import Failure, Parameters, Score, Scoring, ShortRun, SoTL
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
 from polyarch.supernets import CellSupernet, FullyConnectedDepth
@@ -58,7 +58,7 @@ def sotl_by_hand(
 def test_equals_a_loop_written_out(
     net: CellSupernet, architectures: list[Architecture], steps: int, rate: float, momentum: float, decay: float
 ) -> None:
-    estimator = SoTL(TRAIN, steps=steps, learning_rate=rate, momentum=momentum, weight_decay=decay)
+    estimator = SoTL(ShortRun(TRAIN, steps=steps, learning_rate=rate, momentum=momentum, weight_decay=decay))
     for architecture in architectures:
         expected = sotl_by_hand(net, architecture, steps, rate=rate, momentum=momentum, decay=decay)
         assert estimator.score(net, architecture) == pytest.approx(expected, rel=1e-5)
@@ -71,7 +71,7 @@ def test_all_architectures_see_the_same_batches(net: CellSupernet, architectures
         drawn.append(inputs)
         return inputs
 
-    estimator = SoTL(Batches(DATA, 16, seed=2, augmentations=[note]), steps=6)
+    estimator = SoTL(ShortRun(Batches(DATA, 16, seed=2, augmentations=[note]), steps=6))
     for architecture in architectures:
         estimator.score(net, architecture)
     expected = [batch.inputs for epoch in (0, 1) for batch in TRAIN.epoch(epoch)][:6]
@@ -79,7 +79,9 @@ def test_all_architectures_see_the_same_batches(net: CellSupernet, architectures
 
 
 def test_more_steps_add_losses(net: CellSupernet, architectures: list[Architecture]) -> None:
-    short, long = (SoTL(TRAIN, steps=steps, learning_rate=0.1).score(net, architectures[0]) for steps in (2, 4))
+    short, long = (
+        SoTL(ShortRun(TRAIN, steps=steps, learning_rate=0.1)).score(net, architectures[0]) for steps in (2, 4)
+    )
     assert long < short < 0
 
 
@@ -97,18 +99,21 @@ def test_dropout_depends_on_seed_and_architecture_only() -> None:
     values = []
     for outside, order in ((1, (shallow, deep)), (2, (deep, shallow))):
         torch.manual_seed(outside)
-        values.append({architecture: SoTL(TRAIN, steps=3).score(net, architecture) for architecture in order})
+        values.append({architecture: SoTL(ShortRun(TRAIN, steps=3)).score(net, architecture) for architecture in order})
     assert values[0] == values[1]
-    assert SoTL(TRAIN, steps=3, seed=1).score(net, deep) != values[0][deep]
+    assert SoTL(ShortRun(TRAIN, steps=3, seed=1)).score(net, deep) != values[0][deep]
 
 
 class TestNotFinite:
-    wild = SoTL(TRAIN, steps=8, learning_rate=1e30)
+    wild = SoTL(ShortRun(TRAIN, steps=8, learning_rate=1e30))
 
     def test_raises_with_estimator_and_architecture(self, net: CellSupernet, architectures: list[Architecture]) -> None:
         with pytest.raises(NotFiniteError) as caught:
             self.wild.score(net, architectures[0])
-        assert str(caught.value) == f"Expected a finite sotl of {architectures[0].key}. Got nan."
+        assert str(caught.value) == (
+            f"Expected a finite training loss in the short run of {architectures[0].key}. "
+            "Got NaN or infinity at step 2."
+        )
 
     def test_scoring_gives_a_failure(self, net: CellSupernet, architectures: list[Architecture]) -> None:
         result = Scoring(net, [Parameters(), self.wild])(architectures[0])
@@ -125,7 +130,7 @@ class TestNotFinite:
 
 
 def test_scoring_keeps_the_order_of_the_estimators(net: CellSupernet, architectures: list[Architecture]) -> None:
-    estimators = [SoTL(TRAIN, steps=2), Parameters()]
+    estimators = [SoTL(ShortRun(TRAIN, steps=2)), Parameters()]
     scores = Scoring(net, estimators)(architectures[0])
     assert not isinstance(scores, Failure)
     assert all(isinstance(score, Score) for score in scores)
@@ -135,4 +140,4 @@ def test_scoring_keeps_the_order_of_the_estimators(net: CellSupernet, architectu
 
 def test_no_steps() -> None:
     with pytest.raises(InvalidInput, match=r"1 or more training steps. Got 0"):
-        SoTL(TRAIN, steps=0)
+        SoTL(ShortRun(TRAIN, steps=0))

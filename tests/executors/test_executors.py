@@ -16,7 +16,7 @@ import torch
 
 from polyarch.data import Batches, load, stratified_split
 from polyarch.errors import InvalidInput, MissingExtra, NotFiniteError, PolyarchError, UnknownName, WorkerDied
-from polyarch.estimators import Failure, Scoring, SoTL, ValAcc
+from polyarch.estimators import Failure, Scoring, ShortRun, SoTL, ValAcc
 from polyarch.executors import Executor, Processes, Serial, one_thread
 from polyarch.nn import AdaptedStatistics
 from polyarch.randomness import generator_at, global_seed
@@ -68,7 +68,7 @@ class TestSameBits:
             net = CellSupernet(channels=2, cells=1, in_channels=1)
         batches = Batches(train, 16, seed=0)
         accuracy = ValAcc(Batches(valid, 32, shuffle=False), batches, policy=AdaptedStatistics(2))
-        return Scoring(net, [SoTL(batches, steps=3, learning_rate=0.1), accuracy])
+        return Scoring(net, [SoTL(ShortRun(batches, steps=3, learning_rate=0.1)), accuracy])
 
     @pytest.fixture
     def architectures(self, scoring: Scoring) -> list[Architecture]:

@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_claims_in_order_with_verdicts(folder: Path) -> None:
-    text = page("toys", results_of("toys", EXPERIMENTS, folder), "pictures")
+    text = page(["toys"], results_of(["toys"], EXPERIMENTS, folder), "pictures")
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert [row.split(" | ")[0] for row in rows] == ["| 1", "| 2", "| beyond"]
     assert [row.split("**")[1] for row in rows] == ["does not hold at this size", "holds", "not testable here"]
@@ -67,17 +67,17 @@ def test_claims_in_order_with_verdicts(folder: Path) -> None:
 
 
 def test_the_page_and_its_figures_are_written(folder: Path) -> None:
-    write_page("toys", EXPERIMENTS, folder, folder / "out" / "toys.md")
+    write_page(["toys"], EXPERIMENTS, folder, folder / "out" / "toys.md")
     assert (folder / "out" / "toys.md").read_text().startswith("# Toys\n")
     assert (folder / "out" / "toys" / "sizes.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_refusals(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"a document out of \['tools', 'toys'\].*Found none of 'trees'"):
-        results_of("trees", EXPERIMENTS, folder)
+        results_of(["trees"], EXPERIMENTS, folder)
     (folder / "one.json").write_text('{"experiment": "one"}')
     with pytest.raises(CorruptFile, match=r"one\.json to fit an experiment"):
-        results_of("toys", EXPERIMENTS, folder)
+        results_of(["toys"], EXPERIMENTS, folder)
 
 
 def test_from_the_command_line(tmp_path: Path, polyarch: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -8,11 +8,13 @@ import random
 from polyarch.results import (
     Accuracy,
     Contender,
+    IntervalRecord,
     PredictorRecord,
     RankingRecord,
     ReliabilityBin,
     ScoredArchitecture,
     ScoreRecord,
+    TrustRecord,
 )
 
 Architecture = dict[str, str]
@@ -67,7 +69,19 @@ def ranking(architectures: list[ScoredArchitecture]) -> RankingRecord:
             name: {"n": 24, **{key: {"value": value, "low": value - 0.3, "high": value + 0.2} for key in names}}
             for name, value in qualities.items()
         },
+        trust=TrustRecord(
+            n=24,
+            estimators=("sotl", "val_acc"),
+            estimator_agreement=interval(0.62, 0.32, 0.82),
+            seed_agreement=interval(0.81, 0.6, 0.9),
+            top_architecture=max(architectures, key=lambda item: item.score("sotl")).architecture,
+            top_rank_interval=interval(0.043, 0.0, 0.17),
+        ),
     )
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> IntervalRecord:
+    return IntervalRecord(value=value, low=low, high=high)
 
 
 def contender(name: str, architectures: list[Architecture], mean: float, std: float) -> Contender:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from polyarch.reports import draw
 from polyarch.reports.canvas import WIDTH, label, shortened
-from polyarch.spaces import nb201_space
+from polyarch.spaces import darts_space, nb101_space, nb201_space
 
 HOSTILE = "<script>alert(1)</script>"
 CELL = dict.fromkeys(nb201_space().choice_names, "nor_conv_3x3")
-KINDS = ("nb201", "chain", "depth_fc", "depth_cnn", "mlp", "module")
+KINDS = ("nb201", "nb101", "darts", "macro", "chain", "depth_fc", "depth_cnn", "mlp", "module")
 
 
 def elements(svg: str, name: str) -> list[ElementTree.Element]:
@@ -35,6 +35,33 @@ def test_cells_are_drawn_without_none(operation: str, arrows: int) -> None:
     svg = draw(dict.fromkeys(CELL, operation), "nb201")
     assert svg.count("marker-end") == arrows
     assert len(elements(svg, "circle")) == 4
+
+
+def test_darts_cells_show_the_inputs_of_every_node() -> None:
+    architecture = {
+        name: "0,1" if name.endswith("inputs") else "skip_connect" if name.endswith("first") else "sep_conv_5x5"
+        for name in darts_space().choice_names
+    }
+    architecture["reduce5_inputs"] = "2,4"
+    svg = draw(architecture, "darts")
+    assert svg.count("marker-end") == 16 and len(elements(svg, "circle")) == 24
+    assert svg.count("stroke-dasharray") == 8
+    assert texts(svg).count("sep 5x5") == 8
+    assert [text for text in texts(svg) if text in "0123456789"] == [*"2345234", "2", "4", "5"]
+    assert len(elements(draw({**architecture, "reduce5_inputs": "x"}, "darts"), "rect")) == 24  # a box per choice
+
+
+def test_nb101_cells_have_an_arrow_per_edge_and_dashed_loose_ends() -> None:
+    first = dict(zip(nb101_space(1).choice_names, ["0", "conv1x1-bn-relu", "0,1", "maxpool3x3"], strict=False))
+    rest = {"node3_parents": "0,1", "node3_operation": "conv3x3-bn-relu", "node4_parents": "0,2"}
+    architecture = {**first, **rest, "node4_operation": HOSTILE, "output_parents": "0,3"}
+    svg = draw(architecture, "nb101")
+    assert svg.count("marker-end") == 9
+    assert texts(svg)[:4] == ["in", "1x1", "pool", "3x3"] and texts(svg)[-1] == "out"
+    rects = elements(svg, "rect")
+    assert ["stroke-dasharray" in rect.attrib for rect in rects] == [False, False, True, False, True, False]
+    assert svg.count("stroke-dasharray") == 2 + 4  # nodes 2 and 4, and what feeds them
+    assert len(elements(draw({**architecture, "output_parents": "5,6"}, "nb101"), "rect")) == 9
 
 
 def test_chains_are_drawn_in_rows_with_skips_dashed() -> None:

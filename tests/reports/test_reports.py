@@ -80,7 +80,7 @@ def test_sections_come_in_order(examples: Any) -> None:
     found = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
     assert found == [
         *("headline", "decisions", "architecture", "training", "distribution", "sizes"),
-        *("ranking", "top", "trust", "use", "settings"),
+        *("ranking", "ranking-trust", "top", "trust", "use", "settings"),
     ]
     places = {str(attributes["id"]) for tag, attributes in page.tags if attributes.get("class") == "plot"}
     assert places == {f"chart-{name}" for name in json.loads(page.scripts[0])}

@@ -15,7 +15,7 @@ from polyarch.supernets import ChainSupernet, Supernet
 class Counted(Estimator):
     """The sum of the indices, and how often it was asked for."""
 
-    name: ClassVar[str] = "sum"
+    name = "sum"
     goal: ClassVar[Goal] = "minimise"
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import torch
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
 from polyarch.objectives import Expectation, Sampled
-from polyarch.strategies import SinglePath, Strategy, Supervised, Variational
+from polyarch.strategies import OneShot, RandomPaths, Strategy, Supervised, Variational
 from polyarch.supernets import CellSupernet, FullyConnectedDepth
 from polyarch.testing import StrategyContract, random_data
 
@@ -30,7 +30,7 @@ class TableContract(StrategyContract):
 class TestSinglePath(ImageContract):
     def make_strategy(self) -> Strategy:
         net = CellSupernet(channels=2, cells=1, classes=3)
-        return SinglePath(net, sgd(net))
+        return OneShot(net, sgd(net))
 
 
 class TestSinglePathFromQ(ImageContract):
@@ -38,7 +38,7 @@ class TestSinglePathFromQ(ImageContract):
         net = CellSupernet(channels=2, cells=1, classes=3, operations=("skip_connect", "nor_conv_1x1"))
         logits = {choice.name: torch.tensor([0.0, 1.0]) for choice in net.space.choices}
         q = FactorisedCategorical(net.space, logits, learnable=False)
-        return SinglePath(net, torch.optim.Adam(net.parameters(), lr=0.01), q=q)
+        return OneShot(net, torch.optim.Adam(net.parameters(), lr=0.01), paths=RandomPaths(q))
 
 
 class TestSupervised(ImageContract):

@@ -17,7 +17,7 @@ from polyarch.nn import BatchStatistics
 from polyarch.objectives import Exact, elbo
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, parse_nb201
-from polyarch.strategies import SinglePath, Supervised, Tally, Variational
+from polyarch.strategies import OneShot, RandomPaths, Supervised, Tally, Variational
 from polyarch.supernets import CellSupernet, FullyConnectedDepth
 from polyarch.testing import random_data, same_bits
 
@@ -34,9 +34,9 @@ def cell_net() -> CellSupernet:
         return CellSupernet(channels=2, cells=1, classes=3)
 
 
-def one_path(net: CellSupernet, optimizer: torch.optim.Optimizer, text: str) -> tuple[SinglePath, Architecture]:
+def one_path(net: CellSupernet, optimizer: torch.optim.Optimizer, text: str) -> tuple[OneShot, Architecture]:
     architecture = parse_nb201(text, net.space)
-    return SinglePath(net, optimizer, q=Empirical(net.space, [architecture])), architecture
+    return OneShot(net, optimizer, paths=RandomPaths(Empirical(net.space, [architecture]))), architecture
 
 
 def test_weights_off_the_path_do_not_move() -> None:
@@ -68,7 +68,7 @@ def test_a_single_path_step_by_hand() -> None:
 
 def test_paths_are_drawn_from_the_generator() -> None:
     net = cell_net()
-    strategy = SinglePath(net, torch.optim.SGD(net.parameters(), lr=0.0))
+    strategy = OneShot(net, torch.optim.SGD(net.parameters(), lr=0.0))
     losses = {seed: strategy.step([IMAGES], generator=generator_at(seed, "step"))["loss"] for seed in range(8)}
     assert len(set(losses.values())) > 4
 

@@ -24,12 +24,12 @@ def test_live_steps_are_the_edges_on_some_open_route() -> None:
         is_open = {edge: cell.option(edge_name(*edge)) != "none" for edge in NB201_EDGES}
         live = {edge for route in ROUTES if all(is_open[edge] for edge in route) for edge in route}
         steps = live_steps(cell.indices, passing)
-        assert {(source, target) for _, source, target, _ in steps} == live
+        assert {(source, target) for _, source, target, *_ in steps} == live
         assert len(steps) == len(live)
         ready = {0}
-        for position, (edge, source, target, option) in enumerate(steps):
+        for position, (edge, source, target, option, previous) in enumerate(steps):
             assert NB201_EDGES[edge] == (source, target)
-            assert option == cell.indices[edge]
+            assert option == cell.indices[edge] and previous == ()
             assert source in ready
             if all(later[2] != target for later in steps[position + 1 :]):
                 ready.add(target)
@@ -112,9 +112,9 @@ def test_a_cell_sums_its_edges() -> None:
     """The all-skip cell: nodes 1 = x, 2 = 2 x, 3 = 4 x."""
     cell = Cell(2, ("skip_connect",), affine=False)
     x = torch.randn(1, 2, 4, 4, generator=generator_at(0, "images"))
-    torch.testing.assert_close(cell(x, live_steps((0,) * 6, (True,))), 4 * x)
+    torch.testing.assert_close(cell(x, live_steps((0,) * 6, (True,)))[0], 4 * x)
     halves = {edge_name(*edge): torch.tensor([0.5]) for edge in NB201_EDGES}
-    torch.testing.assert_close(cell(x, halves), (0.5 + 0.25 + 0.5 * 0.75) * x)
+    torch.testing.assert_close(cell(x, halves)[0], (0.5 + 0.25 + 0.5 * 0.75) * x)
 
 
 def test_affine_is_a_switch_for_normalisation_inside_cells() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
-from polyarch.supernets import ChainSupernet
+from polyarch.supernets import ChainSupernet, fairnas_chain
 
 
 def small() -> ChainSupernet:
@@ -17,14 +17,10 @@ def small() -> ChainSupernet:
 
 
 def test_literature_supernet_has_the_published_size() -> None:
-    net = ChainSupernet(
-        channels=(32, 32, 40, 40, 40, 40, 80, 80, 80, 80, 96, 96, 96, 96, 192, 192, 192, 192, 320),
-        skip=False,
-        classes=100,
-        stem_stride=2,
-        head_channels=1280,
-    )
+    with torch.device("meta"):
+        net = fairnas_chain(classes=100)
     assert sum(parameter.numel() for parameter in net.parameters()) == 14_839_700
+    assert [len(choice) for choice in net.space.choices] == [6] * 19
 
 
 def test_only_shape_preserving_layers_can_be_skipped() -> None:

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from polyarch.data import Batch, Batches
 from polyarch.distributions import FactorisedCategorical, Uniform
-from polyarch.estimators import Estimator, Latency, MACs, Parameters, Score, Scoring, SoTL, ValAcc
+from polyarch.estimators import Estimator, Latency, MACs, Parameters, Score, Scoring, ShortRun, SoTL, ValAcc
 from polyarch.executors import Processes
 from polyarch.nn import AdaptedStatistics, Maybe, OneOf, Repeat
 from polyarch.objectives import Sampled
 from polyarch.randomness import global_seed
-from polyarch.strategies import SinglePath, Strategy, Variational
+from polyarch.strategies import OneShot, Strategy, Variational
 from polyarch.supernets import ModuleSupernet, Supernet, from_module
 from polyarch.testing import EstimatorContract, StrategyContract, random_data, same_bits
 
@@ -51,7 +51,7 @@ class ImageContract(StrategyContract):
 class TestSinglePath(ImageContract):
     def make_strategy(self) -> Strategy:
         net = supernet()
-        return SinglePath(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-2))
+        return OneShot(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-2))
 
 
 class TestVariational(ImageContract):
@@ -74,7 +74,7 @@ class TestValAcc(OwnContract):
 
 class TestSoTL(OwnContract):
     def make_estimator(self) -> Estimator:
-        return SoTL(TRAIN, steps=4, weight_decay=1e-3)
+        return SoTL(ShortRun(TRAIN, steps=4, weight_decay=1e-3))
 
 
 class TestParameters(OwnContract):
@@ -112,7 +112,9 @@ def test_worker_processes_score_it() -> None:
             nn.Flatten(), nn.Linear(192, 4), Maybe("maybe", inner), Repeat("depth", [nn.Linear(4, 4)] * 2)
         )
     net = from_module(model, torch.zeros(2, *SHAPE))
-    task = Scoring(net, [ValAcc(VALID, TRAIN, policy=AdaptedStatistics(1)), Parameters(), SoTL(TRAIN, steps=2)])
+    task = Scoring(
+        net, [ValAcc(VALID, TRAIN, policy=AdaptedStatistics(1)), Parameters(), SoTL(ShortRun(TRAIN, steps=2))]
+    )
     architectures = list(net.space.enumerate())
     with Processes(1).open(task) as run:
         found = dict(run(architectures))

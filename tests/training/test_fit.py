@@ -11,7 +11,7 @@ from polyarch.data import Batch, Batches, TensorData, spirals
 from polyarch.distributions import Categorical
 from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.randomness import derive_seed, generator_at, global_seed
-from polyarch.strategies import SinglePath, Stateful, Strategy, Supervised, Variational
+from polyarch.strategies import OneShot, Stateful, Strategy, Supervised, Variational
 from polyarch.supernets import CellSupernet, FullyConnectedDepth
 from polyarch.training import Callback, EpochLog, Row, Run, StepProgress, fit
 
@@ -165,7 +165,7 @@ def strategies_with_output() -> Iterator[tuple[Strategy, nn.Module, TensorData]]
     yield Variational(depth, q, Categorical(depth.space, learnable=False), adam, num_data=16), depth.head, points
     cell = CellSupernet(channels=2, cells=1, in_channels=1, classes=2)
     images = TensorData(torch.randn(16, 1, 8, 8, generator=generator_at(0, "images")), torch.arange(16) % 2, 2)
-    yield SinglePath(cell, torch.optim.SGD(cell.parameters(), lr=0.1, momentum=0.9)), cell.head, images
+    yield OneShot(cell, torch.optim.SGD(cell.parameters(), lr=0.1, momentum=0.9)), cell.head, images
 
 
 @pytest.mark.parametrize("case", range(3), ids=["supervised", "variational", "single path"])

@@ -16,7 +16,7 @@ from polyarch.distributions import Categorical, FactorisedCategorical, geometric
 from polyarch.errors import Interrupted
 from polyarch.objectives import Sampled
 from polyarch.randomness import global_seed
-from polyarch.strategies import SinglePath, Strategy, Supervised, Variational
+from polyarch.strategies import OneShot, Strategy, Supervised, Variational
 from polyarch.supernets import CellSupernet, ChainSupernet, FullyConnectedDepth
 from polyarch.testing import same_bits
 from polyarch.training import (
@@ -42,7 +42,7 @@ def digits(count: int) -> TensorData:
 
 def single_path() -> Strategy:
     net = CellSupernet(channels=2, cells=1, in_channels=1)
-    return SinglePath(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3))
+    return OneShot(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3))
 
 
 def supervised() -> Strategy:

@@ -1,0 +1,68 @@
+"""The true performance of architectures, wherever it comes from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyarch.errors import InvalidInput, UnknownName
+from polyarch.spaces import Architecture, Space
+
+
+class Truth(ABC):
+    """What architectures achieve when each is trained alone: a table, a surrogate or measurements of your own.
+
+    Architectures are found by the names of their options, so members of a sub-space are found in the table of the
+    whole space.
+
+    Attributes:
+        name: tells truths apart in reports, e.g. ``nb201:cifar10_test_200``.
+        space: the space whose architectures are known.
+    """
+
+    name: str
+    space: Space
+
+    @abstractmethod
+    def accuracy(self, architecture: Architecture) -> float:
+        """Percent: the final test accuracy, unless this truth was made with another measure."""
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the learning curves; none by default."""
+        return ()
+
+    def curve(self, architecture: Architecture, measure: str = "valid_accuracy") -> NDArray[np.float64]:
+        """The learning curve of one architecture, one value per epoch: (epochs,)."""
+        if not self.measures:
+            raise InvalidInput(
+                f"Expected a truth with learning curves to ask for {measure!r}. Found none in {self.name}."
+            )
+        if measure not in self.measures:
+            raise UnknownName(f"learning curve of {self.name}", measure, self.measures)
+        return self._curve(architecture, measure)
+
+    def _curve(self, architecture: Architecture, measure: str) -> NDArray[np.float64]:
+        raise NotImplementedError  # a truth with measures says how its curves are found
+
+    @abstractmethod
+    def __contains__(self, architecture: object) -> bool:
+        """Whether the performance of this architecture is known."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many architectures are known."""
+
+    @abstractmethod
+    def architectures(self) -> Sequence[Architecture]:
+        """The known architectures."""
+
+    def unknown(self, architecture: Architecture) -> InvalidInput:
+        """The error of an architecture that is not there."""
+        return InvalidInput(
+            f"Expected one of the {len(self):,} architectures of {self.name} (space {self.space.name!r}). "
+            f"Got {architecture.key} of space {architecture.space.name!r}."
+        )

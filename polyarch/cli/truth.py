@@ -1,0 +1,96 @@
+"""`polyarch truth`: what architectures achieve when each is trained alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from polyarch.benchmarks import SOURCES, Truth, convert_nasbench101, convert_nats, load_truth, parse_architecture
+from polyarch.cli.common import console
+from polyarch.cli.truth_build import build
+from polyarch.data import data_root
+from polyarch.errors import UnknownName
+
+truth_app = typer.Typer(help="True performance of architectures: tables and learning curves.", no_args_is_help=True)
+truth_app.command()(build)
+
+LARGEST_WALK = 100_000
+"""The best architecture is looked for in tables up to this size."""
+
+KINDS = ("nats", "nb101")
+
+
+@truth_app.command("list")
+def list_truths() -> None:
+    """The tables with a name, and whether they are on this machine."""
+    table = Table("name", "what", "here")
+    for name, source in SOURCES.items():
+        path = data_root() / source.place
+        table.add_row(name, source.what, Text(str(path) if path.exists() else "no"))
+    console.print(table)
+    console.print(f"Data folder: {data_root()} (POLYARCH_DATA names another).", markup=False)
+    console.print("A path does as well: an .npz file that `polyarch truth build` or `convert` wrote.", markup=False)
+
+
+@truth_app.command("show")
+def show_truth(
+    name: Annotated[str, typer.Argument(metavar="NAME_OR_PATH")],
+    architecture: Annotated[
+        str | None,
+        typer.Option("--architecture", help="Options separated by | or commas, or in the table's own notation."),
+    ] = None,
+) -> None:
+    """What a table knows, or what it knows about one architecture."""
+    truth = load_truth(name)
+    if architecture is not None:
+        _show_architecture(truth, architecture)
+        return
+    console.print(f"{truth.name}: {len(truth):,} architectures of space {truth.space.name}", markup=False)
+    console.print("Learning curves: " + (", ".join(truth.measures) or "none"), markup=False)
+    if len(truth) <= LARGEST_WALK:
+        best = max(truth.architectures(), key=truth.accuracy)
+        console.print(f"Best: {best.key} with {truth.accuracy(best):.2f} %", markup=False)
+
+
+def _show_architecture(truth: Truth, text: str) -> None:
+    architecture = parse_architecture(text, truth.space)
+    console.print(f"{architecture.key}: {truth.accuracy(architecture):.2f} %", markup=False)
+    if truth.measures:
+        table = Table("measure", "epochs", "last value")
+        for measure in truth.measures:
+            curve = truth.curve(architecture, measure)
+            table.add_row(measure, str(len(curve)), f"{curve[-1]:.4g}" if len(curve) else "")
+        console.print(table)
+
+
+@truth_app.command("convert")
+def convert_truth(
+    kind: Annotated[str, typer.Argument(help="nats (NATS-Bench) or nb101 (NAS-Bench-101).")],
+    source: Annotated[Path, typer.Argument(help="The official file, or the folder NATS-tss-v1_0-3ffb9-simple.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write; nats adds the name of the data set.")],
+) -> None:
+    """Make a compact file of an official one, once."""
+    if kind not in KINDS:
+        raise UnknownName("kind of file", kind, KINDS)
+    with Progress(SpinnerColumn(), TextColumn("{task.completed:,} read"), console=console, transient=True) as bars:
+        task = bars.add_task("", total=None)
+
+        def show(count: int) -> None:
+            bars.update(task, completed=count)
+
+        written = _converted(kind, source, out, show)
+    for path in written:
+        console.print(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", markup=False)
+
+
+def _converted(kind: str, source: Path, out: Path, show: Callable[[int], None]) -> list[Path]:
+    if kind == "nats":
+        return convert_nats(source, out, show)
+    convert_nasbench101(source, out, show)
+    return [out]

@@ -1,0 +1,82 @@
+"""`polyarch truth build`: a truth of your own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
+from polyarch.cli.runs import (
+    ConfigOption,
+    DataOption,
+    DeviceOption,
+    ResumeOption,
+    SeedOption,
+    SpaceOption,
+    TargetOption,
+    common_options,
+)
+from polyarch.errors import ConfigError
+from polyarch.jobs.display import Terminal
+from polyarch.jobs.overrides import parse_assignments, with_overrides
+from polyarch.jobs.settings import RunSettings, read_toml
+from polyarch.jobs.truth_building import build_truth, resume_build, start_build
+from polyarch.jobs.truth_words import in_sentences
+from polyarch.training import stop_on_signal
+
+
+def build(
+    out: OutOption,
+    data: DataOption = None,
+    target: TargetOption = None,
+    space: SpaceOption = None,
+    n: Annotated[
+        str | None, typer.Option("--n", metavar="NUMBER|all", help="Random architectures, or all; 64 by default.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Of every training.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", help="Trainings of every architecture.")] = None,
+    config: ConfigOption = None,
+    resume: ResumeOption = False,
+    seed: SeedOption = None,
+    workers: WorkersOption = None,
+    device: DeviceOption = None,
+    settings: SetOption = None,
+) -> None:
+    """Train random architectures alone, as `retrain` says, and write their learning curves to truth.npz.
+
+    `polyarch rank --truth OUT` compares a supernet with them.
+    """
+    assigned = parse_assignments(settings or [])
+    described = config is not None or resume
+    if data is None and not described and "data.name" not in assigned:
+        raise ConfigError("Expected --data, a --config or --resume to say which data to train on. Got none of them.")
+    if space is None and not described and not any(key.startswith("space.") for key in assigned):
+        space = "auto"
+    options = {
+        **common_options(data, target, space, seed, workers, device),
+        "truth.architectures": _count(n),
+        "truth.seeds": seeds,
+        "retrain.epochs": epochs,
+    }
+    overrides = {key: value for key, value in options.items() if value is not None} | assigned
+    content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
+    display = Terminal(console)
+    with stop_on_signal() as stop:
+        if resume:
+            context = resume_build(out, content, overrides, origin, display, stop)
+        else:
+            asked = RunSettings.parse(with_overrides(content or {}, overrides), origin)
+            context = start_build(out, asked, display, stop)
+        built = build_truth(context)
+    for sentence in in_sentences(built):
+        display.say(sentence)
+    display.say(f"Truth: {context.workspace.truth}")
+
+
+def _count(text: str | None) -> int | str | None:
+    if text is None or text == "all":
+        return text
+    if not text.isdecimal():
+        raise ConfigError(f"Expected --n to be a number of architectures, or all. Got {text!r}.")
+    return int(text)

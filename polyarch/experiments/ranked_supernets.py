@@ -1,0 +1,121 @@
+"""What experiments on rankings share: a supernet trained by settings, and architectures scored with its weights."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyarch.data import stratified_split
+from polyarch.errors import ConfigError
+from polyarch.estimators import Estimator, Trace, TraceEstimator
+from polyarch.executors import Serial
+from polyarch.files import Journal
+from polyarch.jobs.context import Context
+from polyarch.jobs.display import Quiet
+from polyarch.jobs.journalled import run_missing
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.pipeline import run as run_pipeline
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.workspace import Workspace
+from polyarch.randomness import generator_at
+from polyarch.spaces import Architecture, Space
+
+BLOCKS = 20
+"""The losses of a short run are kept as means over so many blocks of steps, which keeps the files small."""
+
+TIMED = 4
+"""Architectures of which single estimators are timed."""
+
+
+def train_supernet(content: Mapping[str, Any], seed: int, folder: Path) -> Parts:
+    """A supernet trained by these settings, or the one that an earlier run left in the folder."""
+    described = RunSettings.parse({**content, "seed": seed, "workers": 1}, "the experiment")
+    parts = Parts.build(described)
+    run_pipeline(Context(parts, _workspace(folder, described), Quiet()), "train")
+    return parts
+
+
+def _workspace(folder: Path, settings: RunSettings) -> Workspace:
+    if not (folder / "config.toml").exists():
+        return Workspace.start(folder, settings)
+    workspace, found = Workspace.resume(folder)
+    if found != settings:
+        raise ConfigError(f"Expected the settings of this preset in {folder}. Found others; choose another --out.")
+    return workspace
+
+
+def with_fewer_valid(parts: Parts, examples: int) -> Parts:
+    """The same parts with so many validation examples, class by class: what is judged for every architecture."""
+    if examples >= len(parts.valid):
+        return parts
+    return replace(parts, valid=stratified_split(parts.valid, examples / len(parts.valid), seed=0)[1])
+
+
+def fixed_set(space: Space, count: int) -> list[Architecture]:
+    """The same random members whatever the seed of the run; the whole space where it is no larger."""
+    if space.size <= count:
+        return list(space.enumerate())
+    found: dict[Architecture, None] = {}
+    position = 0
+    while len(found) < count:
+        found[space.sample(generator_at(0, "ranked", position))] = None
+        position += 1
+    return list(found)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores an architecture by every estimator and keeps the losses of the short run, in blocks."""
+
+    parts: Parts
+    estimators: Sequence[Estimator]
+
+    def __call__(self, architecture: Architecture) -> dict[str, Any]:
+        """``scores`` by name and ``losses``."""
+        traces: dict[int, Trace] = {}
+        scores = {}
+        for estimator in self.estimators:
+            if not isinstance(estimator, TraceEstimator):
+                scores[estimator.name] = estimator.score(self.parts.net, architecture)
+                continue
+            run = estimator.run
+            if id(run) not in traces:
+                traces[id(run)] = run.run(self.parts.net, architecture)
+            scores[estimator.name] = estimator.read(traces[id(run)], architecture)
+        losses = [blocks_of(trace.losses) for trace in traces.values()]
+        rounded = {name: float(f"{value:.6g}") for name, value in scores.items()}
+        return {"architecture": architecture.key, "scores": rounded, **({"losses": losses[0]} if losses else {})}
+
+
+def score_all(scored: Scored, architectures: Sequence[Architecture], journal: Path) -> list[dict[str, Any]]:
+    """Every architecture scored, in their order; what the journal has is not done again."""
+    items = {architecture.key: architecture for architecture in architectures}
+    with Quiet().stage("score") as report, Serial().open(scored) as run:
+        return list(run_missing(items, Journal(journal), run, dict, report).values())
+
+
+def blocks_of(losses: Sequence[float]) -> list[float]:
+    """The means over `BLOCKS` blocks of steps, as equal as they can be."""
+    return [round(float(part.mean()), 4) for part in np.array_split(np.asarray(losses), min(BLOCKS, len(losses)))]
+
+
+def seconds_of(parts: Parts, architectures: Sequence[Architecture]) -> dict[str, float]:
+    """The median seconds of a plain short run and of a pass over all validation examples, per architecture."""
+    (valid,) = parts.estimators(("val_acc",))
+    (speed,) = parts.estimators(("sotl",))
+    return {
+        "short_run": statistics.median(_timed(speed, parts, one) for one in architectures[:TIMED]),
+        "val_acc": statistics.median(_timed(valid, parts, one) for one in architectures[:TIMED]),
+    }
+
+
+def _timed(estimator: Estimator, parts: Parts, architecture: Architecture) -> float:
+    started = time.perf_counter()
+    estimator.score(parts.net, architecture)
+    return time.perf_counter() - started

@@ -1,0 +1,141 @@
+"""Table 4.1: six ways to train a supernet, and how well every estimator ranks with its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from polyarch.benchmarks import NASBench201
+from polyarch.errors import NotFiniteError
+from polyarch.experiments.experiment import Experiment, Settings
+from polyarch.experiments.ranked_supernets import (
+    Scored,
+    fixed_set,
+    score_all,
+    seconds_of,
+    train_supernet,
+    with_fewer_valid,
+)
+from polyarch.experiments.strategy_claims import ESTIMATORS, figures, judge, tables
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.retraining import Retraining
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.truth_building import CurveTraining
+from polyarch.spaces import Architecture, nb201_space
+
+DOCUMENT = "training speed"
+
+PATHS = {"fair": 5, "multi_path": 4, "multi_path_meta_prox": 4}
+"""Paths that see every batch; the other strategies have one."""
+
+Item = tuple[str, int]
+"""A strategy and a seed, or ``truth`` and the number of a share of the architectures."""
+
+TOGETHER = 4
+"""Architectures of one item that trains them alone: the data are loaded once for all of them."""
+
+
+def recipe(
+    *, size: int | None, cells: int, epochs: int, limit: int | None = None, steps: int = 100, rate: float = 0.1
+) -> dict[str, Any]:
+    """The settings of a run on CIFAR-10 that experiments on NAS-Bench-201 share.
+
+    Args:
+        size: of the images; None leaves them as they are, with the augmentation of the documents.
+        rate: of the short run.
+    """
+    data: dict[str, Any] = {"name": "cifar10", "split": "nb201"}
+    data |= {"size": size} if size else {"shift": 4, "flip": True}
+    data |= {"limit": limit} if limit else {}
+    return {
+        "data": data,
+        "space": {"kind": "nb201", "channels": 16, "cells": cells},
+        "train": {"epochs": epochs, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 5e-4, "warmup_epochs": 0.5},
+        "scores": {"steps": steps, "learning_rate": rate, "batch_size": 64, "policy": "adapt", "policy_batches": 20},
+    }
+
+
+def items(settings: Settings) -> dict[str, Item]:
+    """Every strategy with every seed, and the architectures that are trained alone, some at a time."""
+    seeds = settings["strategies"]  # strategy -> number of seeds
+    runs = {
+        f"{name} seed {seed}": (name, seed)
+        for seed in range(max(seeds.values()))
+        for name in seeds
+        if seed < seeds[name]
+    }
+    shares = -(-settings["own_truth"] // TOGETHER)
+    return {**runs, **{f"truth {share}": ("truth", share) for share in range(shares)}}
+
+
+def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+    """Trains a supernet and scores the fixed set of cells with it, or trains some of these cells alone."""
+    name, number = item
+    architectures = fixed_set(nb201_space(), settings["architectures"])
+    if name == "truth":
+        kept = architectures[: settings["own_truth"]][TOGETHER * number : TOGETHER * (number + 1)]
+        return _alone(settings, kept, folder)
+    content = dict(settings["run"])
+    # Every strategy gets the same number of forward and backward passes.
+    content["train"] = {**content["train"], "strategy": name, "epochs": settings["passes"] // PATHS.get(name, 1)}
+    store = folder / f"{name}-{number}"
+    parts = train_supernet(content, number, store)
+    table = NASBench201.load()
+    few = with_fewer_valid(parts, settings["valid_examples"])
+    scored = Scored(few, few.estimators(tuple(ESTIMATORS)))
+    rows = score_all(scored, architectures, store / "checkpoints" / "scored.jsonl")
+    for row, architecture in zip(rows, architectures, strict=True):
+        row["nb201"] = round(table.accuracy(architecture), 3)
+    return {"scored": rows, "seconds": seconds_of(parts, architectures), "valid_examples": len(parts.valid)}
+
+
+def _alone(settings: Settings, architectures: list[Architecture], folder: Path) -> dict[str, Any]:
+    """Test accuracies (percent) of cells trained from scratch, on fewer images than the supernet sees."""
+    content = {**settings["run"], **settings["alone"], "data": {**settings["run"]["data"], **settings["alone"]["data"]}}
+    parts = Parts.build(RunSettings.parse(content, "the experiment"))
+    train = CurveTraining(Retraining(parts, folder / "alone"))
+    found = {}
+    for architecture in architectures:
+        result = train((architecture, 0))
+        if "failure" in result:
+            raise NotFiniteError(result["failure"])
+        found[architecture.key] = round(100 * result["test_accuracy"], 3)
+    return {"accuracies": found}
+
+
+_CPU: Settings = {
+    "strategies": {
+        "single_path": 2, "fair": 2, "multi_path": 1, "reptile": 1, "meta_prox": 1, "multi_path_meta_prox": 1,
+    },
+    "architectures": 32, "own_truth": 16, "valid_examples": 2500, "passes": 16,
+    "run": recipe(size=16, cells=1, epochs=16, steps=80, rate=0.05),
+    "alone": {
+        "data": {"limit": 10_000},
+        "retrain": {"epochs": 6, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 5e-4, "warmup_epochs": 0.5},
+    },
+}  # fmt: skip
+
+STRATEGY_RANKING = Experiment(
+    name="strategy_ranking",
+    document=DOCUMENT,
+    claim="Strategies by estimators against the true accuracy of NAS-Bench-201 cells (table 4.1, figures 4.6 and 4.9).",
+    presets={
+        "quick": {
+            **_CPU, "strategies": {"single_path": 2, "reptile": 1}, "architectures": 6, "own_truth": 4,
+            "valid_examples": 200, "passes": 1, "run": recipe(size=8, cells=1, epochs=1, limit=600, steps=8),
+            "alone": {**_CPU["alone"], "data": {"limit": 300}, "retrain": {"epochs": 1}},
+        },
+        "cpu": _CPU,
+        "paper": {
+            **_CPU, "strategies": dict.fromkeys(_CPU["strategies"], 3), "architectures": 200, "own_truth": 64,
+            "valid_examples": 25_000, "passes": 250,
+            "run": recipe(size=None, cells=5, epochs=250, steps=300, rate=0.01),
+            "alone": {"data": {}, "retrain": {**_CPU["alone"]["retrain"], "epochs": 200}},
+        },
+    },
+    items=items,
+    task=run,
+    judge=judge,
+    figures=figures,
+    tables=tables,
+)  # fmt: skip

@@ -1,0 +1,117 @@
+"""Published ways to train a supernet by sampled paths: a path sampler, an inner loop and an outer update each.
+
+==========================  ==================  =============================  ======================
+method                      paths of a step     what a path asks for           outer update
+==========================  ==================  =============================  ======================
+`spos`                      1 uniform           its gradient                   ``optimizer``
+`fairnas`                   every option once   its gradient                   ``optimizer``
+`multi_path`                k uniform           its gradient                   ``optimizer``
+`reptile`                   1 uniform           w - w_T after T inner steps    w <- w + r (w_T - w)
+`meta_prox`                 1 uniform           the same, held at w            the same
+`multi_path_meta_prox`      k uniform           the same, held at w            w <- w + r mean(w_T - w)
+==========================  ==================  =============================  ======================
+
+``optimizer`` holds the weights of the supernet, and a schedule sets its rate. Where there are inner steps, it takes
+those; the outer rate r stays as it is.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from polyarch.distributions import ArchDistribution, Uniform
+from polyarch.strategies import FairPaths, InnerSteps, Loss, OneShot, RandomPaths
+from polyarch.supernets import Supernet
+
+PATHS = 4
+INNER_STEPS = 4
+OUTER_RATE = 1.0
+PROXIMAL = 0.1
+"""lambda of MetaProx. The document says 10, its code 0.1. With plain SGD of rate eta every inner step first shrinks
+what the steps before have moved by the factor 1 - eta lambda: at a rate of 0.1, a lambda of 10 leaves nothing of it."""
+
+
+def spos(
+    net: Supernet,
+    optimizer: torch.optim.Optimizer,
+    *,
+    q: ArchDistribution | None = None,
+    loss: Loss = F.cross_entropy,
+) -> OneShot:
+    """Single-path one-shot: one path per batch, from a fixed q (uniform by default)."""
+    return multi_path(net, optimizer, count=1, q=q, loss=loss)
+
+
+def fairnas(net: Supernet, optimizer: torch.optim.Optimizer, *, loss: Loss = F.cross_entropy) -> OneShot:
+    """FairNAS: |O| paths per batch that use every option of every choice once, then one step."""
+    return OneShot(net, optimizer, paths=FairPaths(net.space), loss=loss)
+
+
+def multi_path(
+    net: Supernet,
+    optimizer: torch.optim.Optimizer,
+    *,
+    count: int = PATHS,
+    q: ArchDistribution | None = None,
+    loss: Loss = F.cross_entropy,
+) -> OneShot:
+    """MultiPath: the mean gradient of k random paths per batch."""
+    return OneShot(net, optimizer, paths=_random(net, q, count), loss=loss)
+
+
+def reptile(
+    net: Supernet,
+    optimizer: torch.optim.Optimizer,
+    *,
+    steps: int = INNER_STEPS,
+    outer_rate: float = OUTER_RATE,
+    q: ArchDistribution | None = None,
+    loss: Loss = F.cross_entropy,
+) -> OneShot:
+    """Reptile: T steps of ``optimizer`` on one path, then w <- w + outer_rate (w_T - w)."""
+    return multi_path_meta_prox(
+        net, optimizer, count=1, steps=steps, proximal=0.0, outer_rate=outer_rate, q=q, loss=loss
+    )
+
+
+def meta_prox(
+    net: Supernet,
+    optimizer: torch.optim.Optimizer,
+    *,
+    steps: int = INNER_STEPS,
+    proximal: float = PROXIMAL,
+    outer_rate: float = OUTER_RATE,
+    q: ArchDistribution | None = None,
+    loss: Loss = F.cross_entropy,
+) -> OneShot:
+    """MetaProx: Reptile whose inner steps minimise loss + proximal / 2 ||w_t - w||^2."""
+    return multi_path_meta_prox(
+        net, optimizer, count=1, steps=steps, proximal=proximal, outer_rate=outer_rate, q=q, loss=loss
+    )
+
+
+def multi_path_meta_prox(
+    net: Supernet,
+    optimizer: torch.optim.Optimizer,
+    *,
+    count: int = PATHS,
+    steps: int = INNER_STEPS,
+    proximal: float = PROXIMAL,
+    outer_rate: float = OUTER_RATE,
+    q: ArchDistribution | None = None,
+    loss: Loss = F.cross_entropy,
+) -> OneShot:
+    """MetaProx on k paths that start from the same w and see the same batches: w <- w + outer_rate mean(w_T - w)."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    return OneShot(
+        net,
+        torch.optim.SGD(weights, lr=outer_rate),
+        paths=_random(net, q, count),
+        inner=InnerSteps(optimizer, steps=steps, proximal=proximal),
+        loss=loss,
+    )
+
+
+def _random(net: Supernet, q: ArchDistribution | None, count: int) -> RandomPaths:
+    return RandomPaths(q or Uniform(net.space), count)

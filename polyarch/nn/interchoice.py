@@ -1,0 +1,92 @@
+"""Which weights of a choice block depend on the choices before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torch import nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn.choice_vectors import Attention, ChoiceVectors, JointBias, SharedBias
+from polyarch.nn.split_copies import SplitCopies
+
+InterChoiceKind = Literal["bias", "shared_bias", "split", "attention", "deep_attention"]
+PredecessorRule = Literal["order", "graph"]
+
+MOST_PREVIOUS = 3
+
+
+@dataclass(frozen=True)
+class InterChoice:
+    """Extra weights for combinations of an operation with the choices before it.
+
+    In a supernet one operation must fit whatever comes before it. With these weights it can tell some of that apart:
+
+    - ``bias``: a vector for every combination of the own option and the D previous ones is added to the input.
+    - ``shared_bias``: one vector for every single option, own or previous; those that are chosen are summed and added.
+    - ``split``: after some epochs every operation gets a copy of its weights for each option of the choice before it.
+    - ``attention``: the input is scaled channel by channel with sigmoid(linear(one-hots of the D + 1 choices)).
+    - ``deep_attention``: the same with a hidden ReLU layer as wide as the one-hots.
+
+    A choice without predecessors has no extra weights. Vectors and copies start where they change nothing.
+
+    Args:
+        kind: one of these.
+        previous: D, how many choices before the own one count, 1 to 3; 1 for ``split``.
+        predecessors: ``order`` takes the last D choices in the order of the space, ``graph`` the last D of those that
+            feed the block's input.
+    """
+
+    kind: InterChoiceKind
+    previous: int = 1
+    predecessors: PredecessorRule = "order"
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(InterChoiceKind):
+            raise InvalidInput(f"Expected inter-choice weights out of {get_args(InterChoiceKind)}. Got {self.kind!r}.")
+        if self.predecessors not in get_args(PredecessorRule):
+            raise InvalidInput(f"Expected predecessors by {get_args(PredecessorRule)}. Got {self.predecessors!r}.")
+        if not 1 <= self.previous <= MOST_PREVIOUS:
+            raise InvalidInput(f"Expected 1 to {MOST_PREVIOUS} previous choices. Got {self.previous}.")
+        if self.kind == "split" and self.previous > 1:
+            raise InvalidInput(f"Expected weights to be split by 1 previous choice. Got {self.previous}.")
+
+    def before(self, position: int, feeding: Sequence[int]) -> tuple[int, ...]:
+        """The positions of the choices that count for the one at ``position``, the nearest last.
+
+        Args:
+            feeding: positions of the choices whose operations feed this one's input, in order.
+        """
+        return tuple((range(position) if self.predecessors == "order" else feeding)[-self.previous :])
+
+
+def dependent_weights(
+    interchoice: InterChoice | None,
+    operations: Sequence[nn.Module | None],
+    *,
+    channels: int,
+    previous: Sequence[int],
+) -> ChoiceVectors | SplitCopies | None:
+    """The extra weights of one choice block, if it has any.
+
+    Args:
+        operations: of the block, ``None`` where an option passes nothing on.
+        channels: of the input.
+        previous: the number of options of each choice that counts.
+    """
+    if interchoice is None or not previous:
+        return None
+    own = [index for index, operation in enumerate(operations) if operation is not None]
+    match interchoice.kind:
+        case "bias":
+            return JointBias(channels, own, previous)
+        case "shared_bias":
+            return SharedBias(channels, own, previous)
+        case "attention":
+            return Attention(channels, own, previous)
+        case "deep_attention":
+            return Attention(channels, own, previous, hidden=len(own) + sum(previous))
+        case "split":
+            return SplitCopies(operations, previous[0])

@@ -1,0 +1,100 @@
+"""Pictures of cells whose wiring is searched too: DARTS and NAS-Bench-101."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from polyarch.reports.canvas import WIDTH, arrow, box, label, picture
+from polyarch.spaces import DARTS_CELLS, DARTS_NODES
+
+_COLOURS = {
+    "skip": "#80868b",
+    "sep_conv": "#e5484d",
+    "dil_conv": "#a855f7",
+    "max_pool": "#2f9e57",
+    "avg_pool": "#2f9e57",
+}
+_WORDS = {"sep_conv": "sep", "dil_conv": "dil", "max_pool": "max", "avg_pool": "avg", "skip": "skip"}
+_SHORT = {"conv1x1-bn-relu": "1x1", "conv3x3-bn-relu": "3x3", "maxpool3x3": "pool"}
+_NODES = r"\d(,\d)*"
+
+
+def darts_picture(architecture: Mapping[str, str], words: str) -> str | None:
+    """A row per node of both cells: its two inputs with their operations from either side. None for other choices."""
+    parts, y = [], 0.0
+    middle = WIDTH / 2
+    for cell in DARTS_CELLS:
+        parts.append(label(middle, y + 18, "reduction cell" if cell == "reduce" else "normal cell", WIDTH, quiet=True))
+        y += 30
+        for node in DARTS_NODES:
+            options = [architecture.get(f"{cell}{node}_{end}", "") for end in ("inputs", "first", "second")]
+            if not re.fullmatch(r"\d,\d", options[0]):
+                return None
+            for side, source, operation in zip((-1, 1), options[0].split(","), options[1:], strict=True):
+                x = middle + side * 200
+                kind, _, size = operation.rpartition("_")
+                colour = _COLOURS.get(kind, "currentColor")
+                start, end = x - side * 22, middle + side * 22
+                parts.append(arrow(f"M{start:g},{y + 20:g} H{end:g}", colour=colour, dashed=kind == "skip"))
+                short = "skip" if kind == "skip" else f"{_WORDS.get(kind, kind)} {size}".strip()
+                parts.append(label((start + end) / 2, y + 14, short, 140))
+                parts.extend(_node(x, y + 20, {"0": "c₋₂", "1": "c₋₁"}.get(source, source), quiet=True))
+            parts.extend(_node(middle, y + 20, str(node), quiet=False))
+            y += 46
+    parts.append(label(middle, y + 16, "c₋₂, c₋₁: the two cells before; a cell puts out 2 to 5", WIDTH, quiet=True))
+    return picture(y + 28, parts, words)
+
+
+def nb101_picture(architecture: Mapping[str, str], words: str) -> str | None:
+    """The nodes in a row, edges between neighbours straight, others as arcs; loose ends dashed.
+
+    None for other choices.
+    """
+    nodes = 0
+    while f"node{nodes + 1}_operation" in architecture:
+        nodes += 1
+    wiring = [architecture.get(f"node{node}_parents", "") for node in range(1, nodes + 1)]
+    wiring.append(architecture.get("output_parents", ""))
+    if not 1 <= nodes <= 8 or not all(re.fullmatch(_NODES, option) for option in wiring):
+        return None
+    parents: list[list[int]] = [[], *([int(node) for node in option.split(",")] for option in wiring)]
+    if any(source >= node for node, sources in enumerate(parents) for source in sources):
+        return None
+    last = nodes + 1
+    used = {last}
+    for node in range(last, 0, -1):
+        used.update(parents[node] if node in used else ())
+    step = WIDTH / (last + 1)
+    half = step / 2 - 9
+    places = [step * (node + 0.5) for node in range(last + 1)]
+    highest = max(_height(source, node) for node, sources in enumerate(parents) for source in sources)
+    level = highest + 30.0
+    parts = []
+    for node, sources in enumerate(parents):
+        for source in sources:
+            dashed = node not in used
+            if node == source + 1:
+                parts.append(arrow(f"M{places[source] + half:g},{level:g} H{places[node] - half:g}", dashed=dashed))
+                continue
+            side = -1 if (node - source) % 2 == 0 else 1  # half of the arcs above, half below
+            x1, x2, y = places[source] + 6, places[node] - 6, level + side * 20
+            control = y + side * 2 * (_height(source, node) - 20)
+            parts.append(arrow(f"M{x1:g},{y:g} Q{(x1 + x2) / 2:g},{control:g} {x2:g},{y:g}", dashed=dashed))
+    for node, x in enumerate(places):
+        operation = architecture.get(f"node{node}_operation", "in" if node == 0 else "out")
+        inner = 0 < node < last
+        parts.append(box(x - half, level - 18, 2 * half, 36, filled=inner and node in used, dashed=node not in used))
+        parts.append(label(x, level + 5, _SHORT.get(operation, operation), 2 * half, quiet=not inner))
+    return picture(level + highest + 30, parts, words)
+
+
+def _height(source: int, node: int) -> float:
+    """How far an arc leads away from the row."""
+    return 20.0 + 12.0 * (node - source)
+
+
+def _node(x: float, y: float, name: str, *, quiet: bool) -> list[str]:
+    opacity = ' stroke-opacity="0.6"' if quiet else ""
+    circle = f'<circle cx="{x:g}" cy="{y:g}" r="18" fill="none" stroke="currentColor" stroke-width="1.6"{opacity}/>'
+    return [circle, label(x, y + 5, name, 34, quiet=quiet)]

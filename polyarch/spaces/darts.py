@@ -1,0 +1,131 @@
+"""The DARTS space: a normal and a reduction cell of four nodes with two inputs each, and the genotype notation."""
+
+from __future__ import annotations
+
+import ast
+from itertools import combinations
+
+from polyarch.errors import InvalidInput
+from polyarch.spaces.architecture import Architecture, Choice
+from polyarch.spaces.space import Space
+
+DARTS_OPERATIONS = (
+    "skip_connect",
+    "sep_conv_3x3",
+    "sep_conv_5x5",
+    "dil_conv_3x3",
+    "dil_conv_5x5",
+    "max_pool_3x3",
+    "avg_pool_3x3",
+)
+S2_OPERATIONS = ("skip_connect", "sep_conv_3x3")
+"""The operations of the space S2 of the literature on failures of DARTS."""
+DARTS_CELLS = ("normal", "reduce")
+"""The two kinds of cells, named as in genotypes."""
+DARTS_NODES = (2, 3, 4, 5)
+"""The nodes that compute; nodes 0 and 1 are the outputs of the cell before the last and of the last cell."""
+
+Edge = tuple[int, int]
+"""Source node and target node."""
+
+DARTS_EDGES: tuple[Edge, ...] = tuple((source, target) for target in DARTS_NODES for source in range(target))
+"""The 14 edges in the order of the original code: by target, then by source."""
+
+_FIELDS = {f"{cell}{ending}" for cell in DARTS_CELLS for ending in ("", "_concat")}
+_EXAMPLE = "Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=range(2, 6), reduce=[...], reduce_concat=...)"
+
+
+def darts_space(operations: tuple[str, ...] = DARTS_OPERATIONS) -> Space:
+    """All pairs of a normal and a reduction cell; about 1.08e18 with all seven operations.
+
+    Node n of a cell has three choices: which two earlier nodes feed it (``normal3_inputs`` with options like ``0,2``),
+    and the operation on the edge from the first and from the second of them (``normal3_first``, ``normal3_second``).
+    Every combination is an architecture: (1 * 3 * 6 * 10 * O^8)^2 of them.
+
+    Args:
+        operations: a subset of the operations without ``none``, e.g. ``S2_OPERATIONS``.
+    """
+    for operation in operations:
+        if operation not in DARTS_OPERATIONS:
+            raise InvalidInput(f"Expected operations out of {DARTS_OPERATIONS}. Got {operation!r}.")
+    choices = []
+    for cell in DARTS_CELLS:
+        for node in DARTS_NODES:
+            pairs = tuple(f"{first},{second}" for first, second in combinations(range(node), 2))
+            choices.append(Choice(f"{cell}{node}_inputs", pairs, "wiring"))
+            choices.extend(Choice(f"{cell}{node}_{which}", operations) for which in ("first", "second"))
+    name = "darts" if operations == DARTS_OPERATIONS else f"darts[{','.join(operations)}]"
+    return Space(name, tuple(choices))
+
+
+def darts_edges(architecture: Architecture, cell: str) -> dict[Edge, str]:
+    """The eight edges of a cell that are used, in order, with their operations."""
+    edges = {}
+    for node in DARTS_NODES:
+        first, second = map(int, architecture.option(f"{cell}{node}_inputs").split(","))
+        edges[first, node] = architecture.option(f"{cell}{node}_first")
+        edges[second, node] = architecture.option(f"{cell}{node}_second")
+    return edges
+
+
+def darts_string(architecture: Architecture) -> str:
+    """The genotype as the DARTS code prints it, the inputs of every node in ascending order."""
+    parts = []
+    for cell in DARTS_CELLS:
+        pairs = [(operation, source) for (source, _), operation in darts_edges(architecture, cell).items()]
+        parts.append(f"{cell}={pairs}, {cell}_concat=range(2, 6)")
+    return f"Genotype({', '.join(parts)})"
+
+
+def parse_darts(text: str, space: Space | None = None) -> Architecture:
+    """Reads a genotype. Nothing is evaluated; the two inputs of a node may come in either order."""
+    space = space or darts_space()
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Genotype" or call.args:
+            raise ValueError
+        fields = {keyword.arg: keyword.value for keyword in call.keywords}
+        if len(call.keywords) != len(fields) or set(fields) != _FIELDS:
+            raise ValueError
+        options = {}
+        for cell in DARTS_CELLS:
+            _require_all_nodes(fields[f"{cell}_concat"])
+            options.update(_options(cell, ast.literal_eval(fields[cell])))
+    except InvalidInput:
+        raise
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        shown = text if len(text) <= 200 else text[:200] + "..."
+        raise InvalidInput(f"Expected a genotype like {_EXAMPLE}. Got {shown!r}.") from None
+    return space.architecture(options)
+
+
+def _options(cell: str, pairs: object) -> dict[str, str]:
+    """Choice -> option, from eight pairs (operation, source node), two for each node."""
+    if not isinstance(pairs, list | tuple) or len(pairs) != 2 * len(DARTS_NODES):
+        raise ValueError
+    options = {}
+    for position, node in enumerate(DARTS_NODES):
+        (first, first_source), (second, second_source) = pairs[2 * position : 2 * position + 2]
+        if not all(type(source) is int and 0 <= source < node for source in (first_source, second_source)):
+            raise ValueError
+        if not isinstance(first, str) or not isinstance(second, str):
+            raise ValueError
+        if first_source == second_source:
+            raise InvalidInput(
+                f"Expected two different inputs of node {node} of the {cell} cell. Got {first_source} twice."
+            )
+        if first_source > second_source:
+            first, first_source, second, second_source = second, second_source, first, first_source
+        options[f"{cell}{node}_inputs"] = f"{first_source},{second_source}"
+        options[f"{cell}{node}_first"], options[f"{cell}{node}_second"] = first, second
+    return options
+
+
+def _require_all_nodes(concat: ast.expr) -> None:
+    """A cell of this space puts out all of its nodes: ``range(2, 6)``, or a list of them."""
+    if isinstance(concat, ast.Call) and ast.unparse(concat.func) == "range" and not concat.keywords:
+        nodes = tuple(range(*(ast.literal_eval(bound) for bound in concat.args)))
+    else:
+        nodes = tuple(ast.literal_eval(concat))
+    if nodes != DARTS_NODES:
+        raise InvalidInput(f"Expected cells that put out their nodes {DARTS_NODES}. Got {nodes}.")

@@ -1,0 +1,41 @@
+"""The NAS-Bench-Macro space: a chain of eight layers with three options each, and its notation."""
+
+from __future__ import annotations
+
+from polyarch.errors import InvalidInput
+from polyarch.spaces.architecture import Architecture, Choice
+from polyarch.spaces.space import Space
+
+MACRO_OPERATIONS = ("identity", "ir_3x3_t3", "ir_5x5_t6")
+"""Written 0, 1 and 2 in the table. The second and third are MobileNetV2 blocks: kernel 3 and 5, expansion 3 and 6."""
+MACRO_STAGES = (2, 3, 3)
+"""Layers per stage; the first of each halves the resolution and doubles the channels."""
+
+
+def macro_space() -> Space:
+    """The 3^8 = 6,561 chains of NAS-Bench-Macro; 3,969 of them are different networks."""
+    choices = tuple(Choice(f"layer{layer}", MACRO_OPERATIONS) for layer in range(sum(MACRO_STAGES)))
+    return Space("macro", choices, canonical=macro_canonical)
+
+
+def macro_string(architecture: Architecture) -> str:
+    """The table's own notation: a digit per layer, e.g. ``02112220``."""
+    return "".join(map(str, architecture.indices))
+
+
+def parse_macro(text: str, space: Space | None = None) -> Architecture:
+    """Reads the table's notation."""
+    space = space or macro_space()
+    digits = text.strip()
+    if len(digits) != sum(MACRO_STAGES) or not set(digits) <= set("012"):
+        raise InvalidInput(f"Expected {sum(MACRO_STAGES)} digits out of 0, 1 and 2. Got {text!r}.")
+    return space.architecture([MACRO_OPERATIONS[int(digit)] for digit in digits])
+
+
+def macro_canonical(architecture: Architecture) -> str:
+    """A key shared by chains that differ only in where identities stand between layers of one shape."""
+    digits, stages = macro_string(architecture), []
+    for length in MACRO_STAGES:
+        stage, digits = digits[:length], digits[length:]
+        stages.append(stage[0] + stage[1:].replace("0", ""))
+    return "|".join(stages)

@@ -1,0 +1,90 @@
+"""Which paths of a supernet a training step uses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Generator
+
+from polyarch.distributions import ArchDistribution
+from polyarch.errors import InvalidInput
+from polyarch.spaces import Architecture, Space
+
+
+class PathSampler(ABC):
+    """Draws the paths of one step."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many paths a step uses."""
+
+    @abstractmethod
+    def draw(self, generator: Generator) -> list[Architecture]:
+        """The paths of one step, ``count`` of them."""
+
+
+class RandomPaths(PathSampler):
+    """Independent paths from a fixed q: a_1, ..., a_k ~ q."""
+
+    def __init__(self, q: ArchDistribution, count: int = 1) -> None:
+        if count < 1:
+            raise InvalidInput(f"Expected 1 or more paths per step. Got {count}.")
+        self.q = q
+        self._count = count
+
+    @property
+    def count(self) -> int:
+        """k."""
+        return self._count
+
+    def draw(self, generator: Generator) -> list[Architecture]:
+        """k independent draws."""
+        return self.q.sample(self._count, generator=generator)
+
+
+class FairPaths(PathSampler):
+    """As many paths as there are options, which together use every option of every operation choice exactly once.
+
+    Path i takes option s_c(i) of choice c, with a random permutation s_c of the |O| options for every choice, so each
+    path by itself is uniform. Wiring is drawn first and shared by the paths of a step.
+
+    Args:
+        space: without constraints, and with the same number of options at every operation choice.
+    """
+
+    def __init__(self, space: Space) -> None:
+        if space.constraints:
+            conditions = "; ".join(constraint.description for constraint in space.constraints)
+            raise InvalidInput(
+                f"Expected a space without constraints for fair paths, which use every option. Got {conditions}."
+            )
+        on_nodes = [choice.name for choice in space.choices if choice.kind == "node_operation"]
+        if on_nodes:
+            raise InvalidInput(
+                "Expected operations on edges for fair paths, because the wiring decides which nodes are used. "
+                f"Got operations on nodes of space {space.name!r}: {', '.join(on_nodes)}."
+            )
+        sizes = {choice.name: len(choice) for choice in space.choices if choice.kind == "operation"}
+        if len(set(sizes.values())) != 1:
+            raise InvalidInput(
+                f"Expected choices of operations with equally many options for fair paths. Got {sizes or 'no choice'}."
+            )
+        self.space = space
+        self._count = next(iter(sizes.values()))
+
+    @property
+    def count(self) -> int:
+        """|O|."""
+        return self._count
+
+    def draw(self, generator: Generator) -> list[Architecture]:
+        """|O| paths with one wiring."""
+        columns: list[list[int]] = []  # of every choice: the option of each path
+        for choice in self.space.choices:
+            if choice.kind == "wiring":
+                columns.append([int(torch.randint(len(choice), (), generator=generator))] * self._count)
+            else:
+                columns.append(torch.randperm(self._count, generator=generator).tolist())
+        return [Architecture(self.space, indices) for indices in zip(*columns, strict=True)]

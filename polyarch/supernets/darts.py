@@ -1,0 +1,211 @@
+"""The DARTS supernet: normal cells with a reduction cell at one and at two thirds of the depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import combinations
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import Selection, call, gate_for
+from polyarch.nn.ops import FactorizedReduce, darts_operation, relu_conv_bn
+from polyarch.spaces import (
+    DARTS_CELLS,
+    DARTS_EDGES,
+    DARTS_NODES,
+    DARTS_OPERATIONS,
+    Architecture,
+    Edge,
+    Gates,
+    darts_edges,
+    darts_space,
+    edge_name,
+)
+from polyarch.supernets.supernet import Supernet
+
+EdgeSelections = Mapping[Edge, Selection]
+"""Edge -> index of its operation, or weights (O,) or (B, O) of all of them; edges that are left out are not used."""
+
+
+class EdgeOperations(nn.Module):
+    """The operations on an edge: a hard index runs one, weights give sum_o weight_o * operation_o(x)."""
+
+    def __init__(self, channels: int, operations: tuple[str, ...], *, stride: int, affine: bool) -> None:
+        super().__init__()
+        self.operations = nn.ModuleList(
+            darts_operation(name, channels, stride=stride, affine=affine) for name in operations
+        )
+
+    def forward(self, x: Tensor, selection: Selection) -> Tensor:
+        """(B, C, H, W) -> (B, C, H/stride, W/stride)."""
+        if isinstance(selection, int):
+            return call(self.operations[selection], x)
+        terms: list[Tensor] = [
+            gate_for(selection, index, x) * operation(x) for index, operation in enumerate(self.operations)
+        ]
+        return sum(terms[1:], start=terms[0])
+
+
+class DartsCell(nn.Module):
+    """Nodes 0 and 1 are the inputs; node j is the sum over i < j of the operation on edge i->j applied to node i.
+
+    The output is the concatenation of nodes 2 to 5. Weights belong to an edge and an operation. The operation ``none``
+    of differentiable searches needs no place here: its weight is left out of the weights of the edge.
+
+    Args:
+        earlier: channels of the output of the cell before the last one.
+        previous: channels of the output of the last cell.
+        channels: of every node.
+        reduction: whether operations on the inputs halve the resolution.
+        after_reduction: whether the last cell halved it, so that the output before it has to follow.
+    """
+
+    def __init__(
+        self,
+        earlier: int,
+        previous: int,
+        channels: int,
+        operations: tuple[str, ...],
+        *,
+        reduction: bool,
+        after_reduction: bool,
+        affine: bool,
+    ) -> None:
+        super().__init__()
+        self.kind = "reduce" if reduction else "normal"
+        self.earlier = (
+            FactorizedReduce(earlier, channels, affine=affine)
+            if after_reduction
+            else relu_conv_bn(earlier, channels, 1, affine=affine)
+        )
+        self.previous = relu_conv_bn(previous, channels, 1, affine=affine)
+        self.edges = nn.ModuleDict({
+            edge_name(source, target): EdgeOperations(
+                channels, operations, stride=2 if reduction and source < 2 else 1, affine=affine
+            )
+            for source, target in DARTS_EDGES
+        })  # fmt: skip
+
+    def forward(self, earlier: Tensor, previous: Tensor, selections: EdgeSelections) -> Tensor:
+        """(B, C'', H'', W''), (B, C', H, W) -> (B, 4C, H, W), or half of that resolution."""
+        nodes = [call(self.earlier, earlier), call(self.previous, previous)]
+        for target in DARTS_NODES:
+            terms: list[Tensor] = [
+                self.edges[edge_name(source, target)](nodes[source], selections[source, target])
+                for source in range(target)
+                if (source, target) in selections
+            ]
+            nodes.append(sum(terms[1:], start=terms[0]))
+        return torch.cat(nodes[2:], dim=1)
+
+
+class DartsSupernet(Supernet):
+    """Stem, cells in a row that see the outputs of the two before them, pooled linear head.
+
+    Args:
+        layers: number of cells, 3 or more; DARTS searches with 8 and evaluates with 20.
+        channels: C of the first cells, doubled by each reduction cell; the stem has 3C, a cell puts out 4C.
+        in_channels: channels of the images.
+        classes: number of classes.
+        operations: which of the seven operations the edges offer.
+        affine: True for the layers of the evaluation network: normalisation layers in cells have scale and shift, and
+            poolings are not normalised. Weight-sharing supernets by custom do without.
+
+    Images of any size of 4x4 or more go in: (B, in_channels, H, W) -> (B, classes).
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: int = 8,
+        channels: int = 16,
+        in_channels: int = 3,
+        classes: int = 10,
+        operations: tuple[str, ...] = DARTS_OPERATIONS,
+        affine: bool = False,
+    ) -> None:
+        super().__init__(darts_space(operations))
+        if layers < 3 or channels < 2 or in_channels < 1 or classes < 2:
+            raise InvalidInput(
+                "Expected 3 or more layers, 2 or more channels and classes, and 1 or more in_channels. "
+                f"Got {layers=}, {channels=}, {in_channels=}, {classes=}."
+            )
+        self._operations = operations
+        wide = 3 * channels
+        self.stem = nn.Sequential(nn.Conv2d(in_channels, wide, 3, padding=1, bias=False), nn.BatchNorm2d(wide))
+        cells: list[DartsCell] = []
+        earlier, previous, width = wide, wide, channels
+        reductions = (layers // 3, 2 * layers // 3)
+        for layer in range(layers):
+            if layer in reductions:
+                width *= 2
+            cell = DartsCell(
+                earlier,
+                previous,
+                width,
+                operations,
+                reduction=layer in reductions,
+                after_reduction=layer - 1 in reductions,
+                affine=affine,
+            )
+            cells.append(cell)
+            earlier, previous = previous, len(DARTS_NODES) * width
+        self.cells = nn.ModuleList(cells)
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(previous, classes))
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, in_channels, H, W) -> (B, classes).
+
+        Gates give edge i->j the weights sum_p w_p g over the pairs p of inputs of node j that contain i; g are the gates
+        of the operations on the first or on the second input, whichever i is.
+        """
+        if isinstance(architecture, Architecture):
+            self.space.validate(architecture)
+            return self.forward_edges(x, {cell: self._chosen(architecture, cell) for cell in DARTS_CELLS})
+        return self.forward_edges(x, {cell: edge_weights(architecture, cell) for cell in DARTS_CELLS})
+
+    def forward_edges(self, x: Tensor, selections: Mapping[str, EdgeSelections]) -> Tensor:
+        """Logits (B, classes) from what every edge of the ``normal`` and of the ``reduce`` cells selects."""
+        earlier = previous = call(self.stem, x)
+        for cell in self.cells:
+            assert isinstance(cell, DartsCell)
+            earlier, previous = previous, cell(earlier, previous, selections[cell.kind])
+        return call(self.head, previous)
+
+    def parameter_count(self, architecture: Architecture) -> int:
+        """The weights outside the edges and those of the chosen operations; all of them reach the output."""
+        fixed, operations = self._edge_table
+        chosen = {cell: self._chosen(architecture, cell) for cell in DARTS_CELLS}
+        return fixed + sum(operations[cell, edge, option] for cell in chosen for edge, option in chosen[cell].items())
+
+    def _chosen(self, architecture: Architecture, cell: str) -> dict[Edge, int]:
+        return {edge: self._operations.index(name) for edge, name in darts_edges(architecture, cell).items()}
+
+    @cached_property
+    def _edge_table(self) -> tuple[int, dict[tuple[str, Edge, int], int]]:
+        """Parameters outside the edges, and those of every (kind of cell, edge, option), over all cells."""
+        table: dict[tuple[str, Edge, int], int] = {}
+        for cell in self.cells:
+            assert isinstance(cell, DartsCell)
+            for edge, block in zip(DARTS_EDGES, cell.edges.values(), strict=True):
+                assert isinstance(block, EdgeOperations)
+                for option, operation in enumerate(block.operations):
+                    key = (cell.kind, edge, option)
+                    table[key] = table.get(key, 0) + sum(weight.numel() for weight in operation.parameters())
+        return sum(weight.numel() for weight in self.parameters()) - sum(table.values()), table
+
+
+def edge_weights(gates: Gates, cell: str) -> dict[Edge, Tensor]:
+    """The weights (O,) or (B, O) of the operations on every edge of a cell, from the gates of the space's choices."""
+    weights: dict[Edge, Tensor] = {}
+    for node in DARTS_NODES:
+        inputs = gates[f"{cell}{node}_inputs"]
+        operations = gates[f"{cell}{node}_first"], gates[f"{cell}{node}_second"]
+        for option, pair in enumerate(combinations(range(node), 2)):
+            for source, gate in zip(pair, operations, strict=True):
+                term = inputs[..., option, None] * gate
+                weights[source, node] = weights[source, node] + term if (source, node) in weights else term
+    return weights

@@ -1,0 +1,163 @@
+"""The NAS-Bench-1shot1 supernet: operations on the nodes of a cell that is repeated as in NAS-Bench-101."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import ChoiceBlock, call, gate_for
+from polyarch.nn.ops import conv_bn_relu, nb101_operation, relu_conv_bn
+from polyarch.spaces import (
+    NB101_OPERATIONS,
+    NB101_PARENTS,
+    Architecture,
+    Gates,
+    Space,
+    nb101_parents,
+    nb101_space,
+)
+from polyarch.spaces.nb101 import parents_of
+from polyarch.supernets.supernet import Supernet
+
+Feeds = tuple[Mapping[int, Tensor | None], ...]
+"""For every node, the nodes that feed it with their weights () or (B,); None is a weight of one."""
+
+
+class GraphCell(nn.Module):
+    """Node j is its operation on the sum of its parents; the output is the concatenation of its parents.
+
+    Nodes have C channels. The input has others: where it is a parent, a 1x1 convolution stands for it, one for each
+    node and one for the output. Nodes that are no parents of the output leave their part of it zero, which keeps shapes
+    and weights of the next cell the same for all architectures: (B, inputs, H, W) -> (B, (nodes + 1) C, H, W).
+    """
+
+    def __init__(self, inputs: int, channels: int, nodes: int) -> None:
+        super().__init__()
+        self.projections = nn.ModuleList(conv_bn_relu(inputs, channels, 1) for _ in range(nodes + 1))
+        self.blocks = nn.ModuleList(
+            ChoiceBlock(f"node{node}_operation", [nb101_operation(name, channels) for name in NB101_OPERATIONS])
+            for node in range(1, nodes + 1)
+        )
+
+    def forward(self, x: Tensor, feeds: Feeds, operations: Architecture | Gates) -> Tensor:
+        """(B, inputs, H, W) -> (B, (nodes + 1) C, H, W)."""
+        values: dict[int, Tensor] = {}
+        for node, block in enumerate(self.blocks, start=1):
+            terms = self._terms(x, node, feeds[node], values)
+            if terms:  # else it is a loose end
+                assert isinstance(block, ChoiceBlock)
+                values[node] = block(sum(terms[1:], start=terms[0]), operations[block.choice])
+        last = len(self.projections)
+        parts = dict(zip(feeds[last], self._terms(x, last, feeds[last], values), strict=True))
+        nothing = torch.zeros_like(next(iter(parts.values())))
+        return torch.cat([parts.get(node, nothing) for node in range(last)], dim=1)
+
+    def _terms(
+        self, x: Tensor, node: int, sources: Mapping[int, Tensor | None], values: Mapping[int, Tensor]
+    ) -> list[Tensor]:
+        """What the sources of a node pass on to it."""
+        terms = []
+        for source, weight in sources.items():
+            value = values[source] if source else call(self.projections[node - 1], x)
+            terms.append(value if weight is None else gate_for(weight.unsqueeze(-1), 0, value) * value)
+        return terms
+
+
+@lru_cache(maxsize=65536)
+def live_feeds(parents: tuple[tuple[int, ...], ...]) -> Feeds:
+    """The parents of the nodes that the output depends on; loose ends have none."""
+    used = {len(parents) - 1}
+    for node in reversed(range(len(parents))):
+        if node in used:
+            used.update(parents[node])
+    return tuple(dict.fromkeys(sources) if node in used else {} for node, sources in enumerate(parents))
+
+
+def weighted_feeds(gates: Gates, space: Space) -> Feeds:
+    """Every node is fed by all nodes before it, with the summed gates of the wiring options that name them."""
+    feeds: list[dict[int, Tensor | None]] = [{}]
+    for choice in space.choices:
+        if choice.kind == "wiring":
+            weights: dict[int, Tensor | None] = {}
+            for index, option in enumerate(choice.options):
+                for source in parents_of(option):
+                    gate, total = gates[choice.name][..., index], weights.get(source)
+                    weights[source] = gate if total is None else total + gate
+            feeds.append(weights)
+    return tuple(feeds)
+
+
+class NB101Supernet(Supernet):
+    """Stem, three stacks of cells with max-pooling between them, 1x1 convolution, pooled linear head.
+
+    The cells are those of NAS-Bench-1shot1's own supernet: all nodes have the same width, and a cell puts out the
+    concatenation of them all. NAS-Bench-101 divides the width among the parents of the output instead; see
+    `nb101_network` for its networks.
+
+    Args:
+        space: 1, 2 or 3.
+        channels: C of the stem and the first stack; it doubles with each stack. The benchmark's networks have 128.
+        cells: cells per stack; the benchmark's networks and 1shot1's supernet have 3.
+        in_channels: channels of the images.
+        classes: number of classes.
+
+    Images of any size go in: (B, in_channels, H, W) -> (B, classes).
+    """
+
+    def __init__(
+        self, space: int = 1, *, channels: int = 16, cells: int = 3, in_channels: int = 3, classes: int = 10
+    ) -> None:
+        super().__init__(nb101_space(space))
+        if min(channels, cells, in_channels) < 1 or classes < 2:
+            raise InvalidInput(
+                "Expected channels, cells and in_channels of 1 or more and 2 or more classes. "
+                f"Got {channels=}, {cells=}, {in_channels=}, {classes=}."
+            )
+        nodes = len(NB101_PARENTS[space]) - 2
+        self.stem = conv_bn_relu(in_channels, channels, 3)
+        layers: list[nn.Module] = []
+        inputs = width = channels
+        for stack in range(3):
+            width = channels * 2**stack
+            if stack:
+                layers.append(nn.MaxPool2d(2, stride=2, ceil_mode=True))
+            for _ in range(cells):
+                layers.append(GraphCell(inputs, width, nodes))
+                inputs = (nodes + 1) * width
+        self.layers = nn.ModuleList(layers)
+        self.head = nn.Sequential(
+            relu_conv_bn(inputs, width, 1, affine=False),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, classes),
+        )
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, in_channels, H, W) -> (B, classes)."""
+        if isinstance(architecture, Architecture):
+            feeds = live_feeds(nb101_parents(self.space.validate(architecture)))
+        else:
+            feeds = weighted_feeds(architecture, self.space)
+        x = call(self.stem, x)
+        for layer in self.layers:
+            x = layer(x, feeds, architecture) if isinstance(layer, GraphCell) else call(layer, x)
+        return call(self.head, x)
+
+    def parameter_count(self, architecture: Architecture) -> int:
+        """The weights of the extracted network: loose ends do not count, as in NAS-Bench-101."""
+        feeds = live_feeds(nb101_parents(architecture))
+        everything, operations = self._parameter_table
+        unused = sum(self._projection_sizes[node] for node, sources in enumerate(feeds) if 0 not in sources)
+        names = (f"node{node}_operation" for node, sources in enumerate(feeds[:-1]) if sources)
+        return everything - unused + sum(operations[name, architecture[name]] for name in names)
+
+    @cached_property
+    def _projection_sizes(self) -> list[int]:
+        """For every node, the parameters of the projections of the input to it, over all cells."""
+        cells = [layer for layer in self.layers if isinstance(layer, GraphCell)]
+        rows = zip(*(cell.projections for cell in cells), strict=True)
+        return [0, *(sum(weight.numel() for module in row for weight in module.parameters()) for row in rows)]
