@@ -14,6 +14,7 @@ from polyarch.data import Batches, Dataset, endless, load, stratified_split
 from polyarch.errors import MissingData
 from polyarch.estimators import ShortRun
 from polyarch.executors import Processes
+from polyarch.jobs.parts import to_device
 from polyarch.randomness import generator_at, global_seed
 from polyarch.ranking import geometric_rungs, halving_on_curves, halving_steps, successive_halving, top_kept
 from polyarch.spaces import Architecture
@@ -53,7 +54,7 @@ def trained(data: Dataset, train: Batches, epochs: int) -> CellSupernet:
     """A supernet after a little single-path training, so that there is something to rank."""
     with global_seed(SEED, "weights"):
         net = CellSupernet(channels=CHANNELS, cells=1, in_channels=data.input_shape[0], classes=data.classes)
-    net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net = to_device(net, torch.device("cpu"))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=MOMENTUM, weight_decay=5e-4)
     fit(OneShot(net, optimizer), train, epochs=epochs, seed=SEED)
     return net

@@ -1,7 +1,7 @@
 """Loading the NAS-Bench-201 table in a fresh process: seconds and memory, against rows as dictionaries.
 
-The ratio is that of processor seconds, or of memory, to what is allowed, whichever is larger: the load is one thread
-without waiting, and other programs on the machine do not change it. Seconds by the clock are in the result as well.
+The ratio is that of seconds by the clock, or of peak memory, to what is allowed, whichever is larger. Processor
+seconds, which other programs on the machine change little, are in the result as well.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def main() -> None:
     }
     for side, values in middle.items():
         print(side, values)
-    ratio = max(middle["table"]["processor_seconds"] / SECONDS, middle["table"]["peak_megabytes"] / MEGABYTES)
+    ratio = max(middle["table"]["seconds"] / SECONDS, middle["table"]["peak_megabytes"] / MEGABYTES)
     report(
         NAME,
         ratio,
         GOAL,
         options=asked,
-        settings={"rounds": rounds, "processor_seconds": SECONDS, "megabytes": MEGABYTES},
+        settings={"rounds": rounds, "seconds": SECONDS, "megabytes": MEGABYTES},
         details={"median": middle},
     )
 

@@ -31,7 +31,9 @@ class Rows:
             raise InvalidInput(f"Expected option indices below {sizes.tolist()}. Got one outside.")
         self.space = space
         self.indices: NDArray[Any] = np.ascontiguousarray(given, dtype=np.min_scalar_type(int(sizes.max()) - 1))
-        self._positions = {tuple(row): position for position, row in enumerate(self.indices.tolist())}
+        # Bytes as keys: a hundred thousand tuples would be walked by the garbage collector again and again.
+        words = self.indices.view(f"V{self.indices.itemsize * len(sizes)}").ravel().tolist()
+        self._positions: dict[bytes, int] = {word: position for position, word in enumerate(words)}
         if len(self._positions) != len(self.indices):
             rows, counts = np.unique(self.indices, axis=0, return_counts=True)
             twice = Architecture(space, tuple(rows[counts > 1][0].tolist()))
@@ -42,10 +44,11 @@ class Rows:
 
     def find(self, architecture: Architecture) -> int | None:
         """The row of an architecture, or nothing when it is not in the table."""
-        if architecture.space == self.space:
-            return self._positions.get(architecture.indices)
-        indices = self._translated(architecture)
-        return None if indices is None else self._positions.get(indices)
+        same = architecture.space == self.space
+        indices = architecture.indices if same else self._translated(architecture)
+        if indices is None:
+            return None
+        return self._positions.get(np.array(indices, dtype=self.indices.dtype).tobytes())
 
     def architectures(self) -> tuple[Architecture, ...]:
         """The architectures of all rows, in order."""

@@ -30,6 +30,9 @@ SpaceOption = Annotated[str | None, typer.Option("--space", help=f"Space: {', '.
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
+StrategyOption = Annotated[
+    str | None, typer.Option("--strategy", help=f"How the supernet is trained: {', '.join(STRATEGIES)}.")
+]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
 
 
@@ -47,6 +50,7 @@ def search(
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
+    strategy: StrategyOption = None,
     budget: Annotated[int | None, typer.Option("--budget", help="Architectures to score.")] = None,
     sampler: Annotated[str | None, typer.Option("--sampler", help="random, exhaustive, evolution, nsga2.")] = None,
     max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters, e.g. 100k.")] = None,
@@ -76,6 +80,7 @@ def search(
     options = {
         **common_options(data, target, space, seed, workers, device),
         "space.module": module,
+        "train.strategy": strategy,
         "search.budget": budget,
         "search.sampler": sampler,
         "search.max_params": parse_quantity(max_params),
@@ -102,7 +107,7 @@ def train(
     workers: WorkersOption = None,
     device: DeviceOption = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Epochs of supernet training.")] = None,
-    strategy: Annotated[str | None, typer.Option("--strategy", help=f"{', '.join(STRATEGIES)}.")] = None,
+    strategy: StrategyOption = None,
     settings: SetOption = None,
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
@@ -124,6 +129,7 @@ def rank(
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
+    strategy: StrategyOption = None,
     architectures: Annotated[
         int | None, typer.Option("--architectures", help="How many; all of a truth of your own by default.")
     ] = None,
@@ -143,6 +149,7 @@ def rank(
     """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
         **common_options(data, target, space, seed, workers, device),
+        "train.strategy": strategy,
         "rank.architectures": architectures,
         "rank.truth": truth,
         "rank.halving": halving or None,

@@ -243,9 +243,9 @@ def _macro(channels: int, head_channels: int, **recipe_options: Any) -> dict[str
 
 
 _CPU: Settings = {
-    "spaces": ["all", "no zero", "only conv", "macro"], "seeds": 2, "architectures": 48, "valid_examples": 2000,
-    "run": recipe(size=16, cells=1, epochs=6, limit=10_000),
-    "macro_run": _macro(16, 256, size=16, epochs=5, limit=6_000),
+    "spaces": ["all", "no zero", "only conv", "macro"], "seeds": 2, "architectures": 40, "valid_examples": 2000,
+    "run": recipe(size=16, cells=1, epochs=5, limit=10_000),
+    "macro_run": _macro(16, 256, size=16, epochs=4, limit=6_000),
 }  # fmt: skip
 
 INTERCHOICE_RANKING = Experiment(
@@ -254,7 +254,7 @@ INTERCHOICE_RANKING = Experiment(
     claim="Inter-choice weights in the three NAS-Bench-201 spaces and on NAS-Bench-Macro's chain.",
     presets={
         "quick": {
-            **_CPU, "spaces": ["all", "macro"], "seeds": 1, "architectures": 5, "valid_examples": 100,
+            **_CPU, "spaces": ["all"], "seeds": 1, "architectures": 5, "valid_examples": 100,
             "run": recipe(size=8, cells=1, epochs=2, limit=200),
             "macro_run": _macro(8, 16, size=8, epochs=2, limit=100),
         },

@@ -121,9 +121,9 @@ STRATEGY_RANKING = Experiment(
     claim="Strategies by estimators against the true accuracy of NAS-Bench-201 cells (table 4.1, figures 4.6 and 4.9).",
     presets={
         "quick": {
-            **_CPU, "strategies": {"single_path": 2, "reptile": 1}, "architectures": 6, "own_truth": 4,
-            "valid_examples": 200, "passes": 1, "run": recipe(size=8, cells=1, epochs=1, limit=600, steps=8),
-            "alone": {**_CPU["alone"], "data": {"limit": 300}, "retrain": {"epochs": 1}},
+            **_CPU, "strategies": {"single_path": 2, "reptile": 1}, "architectures": 5, "own_truth": 3,
+            "valid_examples": 100, "passes": 1, "run": recipe(size=8, cells=1, epochs=1, limit=300, steps=4),
+            "alone": {"data": {"limit": 200}, "retrain": {"epochs": 1}},
         },
         "cpu": _CPU,
         "paper": {

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from polyarch.data import Dataset
+from polyarch.errors import InvalidInput
 from polyarch.estimators import MACs
 from polyarch.jobs.own_module import Builder
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
 from polyarch.randomness import generator_at
+from polyarch.strategies import FairPaths
 
 SMALL_IMAGE = 40
 """Sides up to this go to the cell network, which halves its resolution only twice."""
@@ -152,14 +154,17 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     sizes = [MACs(parts.network_shape).score(parts.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)]
     example = statistics.fmean(sizes)
     work = max(example, SMALLEST_EXAMPLE) * examples
-    train = min(max(round(SUPERNET_WORK / work), 2), 120 if parts.data.is_image else 60)
+    asked = settings.model_dump(mode="json", exclude_unset=True)
+    strategy, paths = _strategy(parts, asked)
+    passes = min(SUPERNET_WORK / work, 120 if parts.data.is_image else 60)
+    train = max(round(passes / paths), 2)
     retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
     cheap = retrain * work < RETRAIN_WORK / 4
     batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
     batch_size = min(batch_size, max(examples // 16, 8))
-    first, second = ("sotl", "val_acc") if train >= SPEED_EPOCHS else ("val_acc", "sotl")
+    first, second = ("sotl", "val_acc") if train * paths >= SPEED_EPOCHS else ("val_acc", "sotl")
     found = {
-        "train": {"epochs": train, "batch_size": batch_size},
+        "train": {"strategy": strategy, "epochs": train, "batch_size": batch_size},
         "scores": {"batch_size": batch_size, "steps": 40},
         "rank": {"architectures": 12 if cheap else 6, "estimators": [first, second, "params", "macs"]},
         "search": {"budget": 60 if cheap else 32, "objectives": [first]},
@@ -170,13 +175,25 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
             "random_architectures": 5 if cheap else 1,
         },
     }
-    epochs = merged(found, settings.model_dump(mode="json", exclude_unset=True))
+    epochs = merged(found, asked)
     reason = (
-        f"schedule: {epochs['train']['epochs']} epochs for the supernet and {epochs['retrain']['epochs']} for each "
+        f"schedule: {epochs['train']['epochs']} epochs for the supernet by strategy {epochs['train']['strategy']} and "
+        f"{epochs['retrain']['epochs']} for each "
         f"network trained alone, from {examples:,} training examples of about {_millions(example)} "
         f"multiply-accumulates each; architectures are ranked by {epochs['search']['objectives'][0]}"
     )
     return found, reason
+
+
+def _strategy(parts: Parts, asked: Mapping[str, Any]) -> tuple[str, int]:
+    """Fair paths where they are defined, single ones elsewhere, or what was asked for; and the paths of a batch."""
+    name = asked.get("train", {}).get("strategy")
+    if name not in (None, "fair"):
+        return name, parts.settings.train.paths if name.startswith("multi_path") else 1
+    try:
+        return "fair", FairPaths(parts.allowed().space).count
+    except InvalidInput:
+        return "single_path", 1
 
 
 def parts_with(settings: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from polyarch.benchmarks import SOURCES, Truth, load_truth
+from polyarch.benchmarks import SOURCES, CurveTable, Truth, load_truth
 from polyarch.benchmarks.sources import table_file
 from polyarch.errors import ConfigError
 from polyarch.jobs.parts import Parts
@@ -45,8 +45,8 @@ def truth_for(name: str, space: Space) -> Truth:
 
 
 def known_members(truth: Truth, space: Space) -> list[Architecture] | None:
-    """The members of the space that the truth knows, no network twice; None where it knows its whole space."""
-    if len(truth) >= truth.space.size:
+    """The members of the space that a table of some architectures knows, no network twice; None for other truths."""
+    if not isinstance(truth, CurveTable) or len(truth) >= truth.space.size:
         return None
     options = {choice.name: choice.options for choice in space.choices}
     found: dict[str, Architecture] = {}

@@ -15,7 +15,7 @@ _COLOURS = {
     "max_pool": "#2f9e57",
     "avg_pool": "#2f9e57",
 }
-_WORDS = {"sep_conv": "sep", "dil_conv": "dil", "max_pool": "max", "avg_pool": "avg", "skip": "skip"}
+_WORDS = {"sep_conv": "sep", "dil_conv": "dil", "max_pool": "max", "avg_pool": "avg"}
 _SHORT = {"conv1x1-bn-relu": "1x1", "conv3x3-bn-relu": "3x3", "maxpool3x3": "pool"}
 _NODES = r"\d(,\d)*"
 

@@ -159,8 +159,8 @@ class DartsSupernet(Supernet):
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, in_channels, H, W) -> (B, classes).
 
-        Gates give edge i->j the weights sum_p w_p g over the pairs p of inputs of node j that contain i; g are the gates
-        of the operations on the first or on the second input, whichever i is.
+        Gates give edge i->j the weights sum_p w_p g over the pairs p of inputs of node j that contain i. The g are the
+        gates of the operation on the first or on the second input, whichever i is.
         """
         if isinstance(architecture, Architecture):
             self.space.validate(architecture)

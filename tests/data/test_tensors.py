@@ -162,3 +162,10 @@ class TestBatches:
         batches = Batches(numbered(12), 4)
         expected = self.rows(batches, 0) + self.rows(batches, 1) + self.rows(batches, 2)[:1]
         assert [batch.inputs.flatten().tolist() for batch in islice(endless(batches), 7)] == expected
+
+    @pytest.mark.parametrize("start", [1, 3, 5])  # three batches per epoch
+    def test_endless_from_the_middle(self, start: int) -> None:
+        batches = Batches(numbered(12), 4)
+        whole = [batch.inputs.flatten().tolist() for batch in islice(endless(batches), 7)]
+        later = islice(endless(batches, start=start), 7 - start)
+        assert [batch.inputs.flatten().tolist() for batch in later] == whole[start:]

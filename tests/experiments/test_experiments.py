@@ -156,7 +156,7 @@ def test_paper_images_start(tmp_path: Path, data_root: Path, monkeypatch: pytest
 @pytest.mark.slow
 def test_paper_ranking_starts(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYARCH_DATA", str(data_root))
-    settings = RunSettings.parse(EXPERIMENTS["one_shot_ranking"].presets["paper"]["run"], "test")
+    settings = RunSettings.parse(EXPERIMENTS["strategy_ranking"].presets["paper"]["run"], "test")
     parts = Parts.build(settings)
     strategy, _ = parts.strategy()
     batches = parts.batches(parts.train, settings.train.batch_size, stream="train").epoch(0)

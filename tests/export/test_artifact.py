@@ -83,6 +83,9 @@ def test_loading_uses_no_random_numbers(written: tuple[Path, Artifact]) -> None:
 def test_every_space_loads(kind: str, tmp_path: Path, examples: ModuleType) -> None:
     small: dict[str, dict[str, Any]] = {
         "nb201": {"channels": 4},
+        "nb101": {"channels": 2, "cells": 1},
+        "darts": {"layers": 3, "channels": 2},
+        "macro": {"channels": 4, "head_channels": 8},
         "depth_cnn": {"max_depth": 2, "channels": 4, "inner_channels": 2},
     }
     settings: Any = SPACES[kind](**small.get(kind, {}))

@@ -72,3 +72,17 @@ def test_more_examples_take_fewer_epochs() -> None:
     many, _ = suggest(asked(), images(32, count=4000))
     assert many["train"]["epochs"] < few["train"]["epochs"]
     assert many["retrain"]["epochs"] <= few["retrain"]["epochs"]
+
+
+def test_fair_paths_where_they_are_defined() -> None:
+    """The passes stay the same: epochs go by the paths that see a batch."""
+    fair, reasons = suggest(asked(), images(32, count=4000))
+    assert fair["train"]["strategy"] == "fair" and "by strategy fair" in reasons[1]
+    single, _ = suggest(asked(train={"strategy": "single_path"}), images(32, count=4000))
+    assert single["train"]["strategy"] == "single_path"
+    assert abs(single["train"]["epochs"] - 5 * fair["train"]["epochs"]) <= 3
+    several, _ = suggest(asked(train={"strategy": "multi_path", "paths": 2}), images(32, count=4000))
+    assert abs(single["train"]["epochs"] - 2 * several["train"]["epochs"]) <= 1
+    limited, _ = suggest(asked(search={"max_params": 50_000}), images(32))
+    assert limited["train"]["strategy"] == "single_path"  # fair paths use every operation, also the largest
+    assert suggest(asked(), images(48))[0]["train"]["strategy"] == "single_path"  # layers with and without a skip

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.benchmarks import CurveTable
+from polyarch.benchmarks import CurveTable, Truth
 from polyarch.errors import ConfigError, MissingData, UnknownName
 from polyarch.jobs.truths import known_members, truth_for, whole_name
-from polyarch.spaces import Choice, Space, nb201_space
+from polyarch.spaces import Architecture, Choice, Space, nb201_space
 
 CELLS = (
     ["none", "none", "none", "skip_connect", "none", "none"],
@@ -56,6 +56,28 @@ def test_a_part_of_the_space_ranks_its_own_members(cells: Path) -> None:
 def test_another_space_is_refused(cells: Path, other: Space) -> None:
     with pytest.raises(ConfigError, match=r"Expected a truth about the space of the run.* about 'nb201'"):
         truth_for(str(cells), other)
+
+
+class Surrogate(Truth):
+    """Knows architectures that it cannot list."""
+
+    name, space = "surrogate", nb201_space()
+
+    def accuracy(self, architecture: Architecture) -> float:
+        return 90.0
+
+    def __contains__(self, architecture: object) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return 10
+
+    def architectures(self) -> list[Architecture]:
+        raise AssertionError("a walk that takes minutes")
+
+
+def test_only_tables_are_listed() -> None:
+    assert known_members(Surrogate(), nb201_space()) is None
 
 
 def test_names_do_not_depend_on_the_folder(cells: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,15 @@ from polyarch.errors import InvalidInput
 from polyarch.estimators import Average, Failure, LastPart, ShortRun, Tracing, Whole, Window
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.randomness import generator_at, global_seed
-from polyarch.ranking import Elimination, geometric_rungs, halving_on_curves, successive_halving, top_kept
+from polyarch.ranking import (
+    Elimination,
+    geometric_rungs,
+    halving_counts,
+    halving_on_curves,
+    halving_steps,
+    successive_halving,
+    top_kept,
+)
 from polyarch.ranking.halving import Curve
 from polyarch.spaces import Architecture
 from polyarch.supernets import CellSupernet
@@ -140,6 +148,8 @@ class TestInvariants:
             counts.append(math.ceil(counts[-1] / factor))
         lengths = np.diff([0, *rungs])
         assert found.spent == sum(count * length for count, length in zip(counts, lengths, strict=True))
+        assert found.spent == halving_steps(n, rungs, factor)
+        assert counts == halving_counts(n, rungs, factor)
         assert found.spent <= found.full_steps == n * rungs[-1]
         ranked = [(-found.steps[position], -found.values[position], position) for position in found.order]
         assert ranked == sorted(ranked)  # later rungs first, then the score, then the earlier architecture

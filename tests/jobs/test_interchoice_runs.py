@@ -1,0 +1,150 @@
+"""Inter-choice weights in whole runs: settings, networks that are trained alone, artifacts."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from polyarch.data import load
+from polyarch.errors import ConfigError
+from polyarch.export import export_programs
+from polyarch.jobs.artifacts import artifact_of, write_predictors
+from polyarch.jobs.comparison import inherited_network
+from polyarch.jobs.context import Context
+from polyarch.jobs.display import Quiet
+from polyarch.jobs.judging import Ensemble, judge
+from polyarch.jobs.loading import load_artifact
+from polyarch.jobs.minutes import fitted
+from polyarch.jobs.overrides import parse_assignments, with_overrides
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.pipeline import check
+from polyarch.jobs.plan import PlannedStage
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.space_settings import InterChoiceSettings, interchoice_of
+from polyarch.jobs.workspace import Workspace
+from polyarch.nn import ChoiceBlock, InterChoice, SplitCopies
+from polyarch.randomness import generator_at
+from polyarch.results import Results
+from polyarch.training import split_weights
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+CHAIN = {"kind": "chain", "channels": [4, 4], "strides": [1, 1], "stem_channels": 4, "head_channels": 8}
+
+
+def settings_of(space: dict[str, Any], *words: str) -> RunSettings:
+    base = {"space": space, "data": {"name": "digits", "limit": 64}, "workers": 1}
+    return RunSettings.parse(with_overrides(base, parse_assignments(words)), "the test")
+
+
+def parts_of(space: dict[str, Any], *words: str) -> Parts:
+    parts = Parts.build(settings_of(space, *words), data=load("digits"))
+    with torch.no_grad():
+        for name, parameter in parts.net.named_parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator_at(0, "noise", name)))
+    return parts
+
+
+def test_the_command_line_can_say_it() -> None:
+    words = ("space.interchoice.kind=bias", "space.interchoice.previous=2", "space.interchoice.predecessors=graph")
+    for space in ({"kind": "nb201", "channels": 4}, CHAIN):
+        settings = settings_of(space, *words)
+        asked = interchoice_of(settings.space)
+        assert asked is not None and asked.value() == InterChoice("bias", 2, "graph")
+    assert settings_of({}, "space.pool_convolution=true").space.model_dump()["pool_convolution"] is True
+
+
+def test_nested_settings_are_copied_before_they_change() -> None:
+    content = {"space": {"interchoice": {"kind": "bias"}}}
+    changed = with_overrides(content, {"space.interchoice.kind": "attention"})
+    assert content["space"]["interchoice"]["kind"] == "bias"
+    assert changed["space"]["interchoice"]["kind"] == "attention"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["space.interchoice.kind=biased"], "space.interchoice.kind in the test to fit"),
+        (["space.interchoice.kind=bias", "space.interchoice.previous=4"], "1 to 3 previous choices. Got 4"),
+        (["space.interchoice.kind=split"], "split_epoch with kind split"),
+        (["space.interchoice.kind=bias", "space.interchoice.split_epoch=3"], "split_epoch with kind split"),
+        (["space.kind=mlp", "space.interchoice.kind=bias"], "space.interchoice in the test to fit"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(words: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        settings_of({}, *words)
+
+
+def test_a_split_comes_before_the_end(tmp_path: Path) -> None:
+    words = ("space.interchoice.kind=split", "space.interchoice.split_epoch=6", "train.epochs=6")
+    parts = Parts.build(settings_of(CHAIN, *words), data=load("digits"))
+    with pytest.raises(ConfigError, match=r"split_epoch below train.epochs, 6. Got 6"):
+        check(Context(parts, Workspace(tmp_path), Quiet()), "train")
+
+    def planned(settings: RunSettings) -> list[PlannedStage]:
+        return [PlannedStage("train", "", 10.0 * settings.train.epochs)]
+
+    asked = settings_of(CHAIN, *words[:2], "max_minutes=1.8")
+    assert fitted(asked, planned, asked=asked, stretch=False)[0].train.epochs == 8
+    short = asked.model_copy(update={"max_minutes": 1.2})
+    assert fitted(short, planned, asked=short, stretch=False)[0].train.epochs == 7
+
+
+@pytest.mark.parametrize("space", [{"kind": "nb201", "channels": 2}, CHAIN], ids=["cells", "chain"])
+def test_networks_alone_have_no_extra_weights(space: dict[str, Any]) -> None:
+    plain, parts = parts_of(space), parts_of(space, "space.interchoice.kind=bias")
+    architecture = plain.net.space.sample(generator_at(0, "draw"))
+    states = [made.fresh(architecture, seed=4).state_dict() for made in (plain, parts)]
+    assert states[0].keys() == states[1].keys()
+    assert all(value.equal(states[1][name]) for name, value in states[0].items())
+    assert any(name.endswith("vector") for name in parts.net.extract(architecture).state_dict())
+
+
+@pytest.mark.parametrize("kind", ["bias", "deep_attention", "split"])
+def test_artifacts_know_whether_weights_were_inherited(kind: str, tmp_path: Path) -> None:
+    words = [f"space.interchoice.kind={kind}", *(["space.interchoice.split_epoch=2"] if kind == "split" else [])]
+    parts = parts_of(CHAIN, *words, "programs=[]")
+    if kind == "split":
+        split_weights(parts.net, parts.strategy()[1])
+        for block in parts.net.modules():
+            if isinstance(block, ChoiceBlock) and isinstance(block.interchoice, SplitCopies):
+                assert block.interchoice.is_split
+    members = [parts.net.space.architecture(names) for names in (("k3e3", "k5e6"), ("k5e3", "k3e3"))]
+    inherited = [(member, inherited_network(parts, member).eval()) for member in members]
+    fresh = [(member, parts.fresh(member, seed=1).eval()) for member in members]
+    sides = [
+        (Ensemble.of("inherited", inherited, inherited=True), tmp_path / "inherited"),
+        (Ensemble.of("fresh", fresh), tmp_path / "fresh"),
+    ]
+    write_predictors(Context(parts, Workspace(tmp_path), Quiet()), sides)
+    x = parts.preprocessing(parts.raw_examples(5))
+    for ensemble, folder in sides:
+        with torch.no_grad():
+            torch.testing.assert_close(load_artifact(folder).networks(x), ensemble.networks(x))
+
+
+@pytest.mark.parametrize("kind", ["bias", "attention"])
+def test_programs_of_folded_networks_agree(kind: str, tmp_path: Path) -> None:
+    parts = parts_of({"kind": "nb201", "channels": 2}, f"space.interchoice.kind={kind}", "programs=[]")
+    names = ("skip_connect", "nor_conv_3x3", "avg_pool_3x3", "nor_conv_1x1", "skip_connect", "nor_conv_3x3")
+    member = parts.net.space.architecture(names)
+    ensemble = Ensemble.of("inherited", [(member, inherited_network(parts, member).eval())], inherited=True)
+    artifact = artifact_of(parts, ensemble, judge(ensemble, parts, None))
+    write_predictors(Context(parts, Workspace(tmp_path), Quiet()), [(ensemble, tmp_path / "artifact")])
+    differences = export_programs(tmp_path / "artifact", artifact, parts.raw_examples(8))
+    assert set(differences) == {"model.pt2", "model.onnx"} and max(differences.values()) < 1e-5
+
+
+def test_a_run_with_split_weights(tmp_path: Path, polyarch: Command, tiny_options: list[str]) -> None:
+    words = ["--set", "space.interchoice.kind=split", "--set", "space.interchoice.split_epoch=2"]
+    finished = polyarch("train", "--data", "digits", "--out", str(tmp_path / "run"), *tiny_options, *words)
+    assert finished.returncode == 0, finished.stderr
+    results = Results.read(tmp_path / "run" / "results.json")
+    stored = InterChoiceSettings.model_validate(results.settings["space"]["interchoice"])
+    assert stored.kind == "split" and stored.split_epoch == 2
