@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import torch
 from measure import Goal, interleaved, medians, options, report
 from supernet_step import BATCH, CHANNELS, SEED, Sides, compare, random_batch, sgd, step
 
@@ -57,12 +59,17 @@ def measured(make: MakeNet, sizes: Sequence[int], paths: int, rounds: int) -> li
     return rows
 
 
+def walk(optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    optimizer.step()
+
+
 def walk_seconds(rounds: int) -> dict[str, float]:
     """What an optimiser step and clearing gradients cost when no parameter has a gradient: the walk alone."""
     kinds = {"plain": None, "one before": BIAS, "two before": InterChoice("bias", 2)}
     sides: Sides = {}
     for name, strategy in zip(kinds, make_strategies(cells, list(kinds.values())), strict=True):
-        sides[name] = lambda optimizer=strategy.optimizer: (optimizer.zero_grad(set_to_none=True), optimizer.step())
+        sides[name] = partial(walk, strategy.optimizer)
     interleaved(sides, 2)  # warm-up
     return {name: round(value, 6) for name, value in medians(interleaved(sides, rounds)).items()}
 
@@ -73,8 +80,8 @@ def main() -> None:
     by_cells = measured(cells, (16,) if asked.quick else (16, 32), paths, rounds)
     by_chain = measured(chain, (16,) if asked.quick else (16, 32), max(paths // 3, 1), rounds)
     ratio, chain_ratio = (statistics.fmean(row["ratio"] for row in rows) for rows in (by_cells, by_chain))
-    walk = walk_seconds(10 * rounds)
-    print("walk over parameters", walk)
+    walks = walk_seconds(10 * rounds)
+    print("walk over parameters", walks)
     print(f"chain ratio={chain_ratio:.3f} goal{CHAIN_GOAL}")
     details = {
         "cells": by_cells,
@@ -84,7 +91,7 @@ def main() -> None:
             "met": CHAIN_GOAL.met(chain_ratio),
             "configurations": by_chain,
         },
-        "optimizer_walk_seconds": walk,
+        "optimizer_walk_seconds": walks,
     }
     settings = {"channels": CHANNELS, "cells": 2, "batch": BATCH, "paths": paths, "rounds": rounds, "data": "random"}
     report(NAME, ratio, GOAL, options=asked, settings=settings, details=details)

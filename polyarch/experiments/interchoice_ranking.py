@@ -40,12 +40,13 @@ Item = tuple[str, str, int]
 
 
 def items(settings: Settings) -> dict[str, Item]:
-    """Every space with every kind and seed, and the time of training steps by space."""
+    """Every space with every kind and as many seeds as the settings say, and the time of training steps by space."""
     runs = {
         f"{space}, {kind}, seed {seed}": (space, kind, seed)
-        for seed in range(settings["seeds"])
-        for space in settings["spaces"]
+        for seed in range(max(settings["spaces"].values()))
+        for space, seeds in settings["spaces"].items()
         for kind in KINDS
+        if seed < seeds
     }
     return {**runs, **{f"{space}, cost": (space, "cost", 0) for space in settings["spaces"]}}
 
@@ -101,7 +102,7 @@ def _step_seconds(settings: Settings, space: str) -> dict[str, float]:
 
 
 def _seeds(settings: Settings, runs: Mapping[str, Any], space: str, kind: str) -> list[dict[str, Any]]:
-    return [runs[f"{space}, {kind}, seed {seed}"] for seed in range(settings["seeds"])]
+    return [runs[f"{space}, {kind}, seed {seed}"] for seed in range(settings["spaces"][space])]
 
 
 def _gains(settings: Settings, runs: Mapping[str, Any], space: str, kind: str) -> list[float]:
@@ -243,7 +244,7 @@ def _macro(channels: int, head_channels: int, **recipe_options: Any) -> dict[str
 
 
 _CPU: Settings = {
-    "spaces": ["all", "no zero", "only conv", "macro"], "seeds": 2, "architectures": 40, "valid_examples": 2000,
+    "spaces": {"all": 1, "no zero": 1, "only conv": 2, "macro": 1}, "architectures": 40, "valid_examples": 2000,
     "run": recipe(size=16, cells=1, epochs=5, limit=10_000),
     "macro_run": _macro(16, 256, size=16, epochs=4, limit=6_000),
 }  # fmt: skip
@@ -254,13 +255,13 @@ INTERCHOICE_RANKING = Experiment(
     claim="Inter-choice weights in the three NAS-Bench-201 spaces and on NAS-Bench-Macro's chain.",
     presets={
         "quick": {
-            **_CPU, "spaces": ["all"], "seeds": 1, "architectures": 5, "valid_examples": 100,
+            **_CPU, "spaces": {"all": 1}, "architectures": 5, "valid_examples": 100,
             "run": recipe(size=8, cells=1, epochs=2, limit=200),
             "macro_run": _macro(8, 16, size=8, epochs=2, limit=100),
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, "seeds": 5, "architectures": 4096, "valid_examples": 25_000,
+            **_CPU, "spaces": dict.fromkeys(SPACES, 5), "architectures": 4096, "valid_examples": 25_000,
             "run": recipe(size=None, cells=2, epochs=250),
             "macro_run": _macro(32, 1280, size=None, epochs=250),
         },

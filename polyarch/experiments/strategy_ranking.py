@@ -105,13 +105,13 @@ def _alone(settings: Settings, architectures: list[Architecture], folder: Path) 
 
 _CPU: Settings = {
     "strategies": {
-        "single_path": 2, "fair": 2, "multi_path": 1, "reptile": 1, "meta_prox": 1, "multi_path_meta_prox": 1,
+        "single_path": 1, "fair": 2, "multi_path": 1, "reptile": 1, "meta_prox": 1, "multi_path_meta_prox": 1,
     },
     "architectures": 32, "own_truth": 16, "valid_examples": 2500, "passes": 16,
-    "run": recipe(size=16, cells=1, epochs=16, steps=80, rate=0.05),
+    "run": recipe(size=16, cells=1, epochs=16, steps=50, rate=0.001),
     "alone": {
         "data": {"limit": 10_000},
-        "retrain": {"epochs": 6, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 5e-4, "warmup_epochs": 0.5},
+        "retrain": {"epochs": 5, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 5e-4, "warmup_epochs": 0.5},
     },
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import torch
 
 from polyarch.data import load
 from polyarch.errors import ConfigError
-from polyarch.export import export_programs
+from polyarch.export import export_programs, write_artifact
 from polyarch.jobs.artifacts import artifact_of, write_predictors
 from polyarch.jobs.comparison import inherited_network
 from polyarch.jobs.context import Context
@@ -129,15 +129,17 @@ def test_artifacts_know_whether_weights_were_inherited(kind: str, tmp_path: Path
             torch.testing.assert_close(load_artifact(folder).networks(x), ensemble.networks(x))
 
 
-@pytest.mark.parametrize("kind", ["bias", "attention"])
-def test_programs_of_folded_networks_agree(kind: str, tmp_path: Path) -> None:
-    parts = parts_of({"kind": "nb201", "channels": 2}, f"space.interchoice.kind={kind}", "programs=[]")
+def test_programs_of_folded_networks_agree(tmp_path: Path) -> None:
     names = ("skip_connect", "nor_conv_3x3", "avg_pool_3x3", "nor_conv_1x1", "skip_connect", "nor_conv_3x3")
-    member = parts.net.space.architecture(names)
-    ensemble = Ensemble.of("inherited", [(member, inherited_network(parts, member).eval())], inherited=True)
+    networks = []
+    for kind in ("bias", "attention"):
+        parts = parts_of({"kind": "nb201", "channels": 2}, f"space.interchoice.kind={kind}")
+        member = parts.net.space.architecture(names)
+        networks.append((member, inherited_network(parts, member).eval()))
+    ensemble = Ensemble.of("folded", networks, inherited=True)
     artifact = artifact_of(parts, ensemble, judge(ensemble, parts, None))
-    write_predictors(Context(parts, Workspace(tmp_path), Quiet()), [(ensemble, tmp_path / "artifact")])
-    differences = export_programs(tmp_path / "artifact", artifact, parts.raw_examples(8))
+    write_artifact(tmp_path, artifact)
+    differences = export_programs(tmp_path, artifact, parts.raw_examples(8))
     assert set(differences) == {"model.pt2", "model.onnx"} and max(differences.values()) < 1e-5
 
 

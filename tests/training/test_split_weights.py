@@ -127,8 +127,8 @@ def test_copies_start_with_weights_statistics_and_momentum_and_then_have_their_o
                 pairs += list(zip(operation.parameters(), twin.parameters(), strict=True))
     known = [(parent, twin) for parent, twin in pairs if parent in optimizer.state]
     assert known and {twin for _, twin in known} == {twin for _, twin in pairs if twin in optimizer.state}
-    for parent, twin in known:
-        momentum, own = optimizer.state[parent]["momentum_buffer"], optimizer.state[twin]["momentum_buffer"]
+    for parent, child in known:
+        momentum, own = optimizer.state[parent]["momentum_buffer"], optimizer.state[child]["momentum_buffer"]
         assert momentum.any() and own.equal(momentum) and own is not momentum
     before = {parent: optimizer.state[parent]["momentum_buffer"].clone() for parent, _ in known}
     for number in range(6, 12):
