@@ -76,7 +76,7 @@ def walk_seconds(rounds: int) -> dict[str, float]:
 
 def main() -> None:
     asked = options(NAME, __doc__ or NAME)
-    paths, rounds = (6, 11) if asked.quick else (24, 21)
+    paths, rounds = (6, 11) if asked.quick else (12, 15)
     by_cells = measured(cells, (16,) if asked.quick else (16, 32), paths, rounds)
     by_chain = measured(chain, (16,) if asked.quick else (16, 32), max(paths // 3, 1), rounds)
     ratio, chain_ratio = (statistics.fmean(row["ratio"] for row in rows) for rows in (by_cells, by_chain))

@@ -29,7 +29,7 @@ CHANNELS = 8
 SIZE = 16
 BATCH = 64
 EXAMPLES = 5000
-RATE = 0.01
+RATE = 0.001
 MOMENTUM = 0.9
 WORKERS = 2
 
@@ -81,7 +81,7 @@ def ranked_by_copies(
 
 def main() -> None:
     asked = options(NAME, __doc__ or NAME)
-    count, steps, epochs, rounds = (24, 16, 2, 1) if asked.quick else (200, 48, 12, 2)
+    count, steps, epochs, rounds = (24, 16, 2, 1) if asked.quick else (200, 48, 12, 1)
     data = images()
     train = batches(data)
     net = trained(data, train, epochs)

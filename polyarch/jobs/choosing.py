@@ -32,10 +32,6 @@ RETRAIN_WORK = 9e11
 
 They are counted, not timed: the same data give the same schedule on every machine."""
 
-SPEED_EPOCHS = 30
-"""With fewer epochs for the supernet architectures are ranked by validation accuracy: in the experiment
-``one_shot_ranking`` (12 epochs) training speed ranked them worse."""
-
 SMALLEST_EXAMPLE = 2.5e5
 """What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
 
@@ -162,12 +158,11 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     cheap = retrain * work < RETRAIN_WORK / 4
     batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
     batch_size = min(batch_size, max(examples // 16, 8))
-    first, second = ("sotl", "val_acc") if train * paths >= SPEED_EPOCHS else ("val_acc", "sotl")
     found = {
         "train": {"strategy": strategy, "epochs": train, "batch_size": batch_size},
         "scores": {"batch_size": batch_size, "steps": 40},
-        "rank": {"architectures": 12 if cheap else 6, "estimators": [first, second, "params", "macs"]},
-        "search": {"budget": 60 if cheap else 32, "objectives": [first]},
+        "rank": {"architectures": 12 if cheap else 6, "estimators": ["sotl", "val_acc", "params", "macs"]},
+        "search": {"budget": 60 if cheap else 32, "objectives": ["sotl"]},
         "retrain": {
             "epochs": retrain,
             "batch_size": batch_size,

@@ -107,7 +107,7 @@ class EstimatorSettings(Settings):
     """
 
     steps: PositiveInt = 50
-    learning_rate: PositiveFloat = 0.01
+    learning_rate: PositiveFloat = 0.001
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     batch_size: PositiveInt = 64
     last_share: Annotated[float, Field(gt=0, le=1)] = 0.5
