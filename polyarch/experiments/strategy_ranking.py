@@ -107,7 +107,7 @@ _CPU: Settings = {
     "strategies": {
         "single_path": 1, "fair": 2, "multi_path": 1, "reptile": 1, "meta_prox": 1, "multi_path_meta_prox": 1,
     },
-    "architectures": 32, "own_truth": 16, "valid_examples": 2500, "passes": 16,
+    "architectures": 32, "own_truth": 12, "valid_examples": 2500, "passes": 16,
     "run": recipe(size=16, cells=1, epochs=16, steps=50, rate=0.001),
     "alone": {
         "data": {"limit": 10_000},
