@@ -14,6 +14,8 @@ Spec = dict[str, Any]
 Row = dict[str, Any]
 
 WIDTH, HEIGHT = 360, 220
+GROUP_WIDTH = 85
+"""Of a group of bars, with room for its name."""
 CONFIG: Spec = {
     "background": "white",
     "font": "sans-serif",
@@ -100,15 +102,16 @@ def side_by_side(*specs: Spec, columns: int = 2) -> Spec:
 
 def grouped_bars(rows: Iterable[Row], x: str, y: str, *, series: str, title: str = "") -> Spec:
     """Bars of several series beside each other; rows have ``x``, ``series``, ``mean``, ``low``, ``high``."""
+    values = list(rows)
     encoding = {
         "x": {"field": "x", "type": "nominal", "title": x or None, "sort": None, "axis": {"labelAngle": 0}},
         "xOffset": {"field": "series", "type": "nominal", "sort": None},
     }
     colour = {"field": "series", "type": "nominal", "title": series or None, "sort": None}
-    return _panel(
+    panel = _panel(
         title,
         encoding,
-        list(rows),
+        values,
         [
             {
                 "mark": {"type": "bar", "opacity": 0.8},
@@ -120,6 +123,8 @@ def grouped_bars(rows: Iterable[Row], x: str, y: str, *, series: str, title: str
             },
         ],
     )
+    groups = {row["x"] for row in values}
+    return {**panel, "width": max(WIDTH, GROUP_WIDTH * len(groups))}
 
 
 def lines(
