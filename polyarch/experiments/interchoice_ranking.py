@@ -96,7 +96,7 @@ def _step_seconds(settings: Settings, space: str) -> dict[str, float]:
     for step in range(TIMED_STEPS):
         for kind, (strategy, batches) in made.items():
             started = time.perf_counter()
-            strategy.step([batches[step]], generator=generator_at(0, "cost", step))
+            strategy.step([batches[step % len(batches)]], generator=generator_at(0, "cost", step))
             times[kind].append(time.perf_counter() - started)
     return {kind: statistics.median(values[2:]) for kind, values in times.items()}
 

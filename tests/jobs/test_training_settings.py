@@ -14,7 +14,7 @@ from polyarch.jobs.display import Quiet
 from polyarch.jobs.parts import Parts, schedule
 from polyarch.jobs.pipeline import check
 from polyarch.jobs.plan import Timings, measure, plan
-from polyarch.jobs.settings import STRATEGIES, OptimiserSettings, RunSettings
+from polyarch.jobs.settings import STRATEGIES, OptimiserSettings, RankSettings, RunSettings
 from polyarch.jobs.workspace import Workspace
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, Strategy, Variational
 from polyarch.training import Run
@@ -94,7 +94,7 @@ def test_limits_reach_the_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("paths", "batches"), [(1, 1), (4, 1), (1, 4), (4, 4)])
 def test_the_plan_counts_steps_and_paths(paths: int, batches: int) -> None:
     """1030 examples are 16 batches of 64 and a rest that is dropped, as are batches that do not fill a step."""
-    settings = RunSettings(workers=1)
+    settings = RunSettings(workers=1, rank=RankSettings(supernets=1))
     timings = Timings(step=2.0 * paths * batches, rank_score=0, search_score=0, paths=paths, batches=batches)
     train, retrain = (
         next(stage for stage in plan(settings, timings, examples, "search") if stage.name == name)

@@ -99,7 +99,10 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         truth_for(str(tmp_path), nb201_space())
 
 
-def test_a_column_of_the_published_table_may_stand_alone(nb201_table_path: Path) -> None:
+def test_a_column_of_the_published_table_may_stand_alone(
+    nb201_table_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYARCH_DATA", str(nb201_table_path.parent.parent))
     space = nb201_space(("skip_connect", "nor_conv_3x3"))
     cell = space.architecture(["nor_conv_3x3"] * 6)
     alone, named = truth_for("cifar10_test_200", space), truth_for("nb201:cifar10_test_200", space)

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polyarch.benchmarks import SOURCES, CurveTable, load_truth, parse_architecture
+from polyarch.cli.common import console
 from polyarch.cli.truth import truth_app
 from polyarch.errors import InvalidInput, MissingData, PolyarchError, UnknownName
 from polyarch.spaces import Choice, Space, nb201_space
@@ -94,6 +95,7 @@ def test_published_notations() -> None:
 
 def test_list_names_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYARCH_DATA", str(tmp_path))
+    monkeypatch.setattr(console, "_width", 300)  # a long path is not broken into lines
     (tmp_path / "nas_bench_301" / "xgb_v1.0").mkdir(parents=True)
     output = invoked("list")
     assert all(name in output for name in SOURCES)
