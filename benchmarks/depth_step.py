@@ -7,7 +7,7 @@ from measure import Goal, interleaved, medians, options, report
 from supernet_step import step
 
 from polyarch.data import Batch
-from polyarch.jobs.parts import to_device
+from polyarch.jobs.devices import to_device
 from polyarch.methods.depth_training import DepthTraining
 from polyarch.methods.variational_depth import DepthSearch
 from polyarch.randomness import generator_at, global_seed

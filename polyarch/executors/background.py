@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from polyarch.errors import WorkerDied
 from polyarch.executors.executor import Result
@@ -34,7 +34,7 @@ def in_background(task: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
 
         def wait() -> Result:
             try:
-                return future.result()  # type: ignore[no-any-return]
+                return cast(Result, future.result())
             except BrokenProcessPool:
                 raise WorkerDied("Expected the task in the background to finish. Its process died.") from None
 

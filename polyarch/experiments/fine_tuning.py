@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from polyarch.benchmarks import NASBench201
 from polyarch.estimators import ShortRun
 from polyarch.experiments.experiment import Experiment, Settings, Table, spread
 from polyarch.experiments.figures import Spec, heat_grid, side_by_side
-from polyarch.experiments.ranked_supernets import blocks_of, fixed_set, train_supernet
+from polyarch.experiments.ranked_supernets import blocks_of, fixed_set, score_all, train_supernet
 from polyarch.experiments.strategy_ranking import DOCUMENT, recipe
-from polyarch.files import Journal
 from polyarch.ranking import rank_quality, top_k
 from polyarch.results import Claim
+from polyarch.spaces import Architecture
+from polyarch.supernets import Supernet
 
 Cell = tuple[float, int]
 """A learning rate and a batch size."""
@@ -34,21 +36,26 @@ def run(settings: Settings, seed: int, folder: Path) -> dict[str, Any]:
     parts = train_supernet(settings["run"], seed, store)
     table = NASBench201.load()
     architectures = fixed_set(parts.net.space, settings["architectures"])
-    journal = Journal(store / "checkpoints" / "grid.jsonl")
-    done = {(record["rate"], record["batch"], record["architecture"]): record["losses"] for record in journal.records}
     found: dict[str, list[list[float]]] = {}
     for rate, batch in cells(settings):
         batches = parts.batches(parts.train, batch, stream="scores")
         short = ShortRun(batches, steps=settings["steps"], learning_rate=rate, seed=seed)
-        rows = []
-        for architecture in architectures:
-            key = (rate, batch, architecture.key)
-            if key not in done:
-                done[key] = blocks_of(short.run(parts.net, architecture).losses)
-                journal.append({"rate": rate, "batch": batch, "architecture": architecture.key, "losses": done[key]})
-            rows.append(done[key])
-        found[f"{rate:g} {batch}"] = rows
+        journal = store / "checkpoints" / f"rate-{rate:g}-batch-{batch}.jsonl"
+        rows = score_all(Losses(parts.net, short), architectures, journal)
+        found[f"{rate:g} {batch}"] = [row["losses"] for row in rows]
     return {"truth": [round(table.accuracy(one), 3) for one in architectures], "losses": found}
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of the short run of an architecture, in blocks."""
+
+    net: Supernet
+    short: ShortRun
+
+    def __call__(self, architecture: Architecture) -> dict[str, Any]:
+        """Up to 20 means."""
+        return {"losses": blocks_of(self.short.run(self.net, architecture).losses)}
 
 
 def cells(settings: Settings) -> list[Cell]:

@@ -12,7 +12,7 @@ from polyarch.data import Batches, Normalisation, TensorData, load, resident, st
 from polyarch.experiments.experiment import Experiment, Settings
 from polyarch.experiments.image_claims import CONFIDENCES, figures, judge
 from polyarch.experiments.spirals import DOCUMENT, scores
-from polyarch.jobs.parts import to_device
+from polyarch.jobs.devices import to_device
 from polyarch.jobs.timing import forward_seconds
 from polyarch.methods.depth_training import DepthTraining
 from polyarch.methods.deterministic_depth import FixedDepth

@@ -57,7 +57,7 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     if kind == "cost":
         return {"seconds": _step_seconds(settings, space)}
     store = folder / f"{space.replace(' ', '-')}-{kind}-{seed}"
-    parts = train_supernet(_content(settings, space, kind), seed, store)
+    parts = train_supernet(settings_of(settings, space, kind), seed, store)
     truth = load_truth("macro" if space == "macro" else "nb201")
     architectures = fixed_set(parts.net.space, settings["architectures"])
     few = with_fewer_valid(parts, settings["valid_examples"])
@@ -71,7 +71,8 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     }
 
 
-def _content(settings: Settings, space: str, kind: str) -> dict[str, Any]:
+def settings_of(settings: Settings, space: str, kind: str) -> dict[str, Any]:
+    """The settings of the run of a space with a kind of weights."""
     run = settings["macro_run"] if space == "macro" else settings["run"]
     described = {**run["space"], **SPACES[space]}
     if kind != "base":
@@ -85,7 +86,7 @@ def _step_seconds(settings: Settings, space: str) -> dict[str, float]:
     """Median seconds of a training step by kind, taken in turn; split ones after the split."""
     made = {}
     for kind in KINDS:
-        content = _content(settings, space, kind)
+        content = settings_of(settings, space, kind)
         parts = Parts.build(RunSettings.parse({**content, "workers": 1}, "the experiment"))
         strategy, optimizer = parts.strategy()
         if kind == "split":
@@ -244,9 +245,9 @@ def _macro(channels: int, head_channels: int, **recipe_options: Any) -> dict[str
 
 
 _CPU: Settings = {
-    "spaces": {"all": 1, "no zero": 1, "only conv": 1, "macro": 1}, "architectures": 40, "valid_examples": 2000,
-    "run": recipe(size=16, cells=1, epochs=5, limit=10_000),
-    "macro_run": _macro(16, 256, size=16, epochs=4, limit=6_000),
+    "spaces": {"all": 2, "no zero": 2, "only conv": 2, "macro": 2}, "architectures": 64, "valid_examples": 2000,
+    "run": recipe(size=16, cells=1, epochs=10),
+    "macro_run": _macro(16, 256, size=16, epochs=8, limit=10_000),
 }  # fmt: skip
 
 INTERCHOICE_RANKING = Experiment(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,10 +93,12 @@ class Scored:
         return {"architecture": architecture.key, "scores": rounded, **({"losses": losses[0]} if losses else {})}
 
 
-def score_all(scored: Scored, architectures: Sequence[Architecture], journal: Path) -> list[dict[str, Any]]:
-    """Every architecture scored, in their order; what the journal has is not done again."""
+def score_all(
+    score: Callable[[Architecture], dict[str, Any]], architectures: Sequence[Architecture], journal: Path
+) -> list[dict[str, Any]]:
+    """score(architecture) of all of them, in their order; what the journal has is not done again."""
     items = {architecture.key: architecture for architecture in architectures}
-    with Quiet().stage("score") as report, Serial().open(scored) as run:
+    with Quiet().stage("score") as report, Serial().open(score) as run:
         return list(run_missing(items, Journal(journal), run, dict, report).values())
 
 

@@ -1,162 +1,44 @@
-"""What the runs of `strategy_ranking` say: table 4.1, its claims and figures."""
+"""What the runs of `strategy_ranking` say about the claims of the document."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from polyarch.experiments.experiment import Settings, Table, spread
-from polyarch.experiments.figures import Spec, grouped_bars, lines, scatter, side_by_side, summary
-from polyarch.ranking import improvement, rank_quality, self_consistency, top_k
-from polyarch.ranking.halving import geometric_rungs, halving_on_curves, top_kept
+from polyarch.experiments.experiment import Settings, spread
+from polyarch.experiments.strategy_scores import (
+    ESTIMATORS,
+    NAMES,
+    correlation,
+    correlation_along,
+    runs_of,
+    scores_of,
+    top_of,
+    truth_of,
+)
+from polyarch.ranking import rank_quality
 from polyarch.results import Claim
 
-Values = NDArray[np.float64]
-
-NAMES = {
-    "single_path": "SPOS",
-    "fair": "FairNAS",
-    "multi_path": "MultiPath",
-    "reptile": "Reptile",
-    "meta_prox": "MetaProx",
-    "multi_path_meta_prox": "MultiPath+MetaProx",
-}
-ESTIMATORS = {
-    "sotl": "SoTL",
-    "sotl_last": "SoTL, last half",
-    "sotl_ema": "SoTL, average",
-    "sovl": "SoVL",
-    "tl_mini": "TLMini",
-    "val_acc": "ValAcc",
-    "val_acc_mini": "ValAccMini",
-    "sog": "SoG",
-    "sogn": "SoGN",
-    "params": "parameters",
-    "macs": "MACs",
-}
 LIKE_ACCURACY = ("tl_mini", "val_acc", "val_acc_mini")
 """What SoTL is said to rank better than."""
 FLAT = 0.05
 """A rank correlation that changes by less counts as unchanged."""
-ELIMINATION = (2, 3, 4)
-"""Of so many architectures one goes on to the next rung."""
 
-
-def _runs(settings: Settings, runs: Mapping[str, Any], strategy: str) -> list[dict[str, Any]]:
-    return [runs[f"{strategy} seed {seed}"] for seed in range(settings["strategies"][strategy])]
-
-
-def truth_of(runs: Mapping[str, Any], name: str) -> dict[str, float]:
-    """The true accuracy (percent) by key: of the published table, or of the networks trained here."""
-    if name == "own":
-        found = [run["accuracies"] for key, run in runs.items() if key.startswith("truth ")]
-        return {key: accuracy for accuracies in found for key, accuracy in accuracies.items()}
-    first = next(run for key, run in runs.items() if not key.startswith("truth "))
-    return {row["architecture"]: row["nb201"] for row in first["scored"]}
-
-
-def _scores(run: Mapping[str, Any], estimator: str, keys: Sequence[str]) -> list[float]:
-    """Higher is better for all but costs, which count as predictions too: larger networks are expected to be better."""
-    by_key = {row["architecture"]: row["scores"][estimator] for row in run["scored"]}
-    return [by_key[key] for key in keys]
-
-
-def correlation(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -> float:
-    """Spearman's rank correlation of an estimator with the truth, on the architectures whose truth is known."""
-    keys = list(truth)
-    found = rank_quality(_scores(run, estimator, keys), list(truth.values()), resamples=1).spearman.value
-    return 0.0 if found is None else found
-
-
-def _top(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -> float:
-    keys = list(truth)
-    return top_k(_scores(run, estimator, keys), list(truth.values()), min(10, len(keys)))
-
-
-def table(settings: Settings, runs: Mapping[str, Any], truth: str, measure: Callable[..., float], digits: int) -> Table:
-    """Strategies by estimators: mean and spread over seeds."""
-    known = truth_of(runs, truth)
-    rows = [
-        [
-            NAMES[strategy],
-            *(
-                spread([measure(run, estimator, known) for run in _runs(settings, runs, strategy)], digits)
-                for estimator in ESTIMATORS
-            ),
-        ]
-        for strategy in settings["strategies"]
-    ]
-    return Table(["strategy", *ESTIMATORS.values()], rows)
-
-
-def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
-    """Table 4.1 against both truths, and what early elimination keeps."""
-    n, own = len(truth_of(runs, "nb201")), len(truth_of(runs, "own"))
-    found = {
-        f"Spearman with the NAS-Bench-201 test accuracy ({n} cells)": table(settings, runs, "nb201", correlation, 2),
-        f"Mean NAS-Bench-201 test accuracy of the top 10 of {n}, in percent": table(settings, runs, "nb201", _top, 2),
-        "Kendall's tau between the seeds of a strategy": _consistency(settings, runs),
-        "Early elimination on the running SoTL: share of the full ranking's top 10 that is kept, and of its steps that "
-        "are taken": _elimination(settings, runs),
-    }
-    if own:
-        found[f"Spearman with the accuracy of {own} cells trained alone at this size"] = table(
-            settings, runs, "own", correlation, 2
-        )
-    return found
-
-
-def _consistency(settings: Settings, runs: Mapping[str, Any]) -> Table:
-    keys = list(truth_of(runs, "nb201"))
-    rows = []
-    for strategy in settings["strategies"]:
-        found = _runs(settings, runs, strategy)
-        agreement = [
-            self_consistency([_scores(run, name, keys) for run in found], resamples=1).kendall.value
-            for name in ("sotl", "sotl_last", "val_acc")
-            if len(found) > 1
-        ]
-        rows.append([NAMES[strategy], *("-" if value is None else f"{value:.2f}" for value in agreement or [None] * 3)])
-    return Table(["strategy", "SoTL", "SoTL, last half", "ValAcc"], rows)
-
-
-def _curves(run: Mapping[str, Any]) -> Values:
-    """(n, blocks) mean training losses of the short runs."""
-    return np.array([row["losses"] for row in run["scored"]])
-
-
-def _elimination(settings: Settings, runs: Mapping[str, Any]) -> Table:
-    rows = []
-    for factor in ELIMINATION:
-        kept, cost = [], []
-        for strategy in settings["strategies"]:
-            for run in _runs(settings, runs, strategy):
-                losses = _curves(run)
-                blocks = losses.shape[1]
-                full = halving_on_curves(losses, [blocks])
-                found = halving_on_curves(
-                    losses, geometric_rungs(blocks, first=max(blocks // 8, 1), factor=factor), factor
-                )
-                kept.append(top_kept(found.order, full.order, min(10, len(losses))))
-                cost.append(found.spent / found.full_steps)
-        rows.append([f"1/{factor} go on, first after an eighth of the steps", spread(kept, 2), spread(cost, 2)])
-    return Table(["rule", "top 10 kept", "steps taken"], rows)
+Found = Mapping[tuple[str, str], list[float]]
+"""Strategy and estimator -> a value per seed."""
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Differences of means over seeds; the criteria were written before the runs."""
     truth = truth_of(runs, "nb201")
     found = {
-        (strategy, estimator): [correlation(run, estimator, truth) for run in _runs(settings, runs, strategy)]
+        (strategy, estimator): [correlation(run, estimator, truth) for run in runs_of(settings, runs, strategy)]
         for strategy in settings["strategies"]
         for estimator in ESTIMATORS
     }
     tops = {
-        (strategy, estimator): [_top(run, estimator, truth) for run in _runs(settings, runs, strategy)]
+        (strategy, estimator): [top_of(run, estimator, truth) for run in runs_of(settings, runs, strategy)]
         for strategy in settings["strategies"]
         for estimator in ("sotl", "sotl_last", "params")
     }
@@ -176,9 +58,6 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 
 def _mean(values: Sequence[float]) -> float:
     return statistics.fmean(values)
-
-
-Found = Mapping[tuple[str, str], list[float]]
 
 
 def _better_than_accuracy(settings: Settings, found: Found) -> Claim:
@@ -219,7 +98,7 @@ def _strategies(settings: Settings, found: Found, tops: Found) -> Claim:
 
 
 def _enough_steps(settings: Settings, runs: Mapping[str, Any], truth: Mapping[str, float]) -> Claim:
-    along = _along(settings, runs, truth)
+    along = correlation_along(settings, runs, truth)
     blocks = len(next(iter(along.values())))
     half, end = blocks // 2 - 1, blocks - 1
     changes = {strategy: values[end] - values[half] for strategy, values in along.items()}
@@ -236,26 +115,13 @@ def _enough_steps(settings: Settings, runs: Mapping[str, Any], truth: Mapping[st
     )
 
 
-def _along(settings: Settings, runs: Mapping[str, Any], truth: Mapping[str, float]) -> dict[str, list[float]]:
-    """Spearman of the sum of losses so far, after every block of steps: mean over seeds."""
-    found = {}
-    for strategy in settings["strategies"]:
-        curves = []
-        for run in _runs(settings, runs, strategy):
-            sums = -np.cumsum(_curves(run), axis=1)  # (n, blocks), in the order of the scored architectures
-            known = [truth[row["architecture"]] for row in run["scored"]]
-            curves.append([rank_quality(column, known, resamples=1).spearman.value or 0.0 for column in sums.T])
-        found[strategy] = np.mean(curves, axis=0).tolist()
-    return found
-
-
 def _gradients(settings: Settings, runs: Mapping[str, Any], found: Found) -> Claim:
     sums, norms = ([value for s in settings["strategies"] for value in found[s, name]] for name in ("sog", "sogn"))
     tracked = {
         name: [
-            rank_quality(_scores(run, name, keys), _scores(run, "params", keys), resamples=1).spearman.value or 0.0
+            rank_quality(scores_of(run, name, keys), scores_of(run, "params", keys), resamples=1).spearman.value or 0.0
             for strategy in settings["strategies"]
-            for run in _runs(settings, runs, strategy)
+            for run in runs_of(settings, runs, strategy)
             for keys in [[row["architecture"] for row in run["scored"]]]
         ]
         for name in ("sog", "sogn")
@@ -321,7 +187,7 @@ def _goal(settings: Settings, found: Found, tops: Found) -> Claim:
 def _own_truth(settings: Settings, runs: Mapping[str, Any]) -> Claim:
     own, published = truth_of(runs, "own"), truth_of(runs, "nb201")
     means = {
-        name: _mean([correlation(run, name, own) for s in settings["strategies"] for run in _runs(settings, runs, s)])
+        name: _mean([correlation(run, name, own) for s in settings["strategies"] for run in runs_of(settings, runs, s)])
         for name in ("sotl", "sotl_last", "val_acc", "params")
     }
     between = rank_quality([own[key] for key in own], [published[key] for key in own]).spearman
@@ -336,40 +202,3 @@ def _own_truth(settings: Settings, runs: Mapping[str, Any]) -> Claim:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Table 4.1 as bars, correlation along the short run (figure 4.6), improvement curves, and scores against truth."""
-    truth = truth_of(runs, "nb201")
-    bars = [
-        {"x": ESTIMATORS[name], "series": NAMES[strategy]}
-        | summary([correlation(run, name, truth) for run in _runs(settings, runs, strategy)])
-        for name in ("sotl", "sotl_last", "val_acc", "tl_mini", "sovl", "sog", "params")
-        for strategy in settings["strategies"]
-    ]
-    steps = settings["run"]["scores"]["steps"]
-    along = [
-        {"x": (block + 1) * steps / len(values), "mean": value, "series": NAMES[strategy]}
-        for strategy, values in _along(settings, runs, truth).items()
-        for block, value in enumerate(values)
-    ]
-    first = _runs(settings, runs, next(iter(settings["strategies"])))[0]
-    keys, known = list(truth), list(truth.values())
-    points = [
-        {"x": score, "y": accuracy} for score, accuracy in zip(_scores(first, "sotl_last", keys), known, strict=True)
-    ]
-    curves = []
-    for name in ("sotl", "sotl_last", "val_acc", "params"):
-        found = improvement(_scores(first, name, keys), known, least=min(10, len(keys)))
-        curves += [
-            {"x": int(left), "mean": float(value), "series": ESTIMATORS[name]}
-            for left, value in zip(found.kept, found.normalised, strict=True)
-        ]
-    return {
-        "strategies_by_estimators": grouped_bars(bars, "", "Spearman with the truth", series="strategy"),
-        "correlation_along_the_run": lines(along, "steps", "Spearman with the truth", series="strategy"),
-        "improvement": side_by_side(
-            lines(curves, "architectures left", "improvement (1 = best of all)", series="estimator"),
-            scatter(points, "SoTL, last half", "true accuracy, percent"),
-        ),
-    }

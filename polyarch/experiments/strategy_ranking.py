@@ -16,7 +16,9 @@ from polyarch.experiments.ranked_supernets import (
     train_supernet,
     with_fewer_valid,
 )
-from polyarch.experiments.strategy_claims import ESTIMATORS, figures, judge, tables
+from polyarch.experiments.strategy_claims import judge
+from polyarch.experiments.strategy_figures import figures, tables
+from polyarch.experiments.strategy_scores import ESTIMATORS
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining
 from polyarch.jobs.settings import RunSettings
@@ -105,9 +107,9 @@ def _alone(settings: Settings, architectures: list[Architecture], folder: Path) 
 
 _CPU: Settings = {
     "strategies": {
-        "single_path": 1, "fair": 2, "multi_path": 1, "reptile": 1, "meta_prox": 1, "multi_path_meta_prox": 1,
+        "single_path": 3, "fair": 3, "multi_path": 2, "reptile": 2, "meta_prox": 2, "multi_path_meta_prox": 2,
     },
-    "architectures": 32, "own_truth": 12, "valid_examples": 2500, "passes": 16,
+    "architectures": 64, "own_truth": 32, "valid_examples": 2500, "passes": 16,
     "run": recipe(size=16, cells=1, epochs=16, steps=50, rate=0.001),
     "alone": {
         "data": {"limit": 10_000},

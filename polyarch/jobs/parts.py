@@ -1,14 +1,13 @@
-"""From settings to parts: data, supernet, strategy, estimators, samplers."""
+"""From settings to parts: data, supernet, strategy, estimators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.data import (
@@ -20,11 +19,7 @@ from polyarch.data import (
     Preprocessing,
     RandomFlip,
     RandomShift,
-    TensorData,
     endless,
-    load,
-    nb201_split,
-    stratified_split,
 )
 from polyarch.distributions import FactorisedCategorical, Uniform
 from polyarch.errors import ConfigError
@@ -45,24 +40,23 @@ from polyarch.estimators import (
     ValAccMini,
 )
 from polyarch.executors import Executor, Processes, Serial
+from polyarch.jobs.data_parts import load_data, split
+from polyarch.jobs.devices import device_named, to_device
+from polyarch.jobs.optimisers import sgd, smoothed_loss
 from polyarch.jobs.own_module import Builder, build_own
-from polyarch.jobs.settings import DataSettings, OneShotName, OptimiserSettings, RunSettings, SearchSettings
+from polyarch.jobs.settings import OneShotName, RunSettings
 from polyarch.jobs.space_settings import without_interchoice
 from polyarch.methods import one_shot
 from polyarch.methods.variational_depth import DepthSearch
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.objectives import Sampled
 from polyarch.randomness import derive_seed, global_seed
-from polyarch.searchers import Limit, Limits, evolution, exhaustive_search, nsga2, random_search
-from polyarch.searchers.searcher import MakeSampler
+from polyarch.searchers import Limit, Limits
 from polyarch.spaces import Architecture, Constraint
 from polyarch.strategies import OneShot, Strategy, Variational
 from polyarch.supernets import Supernet
-from polyarch.training import Schedule, cosine
 
 EVALUATION_BATCH = 256
-
-Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ class Parts:
             data: instead of what the settings name.
             builder: makes the user's own network, instead of what the settings name.
         """
-        device = _device(settings.device)
+        device = device_named(settings.device)
         data = data or load_data(settings.data)
         train, valid = split(data, settings)
         preprocessing = data.preprocessing(train)
@@ -307,82 +301,3 @@ class Parts:
         if found and not self.data.is_image:
             raise ConfigError(f"Expected images to augment. Got examples of shape {self.data.input_shape}.")
         return found
-
-
-def sampler(search: SearchSettings, goals: int) -> MakeSampler:
-    """The search method by name."""
-    if goals > 1 and search.sampler not in ("nsga2", "random", "exhaustive"):
-        raise ConfigError(f"Expected sampler nsga2, random or exhaustive for {goals} goals. Got {search.sampler!r}.")
-    match search.sampler:
-        case "random":
-            return random_search
-        case "exhaustive":
-            return exhaustive_search
-        case "evolution":
-            return evolution(search.population, min(search.tournament, search.population))
-        case "nsga2":
-            return nsga2(search.population)
-
-
-def sgd(network: nn.Module, settings: OptimiserSettings) -> torch.optim.SGD:
-    """SGD with momentum."""
-    return torch.optim.SGD(
-        network.parameters(),
-        lr=settings.learning_rate,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-    )
-
-
-def schedule(optimizer: torch.optim.Optimizer, settings: OptimiserSettings) -> Schedule:
-    """The cosine schedule of these settings, after a linear increase over the first epochs."""
-
-    def rate(step: int, total: int) -> float:
-        warmup = round(settings.warmup_epochs / settings.epochs * total)
-        return cosine(settings.learning_rate, settings.final_learning_rate, warmup=warmup)(step, total)
-
-    return Schedule(optimizer, rate)
-
-
-def smoothed_loss(settings: OptimiserSettings) -> Any:
-    """Cross-entropy with label smoothing."""
-    return partial(F.cross_entropy, label_smoothing=settings.label_smoothing)
-
-
-def to_device(network: Network, device: torch.device) -> Network:
-    """Moves a network; convolutions run faster on channels-last weights, on CPU as on GPU."""
-    return network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
-
-
-def load_data(settings: DataSettings) -> Dataset:
-    """The data set that the settings name."""
-    return load(settings.name, target=settings.target, size=settings.size)
-
-
-def split(data: Dataset, settings: RunSettings) -> tuple[Examples, Examples]:
-    """Training and validation examples."""
-    asked = settings.data
-    if asked.split == "nb201":
-        if data.name != "cifar10" or not isinstance(data.train, TensorData):
-            raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
-        parts: tuple[Examples, Examples] = nb201_split(data.train)
-    else:
-        parts = stratified_split(data.train, asked.validation, seed=settings.seed)
-    if asked.limit is None:
-        return parts
-    train, valid = (_limited(part, asked.limit, settings.seed) for part in parts)
-    return train, valid
-
-
-def _limited(data: Examples, limit: int, seed: int) -> Examples:
-    return stratified_split(data, limit / len(data), seed=seed)[1] if limit < len(data) else data
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"Expected a device such as cpu or cuda:0. Got {name!r}.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"Expected a device of this machine. Got {name!r}, but CUDA is not available.")
-    return device

@@ -20,8 +20,9 @@ from polyarch.jobs.elimination import eliminate
 from polyarch.jobs.fixed_depths import allowed_depths, compare_depths
 from polyarch.jobs.judging import outside_batches
 from polyarch.jobs.members import ensemble_members
-from polyarch.jobs.parts import Parts, sampler
+from polyarch.jobs.parts import Parts
 from polyarch.jobs.ranking import rank
+from polyarch.jobs.samplers import sampler
 from polyarch.jobs.searching import search
 from polyarch.jobs.second_supernet import second_supernet
 from polyarch.jobs.settings import SearchSettings

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from polyarch.data import BatchSource
 from polyarch.export.artifact import weights_bytes, weights_of
 from polyarch.files import write_atomically
-from polyarch.jobs.parts import Parts, schedule, sgd, smoothed_loss
+from polyarch.jobs.optimisers import schedule, sgd, smoothed_loss
+from polyarch.jobs.parts import Parts
 from polyarch.predictive import calibration_error, negative_log_likelihood
 from polyarch.randomness import derive_seed
 from polyarch.spaces import Architecture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyarch.estimators import Failure, Score
 from polyarch.jobs.context import Context, ScoreMapper, score_records
-from polyarch.jobs.parts import sampler
+from polyarch.jobs.samplers import sampler
 from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
 from polyarch.searchers import StudySearcher
 from polyarch.spaces import Architecture

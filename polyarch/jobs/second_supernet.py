@@ -10,7 +10,8 @@ import torch
 
 from polyarch.executors import in_background
 from polyarch.jobs.context import Context
-from polyarch.jobs.parts import Parts, to_device
+from polyarch.jobs.devices import to_device
+from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.supernet_training import fit_supernet
 from polyarch.jobs.trusting import LEAST, judges

@@ -12,12 +12,13 @@ from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
 from polyarch.jobs.choosing import suggest, with_suggestions
 from polyarch.jobs.context import Context
+from polyarch.jobs.data_parts import load_data
 from polyarch.jobs.depth_choosing import suggest_depth
 from polyarch.jobs.display import Display
 from polyarch.jobs.minutes import fitted
 from polyarch.jobs.overrides import resumed_settings
 from polyarch.jobs.own_module import Builder
-from polyarch.jobs.parts import Parts, load_data
+from polyarch.jobs.parts import Parts
 from polyarch.jobs.pipeline import Stage, check
 from polyarch.jobs.plan import PlannedStage, measure, plan, show_plan
 from polyarch.jobs.settings import RunSettings

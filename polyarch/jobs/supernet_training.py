@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import torch
 
 from polyarch.jobs.context import Context
-from polyarch.jobs.parts import Parts, schedule
+from polyarch.jobs.optimisers import schedule
+from polyarch.jobs.parts import Parts
 from polyarch.jobs.space_settings import interchoice_of
 from polyarch.results import TrainingRecord
 from polyarch.strategies import Strategy, Variational

@@ -23,7 +23,8 @@ from polyarch.jobs.context import Context
 from polyarch.jobs.display import Display
 from polyarch.jobs.families import Family, families
 from polyarch.jobs.journalled import run_missing
-from polyarch.jobs.parts import Parts, sgd, smoothed_loss
+from polyarch.jobs.optimisers import sgd, smoothed_loss
+from polyarch.jobs.parts import Parts
 from polyarch.jobs.plan import START_SECONDS, WARM_UP_STEPS, PlannedStage, show_plan
 from polyarch.jobs.retraining import Retraining, evaluate
 from polyarch.jobs.settings import RunSettings

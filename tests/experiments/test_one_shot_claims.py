@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from polyarch.experiments import EXPERIMENTS
+from polyarch.experiments.interchoice_ranking import KINDS, SPACES, settings_of
 from polyarch.experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
-from polyarch.experiments.strategy_claims import ESTIMATORS, correlation, truth_of
+from polyarch.experiments.strategy_ranking import PATHS
+from polyarch.experiments.strategy_scores import ESTIMATORS, correlation, truth_of
 from polyarch.jobs.settings import RunSettings
 from polyarch.results import Claim
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
@@ -71,8 +73,6 @@ def test_tables_and_figures_of_strategies() -> None:
 
 def test_every_strategy_takes_the_same_passes() -> None:
     settings = EXPERIMENTS["strategy_ranking"].presets["cpu"]
-    from polyarch.experiments.strategy_ranking import PATHS
-
     passes = {name: settings["passes"] // PATHS.get(name, 1) * PATHS.get(name, 1) for name in settings["strategies"]}
     assert max(passes.values()) - min(passes.values()) <= 1
 
@@ -127,12 +127,10 @@ def test_extra_weights_that_help_where_all_are_convolutions() -> None:
 
 @pytest.mark.parametrize("preset", ["quick", "cpu", "paper"])
 def test_settings_of_interchoice_runs_are_whole(preset: str) -> None:
-    from polyarch.experiments.interchoice_ranking import KINDS, SPACES, _content
-
     settings = EXPERIMENTS["interchoice_ranking"].presets[preset]
     for space in SPACES:
         for kind in KINDS:
-            parsed = RunSettings.parse(_content(settings, space, kind), "test")
+            parsed = RunSettings.parse(settings_of(settings, space, kind), "test")
             assert parsed.space.kind == ("macro" if space == "macro" else "nb201")
 
 

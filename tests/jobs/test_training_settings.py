@@ -11,7 +11,8 @@ import torch
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.jobs.context import Context
 from polyarch.jobs.display import Quiet
-from polyarch.jobs.parts import Parts, schedule
+from polyarch.jobs.optimisers import schedule
+from polyarch.jobs.parts import Parts
 from polyarch.jobs.pipeline import check
 from polyarch.jobs.plan import Timings, measure, plan
 from polyarch.jobs.settings import STRATEGIES, OptimiserSettings, RankSettings, RunSettings
