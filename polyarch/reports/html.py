@@ -14,6 +14,7 @@ from polyarch.files import write_atomically
 from polyarch.reports import depth_headline, depths, words
 from polyarch.reports.canvas import printable
 from polyarch.reports.drawing import draw
+from polyarch.reports.elimination import elimination_part
 from polyarch.reports.functions import panels
 from polyarch.reports.headline import entries, sentences, tiles
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
@@ -54,6 +55,7 @@ def render(results: Results) -> str:
             parameters=best_parameters(results),
             counted=counted_parameters(results),
             top=top(results),
+            elimination=elimination_part(results.elimination),
             ranking_trust=trust_part(results.ranking),
             blocks=blocks(results),
             inputs=inputs_in_words(results),
