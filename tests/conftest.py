@@ -19,7 +19,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from polyarch.export import write_artifact
+from polyarch.export import Artifact, write_artifact
 from polyarch.jobs.prediction import Predictor
 
 PRELOADED = Path(__file__).with_name("preloaded.py")
@@ -116,6 +116,14 @@ def polyarch(environment: dict[str, str], preloaded: Path) -> Command:
 def examples() -> ModuleType:
     """Small artifacts and inputs for them."""
     return importlib.import_module("artifact_examples")
+
+
+@pytest.fixture
+def written(tmp_path: Path, examples: ModuleType) -> tuple[Path, Artifact]:
+    """The folder of an artifact with two members, and the artifact."""
+    artifact = examples.image_artifact(2)
+    write_artifact(tmp_path / "artifact", artifact)
+    return tmp_path / "artifact", artifact
 
 
 @pytest.fixture(scope="session")

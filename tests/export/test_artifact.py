@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,20 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from artifact_damage import Change, assert_refused, damage, damage_at_random
 from safetensors.torch import load_file, save_file
 
-from polyarch.errors import CorruptFile, InvalidInput
+from polyarch.errors import InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.jobs.loading import load_artifact, load_network
 from polyarch.jobs.space_settings import SPACES
-from polyarch.nn import Exits, Stacked
-
-
-@pytest.fixture
-def written(tmp_path: Path, examples: ModuleType) -> tuple[Path, Artifact]:
-    artifact = examples.image_artifact(2)
-    write_artifact(tmp_path / "artifact", artifact)
-    return tmp_path / "artifact", artifact
+from polyarch.nn import Stacked
 
 
 def test_round_trip(written: tuple[Path, Artifact], examples: ModuleType) -> None:
@@ -104,9 +96,6 @@ def test_every_space_loads(kind: str, tmp_path: Path, examples: ModuleType) -> N
         assert torch.equal(load_network(tmp_path)(x), network.eval()(x))
 
 
-Change = Callable[[dict[str, Any]], object]
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -133,7 +122,7 @@ Change = Callable[[dict[str, Any]], object]
     ],
 )
 def test_wrong_descriptions_are_one_sentence(written: tuple[Path, Artifact], change: Change) -> None:
-    _damage(written[0], "architecture.json", change)
+    damage(written[0], "architecture.json", change)
 
 
 @pytest.mark.parametrize(
@@ -158,20 +147,7 @@ def test_wrong_descriptions_are_one_sentence(written: tuple[Path, Artifact], cha
     ],
 )
 def test_wrong_metadata_is_one_sentence(written: tuple[Path, Artifact], change: Change) -> None:
-    _damage(written[0], "metadata.json", change)
-
-
-def _damage(folder: Path, name: str, change: Change) -> None:
-    content = json.loads((folder / name).read_text())
-    change(content)
-    (folder / name).write_text(json.dumps(content))
-    _assert_refused(folder)
-
-
-def _assert_refused(folder: Path) -> None:
-    with pytest.raises(CorruptFile, match="Expected") as caught:
-        load_artifact(folder)
-    assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
+    damage(written[0], "metadata.json", change)
 
 
 @pytest.mark.parametrize("name", ["architecture.json", "metadata.json", "weights.safetensors"])
@@ -181,31 +157,15 @@ def test_damaged_files_are_one_sentence(written: tuple[Path, Artifact], name: st
     pickled = pickle.dumps(print)
     for content in (b"", b"\x00" * 20, whole[: len(whole) // 2], b"[" * 100_000, b"null", pickled, b"\xff" * 9):
         path.write_bytes(content)
-        _assert_refused(written[0])
+        assert_refused(written[0])
     path.unlink()
-    _assert_refused(written[0])
+    assert_refused(written[0])
     path.mkdir()
-    _assert_refused(written[0])
+    assert_refused(written[0])
 
 
 def test_random_damage_never_crashes(written: tuple[Path, Artifact]) -> None:
-    _damage_at_random(written[0], times=60)
-
-
-def _damage_at_random(folder: Path, *, times: int) -> None:
-    generator = random.Random(0)
-    for name in ("architecture.json", "metadata.json", "weights.safetensors"):
-        whole = (folder / name).read_bytes()
-        for _ in range(times):
-            content = bytearray(whole)
-            for _ in range(3):
-                content[generator.randrange(min(len(content), 2000))] = generator.randrange(32, 127)
-            (folder / name).write_bytes(content)
-            try:
-                load_artifact(folder)
-            except CorruptFile as error:
-                assert "\n" not in str(error)
-        (folder / name).write_bytes(whole)
+    damage_at_random(written[0], times=60)
 
 
 def test_foreign_weights_are_one_sentence(written: tuple[Path, Artifact]) -> None:
@@ -221,7 +181,7 @@ def test_foreign_weights_are_one_sentence(written: tuple[Path, Artifact]) -> Non
         {name: value.double() if value.is_floating_point() else value for name, value in weights.items()},
     ):
         save_file(changed, path)
-        _assert_refused(folder)
+        assert_refused(folder)
 
 
 def test_an_unfinished_folder_is_no_artifact(
@@ -238,7 +198,7 @@ def test_an_unfinished_folder_is_no_artifact(
     with pytest.raises(KeyboardInterrupt):
         write_artifact(tmp_path, examples.image_artifact(2))
     assert not (tmp_path / "model.onnx").exists()
-    _assert_refused(tmp_path)
+    assert_refused(tmp_path)
 
 
 class WordyLinear(torch.nn.Linear):
@@ -273,117 +233,3 @@ def test_wrong_artifacts_are_not_written(
     with pytest.raises(InvalidInput, match=words):
         write_artifact(tmp_path / "artifact", replace(examples.image_artifact(), **change))
     assert not (tmp_path / "artifact").exists()
-
-
-class TestSharedNetworks:
-    """Members that are exits of one network."""
-
-    @pytest.fixture(params=["image", "vector"])
-    def shared(self, request: pytest.FixtureRequest, tmp_path: Path, examples: ModuleType) -> tuple[Path, Artifact]:
-        artifact = getattr(examples, f"shared_{request.param}_artifact")()
-        write_artifact(tmp_path / "artifact", artifact)
-        return tmp_path / "artifact", artifact
-
-    def test_round_trip(self, shared: tuple[Path, Artifact], examples: ModuleType) -> None:
-        folder, artifact = shared
-        read = load_artifact(folder)
-        same = [name for name in Artifact.__dataclass_fields__ if name != "networks"]
-        assert [getattr(read, name) for name in same] == [getattr(artifact, name) for name in same]
-        assert read.shared and isinstance(read.networks, Exits) and not read.networks.training
-        inputs = (examples.images if artifact.input_dtype == torch.uint8 else examples.vectors)(9)
-        with torch.no_grad():
-            for found, expected in zip(Program.of(read)(inputs), Program.of(artifact)(inputs), strict=True):
-                assert torch.equal(found, expected)
-
-    def test_the_same_weights_give_the_same_bytes(self, shared: tuple[Path, Artifact]) -> None:
-        folder, _ = shared
-        write_artifact(folder.with_name("second"), load_artifact(folder))
-        for file in ("weights.safetensors", "architecture.json", "metadata.json"):
-            assert (folder / file).read_bytes() == (folder.with_name("second") / file).read_bytes()
-
-    def test_weights_are_shared_in_the_file_and_after_it(self, shared: tuple[Path, Artifact]) -> None:
-        """Every tensor once: the head of the first exit is that of all."""
-        folder, artifact = shared
-        parameters = sum(value.numel() for value in artifact.networks.parameters())
-        buffers = sum(value.numel() for value in artifact.networks.buffers())
-        stored = load_file(folder / "weights.safetensors").values()
-        assert sum(value.numel() for value in stored) == parameters + buffers
-        read = load_artifact(folder).networks
-        assert sum(value.numel() for value in read.parameters()) == parameters
-        with torch.no_grad():
-            name = next(name for name, _ in read.named_parameters() if name.startswith("heads.0"))
-            read.get_parameter(name).fill_(7.0)
-        assert bool((read.get_parameter(name.replace("heads.0", "heads.2")) == 7).all())
-
-    def test_what_others_read(self, shared: tuple[Path, Artifact]) -> None:
-        folder, artifact = shared
-        description = json.loads((folder / "architecture.json").read_text())
-        assert description["format"] == 2 and description["shared"] is True
-        assert [member["architecture"]["depth"] for member in description["members"]] == ["0", "1", "2"]
-        assert json.loads((folder / "metadata.json").read_text())["exit_confidence"] == artifact.exit_confidence
-
-    def test_separate_networks_are_written_as_before(self, written: tuple[Path, Artifact]) -> None:
-        assert "shared" not in json.loads((written[0] / "architecture.json").read_text())
-        assert "exit_confidence" not in json.loads((written[0] / "metadata.json").read_text())
-
-    def test_a_confidence_may_be_missing(self, shared: tuple[Path, Artifact]) -> None:
-        folder, artifact = shared
-        write_artifact(folder, replace(artifact, exit_confidence=None))
-        assert load_artifact(folder).exit_confidence is None
-
-    def test_there_is_no_network_of_one_member(self, shared: tuple[Path, Artifact]) -> None:
-        with pytest.raises(InvalidInput, match="a network for every member"):
-            load_network(shared[0])
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            lambda content: content.update(shared=False),
-            lambda content: content.update(shared=1),
-            lambda content: content.update(shared="true"),
-            lambda content: content.update(shared=None),
-            lambda content: content["members"].reverse(),
-            lambda content: content["members"].pop(),
-            lambda content: content["members"].append(content["members"][0]),
-            lambda content: content["members"].append({"architecture": {"depth": "3"}, "weight": 1.0}),
-            lambda content: content["members"].append({"architecture": {"depth": "4"}, "weight": 1.0}),
-            lambda content: content["members"][0].update(architecture={"depth": 0}),
-            lambda content: content["members"][0].update(weight=0.0),
-            lambda content: content["network"].update(max_depth=1),
-            lambda content: content["network"].update(max_depth=1 << 40),
-            lambda content: content["network"].update(kind="mlp"),
-            lambda content: content.update(network={"kind": "module", "module": "os:getcwd"}),
-        ],
-    )
-    def test_wrong_descriptions_are_one_sentence(self, shared: tuple[Path, Artifact], change: Change) -> None:
-        _damage(shared[0], "architecture.json", change)
-
-    @pytest.mark.parametrize("value", [0.0, -0.5, 1.5, float("nan"), float("inf"), "0.9", True, [0.9]])
-    def test_wrong_confidences_are_one_sentence(self, shared: tuple[Path, Artifact], value: object) -> None:
-        _damage(shared[0], "metadata.json", lambda content: content.update(exit_confidence=value))
-
-    def test_separate_networks_have_no_confidence_and_share_nothing(self, written: tuple[Path, Artifact]) -> None:
-        folder, artifact = written
-        with pytest.raises(InvalidInput, match="members that share one network for exit_confidence"):
-            write_artifact(folder.with_name("other"), replace(artifact, exit_confidence=0.5))
-        whole = (folder / "architecture.json").read_text()
-        _damage(folder, "architecture.json", lambda content: content.update(shared=True))
-        (folder / "architecture.json").write_text(whole)
-        _damage(folder, "metadata.json", lambda content: content.update(exit_confidence=0.5))
-
-    def test_foreign_weights_are_one_sentence(self, shared: tuple[Path, Artifact]) -> None:
-        folder, _ = shared
-        path = folder / "weights.safetensors"
-        weights = load_file(path)
-        first = next(name for name in weights if name.startswith("heads.0"))
-        for changed in (
-            {**weights, "heads.7.weight": torch.zeros(1)},
-            {name: value for name, value in weights.items() if name != first},
-            {**weights, first: torch.zeros(1, 2, 3)},
-            {f"0.{name}": value for name, value in weights.items()},
-        ):
-            save_file(changed, path)
-            _assert_refused(folder)
-
-    def test_random_damage_never_crashes(self, shared: tuple[Path, Artifact]) -> None:
-        _damage_at_random(shared[0], times=30)
