@@ -7,7 +7,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, InvalidInput
+from polyarch.nn.ops import NARROW
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -25,4 +26,23 @@ def device_named(name: str) -> torch.device:
 
 def to_device(network: Network, device: torch.device) -> Network:
     """Moves a network; convolutions run faster on channels-last weights, on CPU as on GPU."""
+    if device.type == "cpu":
+        _refuse_narrow_strides(network)
     return network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def _refuse_narrow_strides(network: nn.Module) -> None:
+    """Such layers end the process or get wrong gradients: see `polyarch.nn.ops.pointwise`."""
+    least = NARROW if "AVX512" in torch.backends.cpu.get_cpu_capability() else NARROW // 2
+    for name, layer in network.named_modules():
+        if (
+            isinstance(layer, nn.Conv2d)
+            and (layer.kernel_size, layer.groups) == ((1, 1), 1)
+            and layer.stride != (1, 1)
+            and 1 < layer.in_channels < least
+        ):
+            raise InvalidInput(
+                f"Expected {least} or more input channels of a 1x1 convolution with a stride on CPU, where torch "
+                f"corrupts memory otherwise. Got {layer.in_channels} in layer {name!r}; put nn.AvgPool2d(1, "
+                f"stride={layer.stride[0]}) before it and give the convolution stride 1."
+            )

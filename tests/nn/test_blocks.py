@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, ReductionBlock, bottleneck, call, record
-from polyarch.nn.ops import inverted_residual, nb201_operation
+from polyarch.nn.ops import NARROW, inverted_residual, nb201_operation, pointwise
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import NB201_OPERATIONS
 
@@ -19,6 +19,20 @@ def count(module: nn.Module) -> int:
 
 def images(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=generator_at(0, "images"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+@pytest.mark.parametrize("inputs", [3, NARROW])
+def test_a_strided_pointwise_convolution_picks_pixels(inputs: int, size: int) -> None:
+    with global_seed(0, "weights"):
+        layer = pointwise(inputs, 4, stride=2).double()
+    x = images(2, inputs, size, size).requires_grad_()
+    (weight,) = layer.parameters()
+    expected = nn.functional.conv2d(x, weight, stride=2)
+    torch.testing.assert_close(layer(x), expected)
+    upstream = torch.randn(expected.shape, dtype=torch.float64, generator=generator_at(0, "upstream"))
+    found = torch.autograd.grad(layer(x), (x, weight), upstream)
+    torch.testing.assert_close(found, torch.autograd.grad(expected, (x, weight), upstream))
 
 
 @pytest.fixture
