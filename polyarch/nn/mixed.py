@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
@@ -91,7 +90,7 @@ class ChoiceBlock(nn.Module):
         operation = self.operation(index)
         if _passes_constants(operation):
             return call(operation, x), shift
-        return call(operation, x) if shift is None else _call_on_own(operation, x + shift), None
+        return call(operation, plus(shift, x)), None
 
     def _entering(self, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
         """What goes into an operation."""
@@ -118,16 +117,6 @@ class ChoiceBlock(nn.Module):
             total = plus(total, gate_for(before, option, x) * module(x))
         assert total is not None
         return total
-
-
-def _call_on_own(operation: nn.Module, x: Tensor) -> Tensor:
-    """operation(x) for an x that nobody else uses, so that a ReLU at the start of the operation may overwrite it."""
-    if not (isinstance(x, Tensor) and isinstance(operation, nn.Sequential) and isinstance(operation[0], nn.ReLU)):
-        return call(operation, x)
-    x = F.relu(x, inplace=True)
-    for layer in list(operation)[1:]:
-        x = layer(x)
-    return x
 
 
 def plus(total: Tensor | None, term: Tensor) -> Tensor:
