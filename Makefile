@@ -16,10 +16,10 @@ test: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
 
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
 
 bench: .venv/installed-dev
 	for script in supernet_step own_module_step depth_step batched_heads replicas pruned_forward resident_epoch parallel_ranking strategy_step interchoice_overhead sotl_ranking table_load; do $(BIN)/python benchmarks/$$script.py || exit 1; done

@@ -47,7 +47,7 @@ TINY_RUN = {
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
-settings.register_profile("polyarch", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("polyarch", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("polyarch")
 
 
@@ -75,13 +75,13 @@ def nb201_table_path(data_root: Path) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_options() -> list[str]:
     """Options of a run that is small enough for tests."""
     return [word for key, value in TINY_RUN.items() for word in ("--set", f"{key}={value}")]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
     """For processes of the tests: one thread, a wide terminal."""
     data = os.environ.get("POLYARCH_DATA") or str(SHARED_DATA)
@@ -101,7 +101,7 @@ def preloaded() -> Iterator[Path]:
             process.stdin.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def polyarch(environment: dict[str, str], preloaded: Path) -> Command:
     """Runs the command line in a process of its own."""
 
@@ -155,7 +155,7 @@ def table(examples: ModuleType) -> pd.DataFrame:
     return frame
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def outcome() -> Callable[[Path], dict[str, Any]]:
     """Everything of a finished run that must not depend on when it was stopped."""
 

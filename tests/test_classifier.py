@@ -27,6 +27,7 @@ QUICK: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @parametrize_with_checks([PolyarchClassifier(members=1, settings=QUICK)])  # type: ignore[untyped-decorator]
 def test_keeps_what_scikit_learn_asks(estimator: PolyarchClassifier, check: Any) -> None:
     check(estimator)

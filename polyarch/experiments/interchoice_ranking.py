@@ -12,10 +12,15 @@ from typing import Any
 from polyarch.benchmarks import load_truth
 from polyarch.experiments.experiment import Experiment, Settings, Table, spread
 from polyarch.experiments.figures import Spec, grouped_bars, lines, side_by_side, summary
-from polyarch.experiments.ranked_supernets import Scored, fixed_set, score_all, train_supernet, with_fewer_valid
+from polyarch.experiments.ranked_supernets import (
+    Scored,
+    fixed_set,
+    parts_of,
+    score_all,
+    train_supernet,
+    with_fewer_valid,
+)
 from polyarch.experiments.strategy_ranking import recipe
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.settings import RunSettings
 from polyarch.randomness import generator_at
 from polyarch.ranking import improvement, rank_quality, self_consistency
 from polyarch.results import Claim
@@ -86,8 +91,7 @@ def _step_seconds(settings: Settings, space: str) -> dict[str, float]:
     """Median seconds of a training step by kind, taken in turn; split ones after the split."""
     made = {}
     for kind in KINDS:
-        content = settings_of(settings, space, kind)
-        parts = Parts.build(RunSettings.parse({**content, "workers": 1}, "the experiment"))
+        parts = parts_of(settings_of(settings, space, kind))
         strategy, optimizer = parts.strategy()
         if kind == "split":
             split_weights(parts.net, optimizer)
@@ -257,8 +261,8 @@ INTERCHOICE_RANKING = Experiment(
     presets={
         "quick": {
             **_CPU, "spaces": {"all": 1}, "architectures": 5, "valid_examples": 100,
-            "run": recipe(size=8, cells=1, epochs=2, limit=200),
-            "macro_run": _macro(8, 16, size=8, epochs=2, limit=100),
+            "run": recipe(size=8, cells=1, epochs=2, limit=200, adapting=2),
+            "macro_run": _macro(8, 16, size=8, epochs=2, limit=100, adapting=2),
         },
         "cpu": _CPU,
         "paper": {

@@ -6,12 +6,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from polyarch.data import stratified_split
+from polyarch.data import Dataset, load, stratified_split
 from polyarch.errors import ConfigError
 from polyarch.estimators import Estimator, Trace, TraceEstimator
 from polyarch.executors import Serial
@@ -35,10 +36,20 @@ TIMED = 4
 
 def train_supernet(content: Mapping[str, Any], seed: int, folder: Path) -> Parts:
     """A supernet trained by these settings, or the one that an earlier run left in the folder."""
-    described = RunSettings.parse({**content, "seed": seed, "workers": 1}, "the experiment")
-    parts = Parts.build(described)
-    run_pipeline(Context(parts, _workspace(folder, described), Quiet()), "train")
+    parts = parts_of({**content, "seed": seed})
+    run_pipeline(Context(parts, _workspace(folder, parts.settings), Quiet()), "train")
     return parts
+
+
+def parts_of(content: Mapping[str, Any]) -> Parts:
+    """The parts of these settings; data that the last ones had are not read again."""
+    described = RunSettings.parse({**content, "workers": 1}, "the experiment")
+    return Parts.build(described, data=_data(described.data.name, described.data.size))
+
+
+@lru_cache(maxsize=1)
+def _data(name: str, size: int | None) -> Dataset:
+    return load(name, size=size)
 
 
 def _workspace(folder: Path, settings: RunSettings) -> Workspace:

@@ -11,6 +11,7 @@ from polyarch.experiments.experiment import Experiment, Settings
 from polyarch.experiments.ranked_supernets import (
     Scored,
     fixed_set,
+    parts_of,
     score_all,
     seconds_of,
     train_supernet,
@@ -19,9 +20,7 @@ from polyarch.experiments.ranked_supernets import (
 from polyarch.experiments.strategy_claims import judge
 from polyarch.experiments.strategy_figures import figures, tables
 from polyarch.experiments.strategy_scores import ESTIMATORS
-from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining
-from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.truth_building import CurveTraining
 from polyarch.spaces import Architecture, nb201_space
 
@@ -38,13 +37,21 @@ TOGETHER = 4
 
 
 def recipe(
-    *, size: int | None, cells: int, epochs: int, limit: int | None = None, steps: int = 100, rate: float = 0.1
+    *,
+    size: int | None,
+    cells: int,
+    epochs: int,
+    limit: int | None = None,
+    steps: int = 100,
+    rate: float = 0.1,
+    adapting: int = 20,
 ) -> dict[str, Any]:
     """The settings of a run on CIFAR-10 that experiments on NAS-Bench-201 share.
 
     Args:
         size: of the images; None leaves them as they are, with the augmentation of the documents.
         rate: of the short run.
+        adapting: batches by which normalisation statistics adapt to an architecture.
     """
     data: dict[str, Any] = {"name": "cifar10", "split": "nb201"}
     data |= {"size": size} if size else {"shift": 4, "flip": True}
@@ -53,7 +60,13 @@ def recipe(
         "data": data,
         "space": {"kind": "nb201", "channels": 16, "cells": cells},
         "train": {"epochs": epochs, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 5e-4, "warmup_epochs": 0.5},
-        "scores": {"steps": steps, "learning_rate": rate, "batch_size": 64, "policy": "adapt", "policy_batches": 20},
+        "scores": {
+            "steps": steps,
+            "learning_rate": rate,
+            "batch_size": 64,
+            "policy": "adapt",
+            "policy_batches": adapting,
+        },
     }
 
 
@@ -94,8 +107,7 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
 def _alone(settings: Settings, architectures: list[Architecture], folder: Path) -> dict[str, Any]:
     """Test accuracies (percent) of cells trained from scratch, on fewer images than the supernet sees."""
     content = {**settings["run"], **settings["alone"], "data": {**settings["run"]["data"], **settings["alone"]["data"]}}
-    parts = Parts.build(RunSettings.parse(content, "the experiment"))
-    train = CurveTraining(Retraining(parts, folder / "alone"))
+    train = CurveTraining(Retraining(parts_of(content), folder / "alone"))
     found = {}
     for architecture in architectures:
         result = train((architecture, 0))
@@ -124,7 +136,7 @@ STRATEGY_RANKING = Experiment(
     presets={
         "quick": {
             **_CPU, "strategies": {"single_path": 2, "reptile": 1}, "architectures": 5, "own_truth": 3,
-            "valid_examples": 100, "passes": 1, "run": recipe(size=8, cells=1, epochs=1, limit=300, steps=4),
+            "valid_examples": 100, "passes": 1, "run": recipe(size=8, cells=1, epochs=1, limit=300, steps=4, adapting=2),
             "alone": {"data": {"limit": 200}, "retrain": {"epochs": 1}},
         },
         "cpu": _CPU,

@@ -24,6 +24,8 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"
 )
 NEEDS_REAL_DATA = {"predictions.md": "fashion_mnist", "RESULTS.md": "cifar10"}
 NEEDS_CURL = ("predictions.md",)
+LONG = ("commands.md", "depth.md")
+"""Pages with many runs."""
 
 
 FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -103,7 +105,13 @@ def with_code() -> list[Path]:
     return [page for page in PAGES if "\n```" in page.read_text()]
 
 
-@pytest.mark.parametrize("page", with_code(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page.name in LONG else [])
+        for page in with_code()
+    ],
+)
 def test_blocks_run(page: Path, reader_of: Callable[[Path], Any], request: pytest.FixtureRequest) -> None:
     needed = NEEDS_REAL_DATA.get(page.name)
     if needed and not (request.getfixturevalue("data_root") / needed).is_dir():

@@ -18,6 +18,8 @@ import pytest
 Outcome = Callable[[Path], dict[str, Any]]
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
+pytestmark = pytest.mark.xdist_group("killed runs")  # on one worker, so that `untouched` runs once
+
 
 class Killer:
     """Starts the run in its own process group and kills the whole group."""
@@ -80,10 +82,12 @@ def in_retraining(folder: Path) -> bool:
     return (folder / "checkpoints" / "retrain").exists()
 
 
-@pytest.fixture
-def untouched(tmp_path: Path, tiny_options: list[str], polyarch: Command, outcome: Outcome) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def untouched(
+    tmp_path_factory: pytest.TempPathFactory, tiny_options: list[str], polyarch: Command, outcome: Outcome
+) -> dict[str, Any]:
     """The outcome of a run that never stopped."""
-    folder = tmp_path / "untouched"
+    folder = tmp_path_factory.mktemp("untouched") / "run"
     finished = polyarch("search", "--data", "digits", "--out", str(folder), "--workers", "2", *tiny_options)
     assert finished.returncode == 0, finished.stderr
     return {**outcome(folder), "study": _proposals(folder)}
