@@ -136,7 +136,8 @@ STRATEGY_RANKING = Experiment(
     presets={
         "quick": {
             **_CPU, "strategies": {"single_path": 2, "reptile": 1}, "architectures": 5, "own_truth": 3,
-            "valid_examples": 100, "passes": 1, "run": recipe(size=8, cells=1, epochs=1, limit=300, steps=4, adapting=2),
+            "valid_examples": 100, "passes": 1,
+            "run": recipe(size=8, cells=1, epochs=1, limit=300, steps=4, adapting=2),
             "alone": {"data": {"limit": 200}, "retrain": {"epochs": 1}},
         },
         "cpu": _CPU,
