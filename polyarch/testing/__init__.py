@@ -18,6 +18,7 @@ from polyarch.testing.distributions import DistributionContract, gates_to_archit
 from polyarch.testing.estimators import EstimatorContract
 from polyarch.testing.searchers import SearcherContract
 from polyarch.testing.spaces import SpaceContract
+from polyarch.testing.stops import StopAt
 from polyarch.testing.strategies import StrategyContract
 from polyarch.testing.supernets import SupernetContract
 from polyarch.testing.truths import TruthContract
@@ -27,6 +28,7 @@ __all__ = [
     "EstimatorContract",
     "SearcherContract",
     "SpaceContract",
+    "StopAt",
     "StrategyContract",
     "SupernetContract",
     "TruthContract",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import parse_nb201
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, PathGradients, RandomPaths, Strategy
 from polyarch.supernets import CellSupernet
-from polyarch.testing import StrategyContract, random_data, same_bits
-from polyarch.training import Callback, CheckpointStore, Run, Schedule, StopRequest, cosine, fit
+from polyarch.testing import StopAt, StrategyContract, random_data, same_bits
+from polyarch.training import Callback, CheckpointStore, Schedule, StopRequest, cosine, fit
 
 METHODS = ("spos", "fairnas", "multi_path", "reptile", "meta_prox", "multi_path_meta_prox")
 DATA = random_data((3, 8, 8), examples=32 * 4)
@@ -113,16 +112,6 @@ def test_weights_off_the_paths_keep_their_bits(method: str) -> None:
     strategy.step(batches[: strategy.batches_per_step], generator=generator_at(0, "step"))
     for name, parameter in net.named_parameters():
         assert same_bits(parameter, before[name]) == (name not in on_path), name
-
-
-class StopAt(Callback):
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.request = StopRequest()
-
-    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
-        if run.step == self.step:
-            self.request.ask()
 
 
 @pytest.mark.parametrize("method", METHODS)

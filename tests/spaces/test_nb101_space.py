@@ -7,6 +7,7 @@ from itertools import permutations, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nb101_examples import INCEPTION
 
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.randomness import generator_at
@@ -25,19 +26,6 @@ from polyarch.testing import SpaceContract
 
 CONV1, CONV3, POOL = NB101_OPERATIONS
 SPACES = {number: nb101_space(number) for number in NB101_PARENTS}
-INCEPTION = NB101Cell.of(
-    [
-        [0, 1, 1, 1, 0, 1, 0],
-        [0, 0, 0, 0, 0, 0, 1],
-        [0, 0, 0, 0, 0, 0, 1],
-        [0, 0, 0, 0, 1, 0, 0],
-        [0, 0, 0, 0, 0, 0, 1],
-        [0, 0, 0, 0, 0, 0, 1],
-        [0, 0, 0, 0, 0, 0, 0],
-    ],
-    ["input", CONV1, CONV3, CONV3, CONV3, POOL, "output"],
-)
-"""The example of the NAS-Bench-101 documentation."""
 
 
 class TestFirstSpace(SpaceContract):

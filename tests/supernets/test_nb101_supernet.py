@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from nb101_examples import FIRST, INCEPTION
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
@@ -76,43 +77,16 @@ def test_a_cell_sums_parents_and_puts_them_out_side_by_side() -> None:
     assert not torch.equal(three, one)  # every node has its own projection
 
 
-MATRIX = (
-    [0, 1, 0, 0, 1, 1, 0],
-    [0, 0, 1, 0, 0, 0, 0],
-    [0, 0, 0, 1, 0, 0, 1],
-    [0, 0, 0, 0, 0, 1, 0],
-    [0, 0, 0, 0, 0, 1, 0],
-    [0, 0, 0, 0, 0, 0, 1],
-    [0] * 7,
-)
-INCEPTION = (
-    [0, 1, 1, 1, 0, 1, 0],
-    [0, 0, 0, 0, 0, 0, 1],
-    [0, 0, 0, 0, 0, 0, 1],
-    [0, 0, 0, 0, 1, 0, 0],
-    [0, 0, 0, 0, 0, 0, 1],
-    [0, 0, 0, 0, 0, 0, 1],
-    [0] * 7,
-)
-
-
-@pytest.mark.parametrize(
-    ("matrix", "operations", "parameters"),
-    [
-        (INCEPTION, (CONV1, CONV3, CONV3, CONV3, POOL), 2_694_282),  # of the benchmark's documentation
-        (MATRIX, (CONV3, POOL, CONV3, CONV3, CONV1), 8_555_530),  # the first of its files
-    ],
-)
-def test_networks_have_the_published_sizes(matrix: Any, operations: tuple[str, ...], parameters: int) -> None:
+@pytest.mark.parametrize(("cell", "parameters"), [(INCEPTION, 2_694_282), (FIRST, 8_555_530)])
+def test_networks_have_the_published_sizes(cell: NB101Cell, parameters: int) -> None:
     with torch.device("meta"):
-        network = nb101_network(NB101Cell.of(matrix, ["input", *operations, "output"]))
+        network = nb101_network(cell)
     assert sum(weight.numel() for weight in network.parameters()) == parameters
 
 
 def test_widths_are_divided_among_the_parents_of_the_output() -> None:
-    cell = NB101Cell.of(INCEPTION, ["input", CONV1, CONV3, CONV3, CONV3, POOL, "output"])
-    assert node_channels(cell, 128) == [0, 32, 32, 32, 32, 32, 0]
-    assert node_channels(cell, 10) == [0, 3, 3, 2, 2, 2, 0]  # node 3 feeds node 4 alone
+    assert node_channels(INCEPTION, 128) == [0, 32, 32, 32, 32, 32, 0]
+    assert node_channels(INCEPTION, 10) == [0, 3, 3, 2, 2, 2, 0]  # node 3 feeds node 4 alone
 
 
 @pytest.mark.parametrize("space", NB101_PARENTS)

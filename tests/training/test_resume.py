@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from polyarch.objectives import Sampled
 from polyarch.randomness import global_seed
 from polyarch.strategies import OneShot, Strategy, Supervised, Variational
 from polyarch.supernets import CellSupernet, ChainSupernet, FullyConnectedDepth
-from polyarch.testing import same_bits
+from polyarch.testing import StopAt, same_bits
 from polyarch.training import (
     Callback,
     CheckpointStore,
@@ -26,7 +26,6 @@ from polyarch.training import (
     History,
     Run,
     Schedule,
-    StopRequest,
     cosine,
     fit,
 )
@@ -104,18 +103,6 @@ KINDS: dict[str, Callable[[], Strategy]] = {
     "variational sampled": variational_sampled,
     "early stopping": supervised,
 }
-
-
-class StopAt(Callback):
-    """Asks for a stop after a step, as Ctrl-C would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.request = StopRequest()
-
-    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
-        if run.step == self.step:
-            self.request.ask()
 
 
 class Killed(BaseException):

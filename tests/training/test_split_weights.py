@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from polyarch.nn import ChoiceBlock, InterChoice, SplitCopies
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import OneShot
 from polyarch.supernets import ChainSupernet
-from polyarch.testing import same_bits
+from polyarch.testing import StopAt, same_bits
 from polyarch.training import (
     Callback,
     CheckpointStore,
@@ -71,18 +70,6 @@ class Watch(Callback):
         states = {copies.is_split for _, copies in copies_of(run.strategy.net)}
         assert len(states) == 1
         self.seen.append(states.pop())
-
-
-class StopAt(Callback):
-    """Asks for a stop after a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.request = StopRequest()
-
-    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
-        if run.step == self.step:
-            self.request.ask()
 
 
 def step(strategy: OneShot, number: int) -> None:

@@ -1,0 +1,20 @@
+"""Stopping a training on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polyarch.training import Callback, Run, StopRequest
+
+
+class StopAt(Callback):
+    """Asks for a stop after a step, as Ctrl-C would: ``fit(..., callbacks=[stop], stop=stop.request)``."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.request = StopRequest()
+
+    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
+        """Asks, if it is this step."""
+        if run.step == self.step:
+            self.request.ask()
