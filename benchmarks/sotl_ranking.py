@@ -108,8 +108,8 @@ def main() -> None:
     print({side: f"{value:.2f} s" for side, value in middle.items()}, f"top {k} kept: {kept:.0%}")
     settings = {
         "architectures": count, "channels": CHANNELS, "cells": 1, "size": data.input_shape[-1], "batch": BATCH,
-        "steps": steps, "rungs": list(rungs), "factor": FACTOR, "workers": WORKERS, "supernet_epochs": epochs, "rounds": rounds,
-        "data": data.name,
+        "steps": steps, "rungs": list(rungs), "factor": FACTOR, "workers": WORKERS, "supernet_epochs": epochs,
+        "rounds": rounds, "data": data.name,
     }  # fmt: skip
     report(
         NAME,
