@@ -249,7 +249,7 @@ def _macro(channels: int, head_channels: int, **recipe_options: Any) -> dict[str
 
 
 _CPU: Settings = {
-    "spaces": {"all": 1, "no zero": 2, "only conv": 1, "macro": 1}, "architectures": 64, "valid_examples": 2000,
+    "spaces": {"all": 1, "no zero": 1, "only conv": 1, "macro": 2}, "architectures": 64, "valid_examples": 2000,
     "run": recipe(size=16, cells=1, epochs=10),
     "macro_run": _macro(16, 256, size=16, epochs=4, limit=6_000),
 }  # fmt: skip
