@@ -121,7 +121,7 @@ _CPU: Settings = {
     "strategies": {
         "single_path": 2, "fair": 2, "multi_path": 2, "reptile": 2, "meta_prox": 2, "multi_path_meta_prox": 1,
     },
-    "architectures": 64, "own_truth": 12, "valid_examples": 2500, "passes": 16,
+    "architectures": 64, "own_truth": 64, "valid_examples": 2500, "passes": 16,
     "run": recipe(size=16, cells=1, epochs=16, steps=50, rate=0.001),
     "alone": {
         "data": {"limit": 10_000},
