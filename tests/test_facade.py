@@ -124,6 +124,7 @@ def test_a_learned_distribution_is_a_mixture_too(tmp_path: Path) -> None:
     assert float(predictor(inputs).mutual_information.max()) > 0
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_resumed_with_the_same_results(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     pair = (generator.normal(size=(60, 3)), np.arange(60) % 2)

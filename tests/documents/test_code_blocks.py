@@ -24,8 +24,8 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"
 )
 NEEDS_REAL_DATA = {"predictions.md": "fashion_mnist", "RESULTS.md": "cifar10"}
 NEEDS_CURL = ("predictions.md",)
-LONG = ("commands.md", "depth.md")
-"""Pages with many runs."""
+LONG = ("commands.md", "depth.md", "predictions.md", "RESULTS.md")
+"""Pages with many runs, or with thousands of files."""
 
 
 FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

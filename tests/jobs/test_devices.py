@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -35,19 +37,26 @@ def test_narrow_strided_convolutions_are_refused(capability: str, least: int, mo
     assert "nn.AvgPool2d(1, stride=2)" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "net", [MacroSupernet(channels=4, head_channels=8, classes=3), DartsSupernet(layers=3, channels=2, classes=3)]
-)
-def test_narrow_supernets_have_the_gradients_of_the_plain_layout(net: Supernet) -> None:
-    """Weights side by side in memory or not; in float64, where nothing is computed by oneDNN, and in float32."""
+def macro() -> Supernet:
+    return MacroSupernet(channels=4, head_channels=8, classes=3)
+
+
+def darts() -> Supernet:
+    return DartsSupernet(layers=3, channels=2, classes=3)
+
+
+@pytest.mark.parametrize("make", [macro, darts])
+def test_narrow_supernets_have_the_gradients_of_the_plain_layout(make: Callable[[], Supernet]) -> None:
+    """In channels-last float32 as in contiguous float64; those of the strided layers were wrong by half and more."""
+    with global_seed(0, "weights"):
+        net = make()
     x = torch.randn(8, 3, 16, 16, generator=generator_at(0, "x"))
     architecture = net.space.sample(generator_at(0, "architecture"))
     found = []
     for layout, dtype in ((torch.contiguous_format, torch.float64), (torch.channels_last, torch.float32)):
-        with global_seed(0, "copy"):
-            own = net.extract(architecture).to(dtype)
+        own = net.extract(architecture).to(dtype)
         own = to_device(own, CPU) if layout is torch.channels_last else own
         own(x.to(dtype).contiguous(memory_format=layout)).square().sum().backward()
         found.append([weight.grad.double() for weight in own.parameters() if weight.grad is not None])
-    for first, second in zip(*found, strict=True):
-        torch.testing.assert_close(second, first, rtol=1e-2, atol=1e-3 * float(first.abs().max()) + 1e-6)
+    for exact, single in zip(*found, strict=True):
+        torch.testing.assert_close(single, exact, rtol=0.0, atol=0.05 * float(exact.abs().max()) + 1e-4)

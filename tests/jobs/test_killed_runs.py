@@ -128,6 +128,7 @@ def test_twenty_kills(
         runs += 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_a_damaged_checkpoint(
     tmp_path: Path, tiny_options: list[str], environment: dict[str, str], untouched: dict[str, Any], outcome: Outcome
 ) -> None:
