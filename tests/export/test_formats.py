@@ -93,6 +93,8 @@ else:
 
 import numpy, onnxruntime, safetensors.torch, torch
 
+pytestmark = pytest.mark.xdist_group("formats")  # what they share is made once
+
 folder = pathlib.Path(sys.argv[1])
 known = numpy.load(sys.argv[2])
 metadata = json.loads((folder / "metadata.json").read_text())

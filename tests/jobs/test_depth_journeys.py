@@ -40,6 +40,8 @@ OWN = """
 from torch import nn
 from polyarch import OneOf, Repeat
 
+pytestmark = pytest.mark.xdist_group("depth journeys")  # what they share is made once
+
 def block():
     return nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 
