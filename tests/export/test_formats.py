@@ -24,6 +24,8 @@ from polyarch.export.formats import random_inputs
 from polyarch.export.weights import distinct_weights_of
 from polyarch.nn import Stacked
 
+pytestmark = pytest.mark.xdist_group("formats")  # what they share is made once
+
 
 class Whole(NamedTuple):
     """An artifact with its programs in a folder, raw examples, and the differences that were measured."""
@@ -92,8 +94,6 @@ else:
     raise SystemExit("polyarch can be imported")
 
 import numpy, onnxruntime, safetensors.torch, torch
-
-pytestmark = pytest.mark.xdist_group("formats")  # what they share is made once
 
 folder = pathlib.Path(sys.argv[1])
 known = numpy.load(sys.argv[2])

@@ -1,0 +1,147 @@
+"""What the numbers and files of a run that chooses a depth say about each other."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from polyarch.distributions import Categorical
+from polyarch.facade import Found
+from polyarch.jobs.prediction import Predictor
+from polyarch.methods.variational_depth import RULES, choose_depth, prune
+from polyarch.results import DepthPredictor, DepthRecord, Results
+from polyarch.spaces import Choice, Space
+
+WAYS = ["mixture of all depths", "pruned mixture", "pruned network alone", "full depth alone"]
+SMALL: dict[str, Any] = {"method": "variational-depth", "train.epochs": 20, "programs": []}
+SPIRALS: dict[str, Any] = {**SMALL, "space.kind": "depth_fc", "space.max_depth": 3, "space.width": 8}
+
+# A file with networks of one's own.
+OWN = """
+from torch import nn
+from polyarch import OneOf, Repeat
+
+def block():
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+def body():
+    return Repeat("layers", [block() for _ in range(3)])
+
+def build(input_shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(input_shape[0], 8), body(), nn.BatchNorm1d(8), nn.Linear(8, classes))
+
+def two_choices(input_shape, classes):
+    stem = OneOf("stem", small=nn.Linear(input_shape[0], 8), same=nn.LazyLinear(8))
+    return nn.Sequential(nn.Flatten(), stem, body(), nn.Linear(8, classes))
+
+def no_depth(input_shape, classes):
+    return nn.Sequential(nn.Flatten(), OneOf("stem", a=nn.Linear(2, 8), b=nn.Linear(2, 8)), nn.Linear(8, classes))
+"""
+
+
+def succeed(finished: subprocess.CompletedProcess[str]) -> str:
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def options(settings: dict[str, Any]) -> list[str]:
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+def raw(data: Any) -> tuple[Tensor, Tensor]:
+    (inputs,) = data.test.stream([torch.arange(len(data.test))])
+    return inputs, data.test.targets
+
+
+def measured(predictor: Predictor, data: Any) -> dict[str, float]:
+    """On the test examples, as a user would find."""
+    inputs, targets = raw(data)
+    probabilities = predictor(inputs).probabilities.double()
+    true = probabilities.gather(1, targets[:, None])
+    return {
+        "accuracy": float((probabilities.argmax(1) == targets).double().mean()),
+        "loss": float(-true.log().mean()),
+    }
+
+
+def depth_of(results: Results) -> DepthRecord:
+    assert results.depth is not None
+    return results.depth
+
+
+def ways(record: DepthRecord) -> dict[str, DepthPredictor]:
+    assert [way.name for way in record.predictors] == WAYS
+    return {way.name: way for way in record.predictors}
+
+
+def check_numbers(results: Results, *, limited: bool = False) -> None:
+    """What the numbers of a run say about each other."""
+    record = depth_of(results)
+    depths = [measure.depth for measure in record.depths]
+    assert depths == list(range(depths[0], depths[0] + len(depths)))
+    assert results.training.q is not None
+    (learned,) = results.training.q.values()
+    q = [measure.q or 0.0 for measure in record.depths]
+    assert sum(learned) == pytest.approx(1, abs=1e-5) and q == pytest.approx(learned, abs=1e-6)
+    assert sum(measure.prior or 0.0 for measure in record.depths) == pytest.approx(1, abs=1e-5)
+
+    space = Space("depths", (Choice("depth", tuple(map(str, depths))),))
+    posterior = Categorical(space, torch.tensor(q).clamp_min(1e-30).log(), learnable=False)
+    assert record.choices == {rule: depths[0] + choose_depth(posterior, rule) for rule in RULES}
+    assert record.expected == pytest.approx(sum(depth * p for depth, p in zip(depths, q, strict=True)), abs=1e-4)
+    if not limited:
+        assert record.chosen == record.choices[record.rule]
+
+    position = depths.index(record.chosen)
+    parameters = [measure.parameters for measure in record.depths]
+    assert parameters == sorted(set(parameters))
+    found = ways(record)
+    for way in found.values():
+        where = -1 if way.name in ("mixture of all depths", "full depth alone") else position
+        assert (way.blocks, way.parameters) == (depths[where], parameters[where])
+        assert 0 <= way.mean_probability <= 1 and way.mean_probability >= np.exp(-way.loss) - 1e-9  # Jensen
+    for name, where in (("pruned network alone", position), ("full depth alone", -1)):
+        for key in ("accuracy", "loss", "valid_accuracy", "valid_loss"):
+            assert getattr(found[name], key) == pytest.approx(getattr(record.depths[where], key), abs=1e-12)
+
+    assert results.artifact is not None and results.comparison is not None
+    assert results.artifact["parameters"] == parameters[position]
+    assert list(results.artifact["architecture"].values()) == [str(record.chosen)]
+    assert results.artifact["accuracy"] == found["pruned network alone"].accuracy
+    assert [side.name for side in results.comparison] == sorted(WAYS, key=lambda name: name != "pruned network alone")
+    assert [side.mean for side in results.comparison] == [found[side.name].accuracy for side in results.comparison]
+
+    alone, mixture = results.predictors
+    assert [list(member.values()) for member in alone.members] == [[str(record.chosen)]]
+    assert [list(member.values()) for member in mixture.members] == [[str(depth)] for depth in depths[: position + 1]]
+    assert mixture.weights == pytest.approx(prune(posterior, position).probabilities.tolist(), abs=1e-6)
+    for predictor, name in ((alone, "pruned network alone"), (mixture, "pruned mixture")):
+        assert predictor.uncalibrated_loss == pytest.approx(found[name].loss, rel=1e-6)
+        assert predictor.uncalibrated_calibration_error == pytest.approx(found[name].calibration_error, abs=1e-6)
+    check_exits(record)
+    assert {"train", "choose", "forward_full", "forward_pruned"} <= set(results.seconds)
+
+
+def check_exits(record: DepthRecord) -> None:
+    """The curve goes from the first exit to the whole mixture."""
+    confidences = [point.confidence for point in record.exits]
+    assert confidences == sorted(confidences) and confidences[0] == 0.5 and confidences[-1] == 1.0
+    used = [point.mean_depth for point in record.exits]
+    assert used == sorted(used)
+    assert record.depths[0].depth <= used[0] and used[-1] <= record.chosen
+    if record.exit_confidence is not None:
+        (kept,) = (point for point in record.exits if point.confidence == record.exit_confidence)
+        assert kept.valid_accuracy >= ways(record)["pruned mixture"].valid_accuracy
+
+
+def check_artifacts(found: Found, data: Any) -> None:
+    """What is loaded back predicts on the test set what the results say."""
+    for predictor, record in zip((found.predictor(), found.posterior()), found.results.predictors, strict=True):
+        seen = measured(predictor, data)
+        assert seen["accuracy"] == pytest.approx(record.accuracy, abs=0.005)  # float32 against float64
+        assert seen["loss"] == pytest.approx(record.loss, abs=1e-4)
