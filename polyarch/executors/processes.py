@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections import deque
@@ -28,8 +29,8 @@ class Processes(Executor):
     """A number of worker processes with one thread each.
 
     The task is written once to a private temporary file and mapped into every worker: the weights and data are
-    shared, and a write in one worker is its own (copy on write). Workers are spawned, so the task must pickle. If a
-    worker dies, the items under way are run again in a new pool.
+    shared, and a write in one worker is its own (copy on write). Workers share no state with this process, so the task
+    must pickle. If a worker dies, the items under way are run again in a new pool.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -112,11 +113,25 @@ class Crew:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self._workers,
-                mp_context=multiprocessing.get_context("spawn"),
+                mp_context=_clean_start(),
                 initializer=_start_worker,
                 initargs=(str(self._path),),
             )
         return self._pool.submit(_work, item)
+
+
+def _clean_start() -> multiprocessing.context.BaseContext:
+    """How workers start without the threads and locks of this process.
+
+    On Linux they are forks of a server that has imported what is imported here and has done nothing else: a fork takes
+    milliseconds, while importing torch again in every spawned worker of every stage takes seconds. Elsewhere system
+    libraries may not survive a fork, and workers are spawned.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] == "polyarch"])
+    return context
 
 
 _task: Callable[[Any], Any]  # of this worker process, set once when it starts
