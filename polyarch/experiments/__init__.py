@@ -10,6 +10,7 @@ from polyarch.experiments.interchoice_ranking import INTERCHOICE_RANKING
 from polyarch.experiments.spiral_depth import SPIRAL_DEPTH
 from polyarch.experiments.spiral_sweeps import SPIRAL_MAX_DEPTH, SPIRAL_POINTS, SPIRAL_ROTATION, SPIRAL_WIDTH
 from polyarch.experiments.strategy_ranking import STRATEGY_RANKING
+from polyarch.experiments.supernet_recipe import SUPERNET_RECIPE
 
 EXPERIMENTS: dict[str, Experiment] = {
     item.name: item
@@ -23,6 +24,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         DEPTH_UPDATES,
         IMAGE_DEPTH,
         STRATEGY_RANKING,
+        SUPERNET_RECIPE,
         FINE_TUNING,
         CURVE_RANKING,
         INTERCHOICE_RANKING,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from polyarch.benchmarks import NASBench201
 from polyarch.data import Dataset, load, stratified_split
 from polyarch.errors import ConfigError
 from polyarch.estimators import Estimator, Trace, TraceEstimator
@@ -66,6 +67,38 @@ def with_fewer_valid(parts: Parts, examples: int) -> Parts:
     if examples >= len(parts.valid):
         return parts
     return replace(parts, valid=stratified_split(parts.valid, examples / len(parts.valid), seed=0)[1])
+
+
+def seeded(counts: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+    """A name and a seed for every run, by ``NAME seed SEED``: all first seeds, then all second ones.
+
+    Args:
+        counts: how many seeds every name has.
+    """
+    return {
+        f"{name} seed {seed}": (name, seed)
+        for seed in range(max(counts.values()))
+        for name, count in counts.items()
+        if seed < count
+    }
+
+
+def runs_of(runs: Mapping[str, Any], counts: Mapping[str, int], name: str) -> list[dict[str, Any]]:
+    """The results of `seeded` runs of one name, one per seed."""
+    return [runs[f"{name} seed {seed}"] for seed in range(counts[name])]
+
+
+def score_cells(
+    parts: Parts, estimators: Sequence[str], *, architectures: int, valid_examples: int, journal: Path
+) -> list[dict[str, Any]]:
+    """Scores of a fixed set of NAS-Bench-201 cells, each with its true accuracy (percent) as ``nb201``."""
+    few = with_fewer_valid(parts, valid_examples)
+    cells = fixed_set(parts.net.space, architectures)
+    rows = score_all(Scored(few, few.estimators(tuple(estimators))), cells, journal)
+    table = NASBench201.load()
+    for row, cell in zip(rows, cells, strict=True):
+        row["nb201"] = round(table.accuracy(cell), 3)
+    return rows
 
 
 def fixed_set(space: Space, count: int) -> list[Architecture]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyarch.experiments.experiment import Settings, spread
+from polyarch.experiments.ranked_supernets import runs_of
 from polyarch.experiments.strategy_scores import (
     ESTIMATORS,
     NAMES,
     correlation,
     correlation_along,
-    runs_of,
     scores_of,
     top_of,
     truth_of,
@@ -33,12 +33,16 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Differences of means over seeds; the criteria were written before the runs."""
     truth = truth_of(runs, "nb201")
     found = {
-        (strategy, estimator): [correlation(run, estimator, truth) for run in runs_of(settings, runs, strategy)]
+        (strategy, estimator): [
+            correlation(run, estimator, truth) for run in runs_of(runs, settings["strategies"], strategy)
+        ]
         for strategy in settings["strategies"]
         for estimator in ESTIMATORS
     }
     tops = {
-        (strategy, estimator): [top_of(run, estimator, truth) for run in runs_of(settings, runs, strategy)]
+        (strategy, estimator): [
+            top_of(run, estimator, truth) for run in runs_of(runs, settings["strategies"], strategy)
+        ]
         for strategy in settings["strategies"]
         for estimator in ("sotl", "sotl_last", "params")
     }
@@ -121,7 +125,7 @@ def _gradients(settings: Settings, runs: Mapping[str, Any], found: Found) -> Cla
         name: [
             rank_quality(scores_of(run, name, keys), scores_of(run, "params", keys), resamples=1).spearman.value or 0.0
             for strategy in settings["strategies"]
-            for run in runs_of(settings, runs, strategy)
+            for run in runs_of(runs, settings["strategies"], strategy)
             for keys in [[row["architecture"] for row in run["scored"]]]
         ]
         for name in ("sog", "sogn")
@@ -187,7 +191,13 @@ def _goal(settings: Settings, found: Found, tops: Found) -> Claim:
 def _own_truth(settings: Settings, runs: Mapping[str, Any]) -> Claim:
     own, published = truth_of(runs, "own"), truth_of(runs, "nb201")
     means = {
-        name: _mean([correlation(run, name, own) for s in settings["strategies"] for run in runs_of(settings, runs, s)])
+        name: _mean(
+            [
+                correlation(run, name, own)
+                for s in settings["strategies"]
+                for run in runs_of(runs, settings["strategies"], s)
+            ]
+        )
         for name in ("sotl", "sotl_last", "val_acc", "params")
     }
     between = rank_quality([own[key] for key in own], [published[key] for key in own]).spearman

@@ -7,13 +7,13 @@ from typing import Any
 
 from polyarch.experiments.experiment import Settings, Table, spread
 from polyarch.experiments.figures import Spec, grouped_bars, lines, scatter, side_by_side, summary
+from polyarch.experiments.ranked_supernets import runs_of
 from polyarch.experiments.strategy_scores import (
     ESTIMATORS,
     NAMES,
     correlation,
     correlation_along,
     curves_of,
-    runs_of,
     scores_of,
     top_of,
     truth_of,
@@ -32,7 +32,9 @@ def table(settings: Settings, runs: Mapping[str, Any], truth: str, measure: Call
         [
             NAMES[strategy],
             *(
-                spread([measure(run, estimator, known) for run in runs_of(settings, runs, strategy)], digits)
+                spread(
+                    [measure(run, estimator, known) for run in runs_of(runs, settings["strategies"], strategy)], digits
+                )
                 for estimator in ESTIMATORS
             ),
         ]
@@ -62,7 +64,7 @@ def _consistency(settings: Settings, runs: Mapping[str, Any]) -> Table:
     keys = list(truth_of(runs, "nb201"))
     rows = []
     for strategy in settings["strategies"]:
-        found = runs_of(settings, runs, strategy)
+        found = runs_of(runs, settings["strategies"], strategy)
         agreement = [
             self_consistency([scores_of(run, name, keys) for run in found], resamples=1).kendall.value
             for name in ("sotl", "sotl_last", "val_acc")
@@ -77,7 +79,7 @@ def _elimination(settings: Settings, runs: Mapping[str, Any]) -> Table:
     for factor in ELIMINATION:
         kept, cost = [], []
         for strategy in settings["strategies"]:
-            for run in runs_of(settings, runs, strategy):
+            for run in runs_of(runs, settings["strategies"], strategy):
                 losses = curves_of(run)
                 blocks = losses.shape[1]
                 full = halving_on_curves(losses, [blocks])
@@ -95,7 +97,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     truth = truth_of(runs, "nb201")
     bars = [
         {"x": ESTIMATORS[name], "series": NAMES[strategy]}
-        | summary([correlation(run, name, truth) for run in runs_of(settings, runs, strategy)])
+        | summary([correlation(run, name, truth) for run in runs_of(runs, settings["strategies"], strategy)])
         for name in ("sotl", "sotl_last", "val_acc", "tl_mini", "sovl", "sog", "params")
         for strategy in settings["strategies"]
     ]
@@ -105,7 +107,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
         for strategy, values in correlation_along(settings, runs, truth).items()
         for block, value in enumerate(values)
     ]
-    first = runs_of(settings, runs, next(iter(settings["strategies"])))[0]
+    first = runs_of(runs, settings["strategies"], next(iter(settings["strategies"])))[0]
     keys, known = list(truth), list(truth.values())
     points = [
         {"x": score, "y": accuracy} for score, accuracy in zip(scores_of(first, "sotl_last", keys), known, strict=True)

@@ -5,18 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from polyarch.benchmarks import NASBench201
 from polyarch.errors import NotFiniteError
 from polyarch.experiments.experiment import Experiment, Settings
-from polyarch.experiments.ranked_supernets import (
-    Scored,
-    fixed_set,
-    parts_of,
-    score_all,
-    seconds_of,
-    train_supernet,
-    with_fewer_valid,
-)
+from polyarch.experiments.ranked_supernets import fixed_set, parts_of, score_cells, seconds_of, seeded, train_supernet
 from polyarch.experiments.strategy_claims import judge
 from polyarch.experiments.strategy_figures import figures, tables
 from polyarch.experiments.strategy_scores import ESTIMATORS
@@ -72,15 +63,8 @@ def recipe(
 
 def items(settings: Settings) -> dict[str, Item]:
     """Every strategy with every seed, and the architectures that are trained alone, some at a time."""
-    seeds = settings["strategies"]  # strategy -> number of seeds
-    runs = {
-        f"{name} seed {seed}": (name, seed)
-        for seed in range(max(seeds.values()))
-        for name in seeds
-        if seed < seeds[name]
-    }
     shares = -(-settings["own_truth"] // TOGETHER)
-    return {**runs, **{f"truth {share}": ("truth", share) for share in range(shares)}}
+    return {**seeded(settings["strategies"]), **{f"truth {share}": ("truth", share) for share in range(shares)}}
 
 
 def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
@@ -95,12 +79,13 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     content["train"] = {**content["train"], "strategy": name, "epochs": settings["passes"] // PATHS.get(name, 1)}
     store = folder / f"{name}-{number}"
     parts = train_supernet(content, number, store)
-    table = NASBench201.load()
-    few = with_fewer_valid(parts, settings["valid_examples"])
-    scored = Scored(few, few.estimators(tuple(ESTIMATORS)))
-    rows = score_all(scored, architectures, store / "checkpoints" / "scored.jsonl")
-    for row, architecture in zip(rows, architectures, strict=True):
-        row["nb201"] = round(table.accuracy(architecture), 3)
+    rows = score_cells(
+        parts,
+        tuple(ESTIMATORS),
+        architectures=settings["architectures"],
+        valid_examples=settings["valid_examples"],
+        journal=store / "checkpoints" / "scored.jsonl",
+    )
     return {"scored": rows, "seconds": seconds_of(parts, architectures), "valid_examples": len(parts.valid)}
 
 

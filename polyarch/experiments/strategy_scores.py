@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.experiments.experiment import Settings
+from polyarch.experiments.ranked_supernets import runs_of
 from polyarch.ranking import rank_quality, top_k
 
 Values = NDArray[np.float64]
@@ -34,11 +35,6 @@ ESTIMATORS = {
     "params": "parameters",
     "macs": "MACs",
 }
-
-
-def runs_of(settings: Settings, runs: Mapping[str, Any], strategy: str) -> list[dict[str, Any]]:
-    """The runs of a strategy, one per seed."""
-    return [runs[f"{strategy} seed {seed}"] for seed in range(settings["strategies"][strategy])]
 
 
 def truth_of(runs: Mapping[str, Any], name: str) -> dict[str, float]:
@@ -81,7 +77,7 @@ def correlation_along(
     found = {}
     for strategy in settings["strategies"]:
         curves = []
-        for run in runs_of(settings, runs, strategy):
+        for run in runs_of(runs, settings["strategies"], strategy):
             sums = -np.cumsum(curves_of(run), axis=1)  # (n, blocks), in the order of the scored architectures
             known = [truth[row["architecture"]] for row in run["scored"]]
             curves.append([rank_quality(column, known, resamples=1).spearman.value or 0.0 for column in sums.T])

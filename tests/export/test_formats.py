@@ -122,6 +122,7 @@ print("agreed on", len(inputs))
 """
 
 
+@pytest.mark.parametrize("whole", ["image shared", "table ensemble", "vector"], indirect=True)
 def test_programs_run_where_polyarch_cannot_be_imported(whole: Whole, tmp_path: Path) -> None:
     with torch.no_grad():
         outputs = Program.of(whole.artifact)(whole.inputs)
