@@ -161,8 +161,8 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     found = {
         "train": {"strategy": strategy, "epochs": train, "batch_size": batch_size},
         "scores": {"batch_size": batch_size, "steps": 40},
-        "rank": {"architectures": 12 if cheap else 6, "estimators": ["sotl", "val_acc", "params", "macs"]},
-        "search": {"budget": 60 if cheap else 32, "objectives": ["sotl"]},
+        "rank": {"architectures": 12 if cheap else 6},
+        "search": {"budget": 60 if cheap else 32},
         "retrain": {
             "epochs": retrain,
             "batch_size": batch_size,
@@ -175,7 +175,7 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
         f"schedule: {epochs['train']['epochs']} epochs for the supernet by strategy {epochs['train']['strategy']} and "
         f"{epochs['retrain']['epochs']} for each "
         f"network trained alone, from {examples:,} training examples of about {_millions(example)} "
-        f"multiply-accumulates each; architectures are ranked by {epochs['search']['objectives'][0]}"
+        f"multiply-accumulates each; architectures are ranked by {settings.search.objectives[0]}"
     )
     return found, reason
 

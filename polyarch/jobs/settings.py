@@ -126,7 +126,7 @@ class RankSettings(Settings):
     """
 
     architectures: NonNegativeInt = 24
-    estimators: tuple[EstimatorName, ...] = ("sotl", "val_acc", "params", "macs")
+    estimators: tuple[EstimatorName, ...] = ("sotl_last", "val_acc", "params", "macs")
     truth: str | None = None
     supernets: Annotated[int, Field(ge=1, le=2)] = 2
     halving: bool = False
@@ -136,7 +136,7 @@ class SearchSettings(Settings):
     """How the best architecture is looked for."""
 
     sampler: Literal["random", "exhaustive", "evolution", "nsga2"] = "evolution"
-    objectives: Annotated[tuple[EstimatorName, ...], Field(min_length=1)] = ("sotl",)
+    objectives: Annotated[tuple[EstimatorName, ...], Field(min_length=1)] = ("sotl_last",)
     budget: PositiveInt = 60
     batch: PositiveInt = 10
     population: PositiveInt = 20

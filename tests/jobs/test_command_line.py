@@ -45,7 +45,7 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
         "best architecture, inherited weights": 1,
     }
     assert {s.estimator: s.policy for s in results.ranking.architectures[0].scores} == {
-        "sotl": "batch",
+        "sotl_last": "batch",
         "val_acc": "adapt(2)",
         "params": None,
         "macs": None,
