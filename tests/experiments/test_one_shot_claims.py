@@ -71,6 +71,27 @@ def test_tables_and_figures_of_strategies() -> None:
     assert EXPERIMENTS["strategy_ranking"].figures(settings, runs)
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_recipes_of_supernets(knows: bool) -> None:
+    experiment = EXPERIMENTS["supernet_recipe"]
+    settings = experiment.presets["cpu"]
+    runs = {
+        name: {**ranked(sotl=knows and "16 epochs" in name, macs=True), "examples": 1000}
+        for name in experiment.items(settings)
+    }
+    (goal,) = experiment.judge(settings, runs)
+    assert goal.supported == knows
+    assert not knows or "fair paths, 16 epochs with SoTL: 1.00" in goal.numbers
+    correlations, tops = experiment.tables(settings, runs).values()
+    work = {row[0]: float(row[1]) for row in correlations.rows}
+    assert work == {
+        "fair paths, 16 epochs": 1.0,
+        "fair paths, 4 epochs, 32 pixels": 0.2,
+    }  # by epochs, images being none
+    assert all(len(row) == len(table.columns) for table in (correlations, tops) for row in table.rows)
+    assert experiment.figures(settings, runs)
+
+
 def test_every_strategy_takes_the_same_passes() -> None:
     settings = EXPERIMENTS["strategy_ranking"].presets["cpu"]
     passes = {name: settings["passes"] // PATHS.get(name, 1) * PATHS.get(name, 1) for name in settings["strategies"]}
