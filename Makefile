@@ -5,6 +5,8 @@ WORKERS ?= 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
+# Commands that tests start would compile the package again each time.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-slow bench docs clean
 
@@ -16,10 +18,10 @@ test: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
 
 bench: .venv/installed-dev
 	for script in supernet_step own_module_step depth_step batched_heads replicas pruned_forward resident_epoch parallel_ranking strategy_step interchoice_overhead sotl_ranking table_load; do $(BIN)/python benchmarks/$$script.py || exit 1; done

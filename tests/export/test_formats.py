@@ -24,8 +24,6 @@ from polyarch.export.formats import random_inputs
 from polyarch.export.weights import distinct_weights_of
 from polyarch.nn import Stacked
 
-pytestmark = pytest.mark.xdist_group("formats")  # what they share is made once
-
 
 class Whole(NamedTuple):
     """An artifact with its programs in a folder, raw examples, and the differences that were measured."""

@@ -24,8 +24,6 @@ from polyarch.results import Results
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Outcome = Callable[[Path], dict[str, Any]]
 
-pytestmark = pytest.mark.xdist_group("depth of spirals")  # `spiral_run` is made once
-
 
 @pytest.fixture(scope="module")
 def spiral_run(tmp_path_factory: pytest.TempPathFactory) -> Found:
@@ -170,7 +168,6 @@ def test_the_same_seed_gives_the_same_bits(tmp_path: Path, outcome: Outcome) -> 
     assert outcome(tmp_path / "one") == outcome(tmp_path / "other")
 
 
-@pytest.mark.slow
 def test_killed_twice(tmp_path: Path, environment: dict[str, str], polyarch: Command, outcome: Outcome) -> None:
     """Once in training and once while artifacts are written; the same bits as a run that never stopped."""
     settings = {

@@ -88,6 +88,7 @@ def test_a_table(tmp_path: Path, polyarch: Command, tiny_options: list[str], cus
     assert all(abs(float(row["p:yes"]) + float(row["p:no"]) - 1) < 1e-4 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_folder_of_images_and_a_network_of_ones_own(
     tmp_path: Path, polyarch: Command, tiny_options: list[str], photos: Path
 ) -> None:

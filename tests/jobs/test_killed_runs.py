@@ -18,8 +18,6 @@ import pytest
 Outcome = Callable[[Path], dict[str, Any]]
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
-pytestmark = pytest.mark.xdist_group("killed runs")  # on one worker, so that `untouched` runs once
-
 
 class Killer:
     """Starts the run in its own process group and kills the whole group."""
@@ -99,6 +97,7 @@ def _proposals(folder: Path) -> list[tuple[dict[str, str], list[float] | None]]:
     return [(trial.params, trial.values) for trial in trials]
 
 
+@pytest.mark.slow
 def test_three_kills(
     tmp_path: Path, tiny_options: list[str], environment: dict[str, str], untouched: dict[str, Any], outcome: Outcome
 ) -> None:
