@@ -43,9 +43,14 @@ def make_strategies(make: MakeNet, kinds: Sequence[InterChoice | None]) -> list[
 
 
 def against_plain(make: MakeNet, size: int) -> Callable[[int], Sides]:
-    plain, bias = make_strategies(make, (None, BIAS))
+    """With new networks for every path: where their weights lie in memory moves a ratio by some percent."""
     batch = random_batch(size)
-    return lambda path: {"plain": step(plain, batch, path), "bias": step(bias, batch, path)}
+
+    def sides(path: int) -> Sides:
+        plain, bias = make_strategies(make, (None, BIAS))
+        return {"plain": step(plain, batch, path), "bias": step(bias, batch, path)}
+
+    return sides
 
 
 def measured(make: MakeNet, sizes: Sequence[int], paths: int, rounds: int) -> list[dict[str, Any]]:
@@ -76,9 +81,9 @@ def walk_seconds(rounds: int) -> dict[str, float]:
 
 def main() -> None:
     asked = options(NAME, __doc__ or NAME)
-    paths, rounds = (6, 11) if asked.quick else (12, 15)
+    paths, rounds = (6, 11) if asked.quick else (12, 31)
     by_cells = measured(cells, (16,) if asked.quick else (16, 32), paths, rounds)
-    by_chain = measured(chain, (16,) if asked.quick else (16, 32), max(paths // 3, 1), rounds)
+    by_chain = measured(chain, (16,) if asked.quick else (16, 32), paths, rounds if asked.quick else 15)
     ratio, chain_ratio = (statistics.fmean(row["ratio"] for row in rows) for rows in (by_cells, by_chain))
     walks = walk_seconds(10 * rounds)
     print("walk over parameters", walks)

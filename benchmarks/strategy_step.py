@@ -32,7 +32,7 @@ METHODS: dict[str, Make] = {
 
 
 def sgd(module: nn.Module) -> torch.optim.SGD:
-    return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, foreach=True)
 
 
 def random_batch(position: int) -> Batch:

@@ -25,7 +25,7 @@ Sides = dict[str, Callable[[], object]]
 
 
 def sgd(module: nn.Module) -> torch.optim.SGD:
-    return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, nesterov=True)
+    return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, nesterov=True, foreach=True)
 
 
 def random_batch(size: int, memory_format: torch.memory_format = torch.channels_last) -> Batch:

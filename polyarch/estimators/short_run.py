@@ -68,7 +68,11 @@ class Running:
         self.key = architecture.key
         self.network = net.extract(architecture)
         self.optimizer = torch.optim.SGD(
-            self.network.parameters(), lr=run.learning_rate, momentum=run.momentum, weight_decay=run.weight_decay
+            self.network.parameters(),
+            lr=run.learning_rate,
+            momentum=run.momentum,
+            weight_decay=run.weight_decay,
+            foreach=True,
         )
         self.losses: list[float] = []
         self.valid_losses: list[float] = []

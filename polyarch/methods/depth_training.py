@@ -46,7 +46,11 @@ class DepthTraining:
         """For the parameters of these modules."""
         parameters = [parameter for module in modules for parameter in module.parameters()]
         return torch.optim.SGD(
-            parameters, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
+            parameters,
+            lr=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            foreach=True,
         )
 
     def run(

@@ -106,7 +106,7 @@ def multi_path_meta_prox(
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     return OneShot(
         net,
-        torch.optim.SGD(weights, lr=outer_rate),
+        torch.optim.SGD(weights, lr=outer_rate, foreach=True),
         paths=_random(net, q, count),
         inner=InnerSteps(optimizer, steps=steps, proximal=proximal),
         loss=loss,

@@ -10,7 +10,7 @@ from polyarch.nn.batchnorm import (
 from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.exits import Exits
 from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
-from polyarch.nn.mixed import ChoiceBlock, gate_for, plus
+from polyarch.nn.mixed import ChoiceBlock, adds, gate_for, plus
 from polyarch.nn.own import Maybe, OneOf, Repeat
 from polyarch.nn.recording import call, record
 from polyarch.nn.residual import ReductionBlock, bottleneck
@@ -35,6 +35,7 @@ __all__ = [
     "Selection",
     "SplitCopies",
     "Stacked",
+    "adds",
     "bottleneck",
     "call",
     "dependent_weights",

@@ -51,7 +51,7 @@ class JointBias(ChoiceVectors):
     def vector(self, option: int, previous: Sequence[Selection]) -> Tensor:
         """The row of the combination; for gates sum_p g_1[p_1] ... g_D[p_D] b[o, p]."""
         if isinstance(previous[0], int):
-            return cast(Tensor, self.rows[_key(option, *previous)])
+            return cast(Tensor, getattr(self.rows, _key(option, *previous)))  # quicker than an item
         rows = torch.stack([self.rows[_key(option, *before)] for before in self._combinations])  # (P, C, 1, 1)
         joint = rows.new_ones(1)
         for gates in previous:

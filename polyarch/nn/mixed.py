@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TypeGuard
 
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.choice_vectors import ChoiceVectors, Selection
+from polyarch.nn.ops import ends_in_norm, raised
 from polyarch.nn.recording import call, constant
 from polyarch.nn.split_copies import SplitCopies
 
@@ -75,22 +78,30 @@ class ChoiceBlock(nn.Module):
         assert total is not None
         return x + total if shortcut else total
 
-    def carried(
-        self, x: Tensor, shift: Tensor | None, index: int, previous: Sequence[int]
-    ) -> tuple[Tensor, Tensor | None]:
-        """What an operation makes of x + shift, again as a value and a shift (C, 1, 1), which may be none.
+    def addend(self, x: Tensor, index: int, previous: Sequence[int]) -> Tensor | None:
+        """The vector (C, 1, 1) that inter-choice weights add to what goes into an operation, if they do."""
+        return self._vector(self.interchoice, x, index, previous) if adds(self.interchoice) else None
 
-        Operations that pass a constant on as it is only add their vector to the shift. That is as good as free, while
-        an addition to x takes longer than they do.
+    @cached_property
+    def normalising(self) -> tuple[int, ...]:
+        """The options that end in a normalisation layer."""
+        return tuple(index for index in self.passing if ends_in_norm(self.operation(index)))
+
+    @cached_property
+    def keeping(self) -> tuple[int, ...]:
+        """The options for which operation(x + c) is operation(x) + c for a constant c per channel."""
+        return tuple(index for index in self.passing if _passes_constants(self.operation(index)))
+
+    def between(self, x: Tensor, before: Tensor | None, index: int, after: Tensor | None) -> Tensor:
+        """operation(x + before) + after, without what inter-choice weights add.
+
+        Args:
+            before: (C, 1, 1).
+            after: (C, 1, 1); only for operations that end in a normalisation layer.
         """
-        if isinstance(self.interchoice, ChoiceVectors) and not self.interchoice.scales:
-            shift = plus(shift, self._vector(self.interchoice, x, index, previous))
-        elif shift is None:
-            return self(x, index, previous), None
         operation = self.operation(index)
-        if _passes_constants(operation):
-            return call(operation, x), shift
-        return call(operation, plus(shift, x)), None
+        entering = x if before is None else x + before
+        return call(operation, entering) if after is None else raised(operation, entering, after)
 
     def _entering(self, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
         """What goes into an operation."""
@@ -125,10 +136,14 @@ def plus(total: Tensor | None, term: Tensor) -> Tensor:
 
 
 def _passes_constants(operation: nn.Module) -> bool:
-    """Whether operation(x + c) is operation(x) + c for a constant c per channel."""
     return isinstance(operation, nn.Identity) or (
         isinstance(operation, nn.AvgPool2d) and not operation.count_include_pad
     )
+
+
+def adds(interchoice: ChoiceVectors | SplitCopies | None) -> TypeGuard[ChoiceVectors]:
+    """Whether these weights are vectors that are added to inputs."""
+    return isinstance(interchoice, ChoiceVectors) and not interchoice.scales
 
 
 def gate_for(gates: Tensor, index: int, x: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard, cast
+
 import torch
 from torch import Tensor, nn
 
@@ -41,6 +43,25 @@ def nb201_operation(name: str, channels: int, *, affine: bool, pool_convolution:
                 return pool
             return nn.Sequential(*relu_conv_bn(channels, channels, 1, affine=affine), pool)
     raise AssertionError(name)  # the space has validated the names
+
+
+def ends_in_norm(operation: nn.Module | None) -> TypeGuard[nn.Sequential]:
+    """Whether the last layer of an operation is a batch normalisation."""
+    return isinstance(operation, nn.Sequential) and isinstance(operation[-1], nn.BatchNorm2d)
+
+
+def raised(operation: nn.Module, x: Tensor, shift: Tensor) -> Tensor:
+    """operation(x) + shift, (C, 1, 1), which the normalisation layer at the end adds: forward and backward for free."""
+    assert ends_in_norm(operation)
+    *layers, norm = operation
+    for layer in layers:
+        x = layer(x)
+    bias = norm._parameters["bias"]
+    norm._parameters["bias"] = cast(nn.Parameter, shift.flatten() if bias is None else bias + shift.flatten())
+    try:  # called as a module, for its statistics and hooks; `torch.func.functional_call` would cost what is gained
+        return cast(Tensor, norm(x))
+    finally:
+        norm._parameters["bias"] = bias
 
 
 def pointwise(inputs: int, outputs: int, *, stride: int = 1) -> nn.Module:

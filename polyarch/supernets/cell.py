@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, InterChoice, ReductionBlock, call, dependent_weights, gate_for, plus
+from polyarch.nn import ChoiceBlock, InterChoice, ReductionBlock, adds, call, dependent_weights, gate_for, plus
 from polyarch.nn.ops import nb201_operation
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, Gates, edge_name, nb201_space
+from polyarch.supernets.shifted_cell import Step, shifted_path
 from polyarch.supernets.supernet import Supernet
-
-Step = tuple[int, int, int, int, tuple[int, ...]]
-"""One operation of a hard path: (edge, source node, target node, option, options chosen before that count)."""
 
 EdgePredecessors = tuple[tuple[int, ...], ...]
 """For every edge the edges whose choices its inter-choice weights depend on."""
@@ -45,6 +45,7 @@ class Cell(nn.Module):
             weights = dependent_weights(interchoice, modules, channels=channels, previous=previous)
             blocks.append(ChoiceBlock(edge_name(*edge), modules, weights))
         self.edges = nn.ModuleList(blocks)
+        self.adds = adds(weights)
 
     def forward(
         self, x: Tensor, selection: tuple[Step, ...] | Gates, shift: Tensor | None = None
@@ -57,17 +58,17 @@ class Cell(nn.Module):
         return self._hard(x, selection, shift) if isinstance(selection, tuple) else (self._soft(x, selection), None)
 
     def _hard(self, x: Tensor, steps: tuple[Step, ...], shift: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if self.adds:
+            blocks = cast(Sequence[ChoiceBlock], tuple(self.edges))
+            ride = self.training and isinstance(x, Tensor)  # not where the path is written down
+            output, shift = shifted_path(blocks, steps, x, shift, ride=ride)
+            return (torch.zeros_like(x), None) if output is None else (output, shift)
         nodes: list[Tensor | None] = [x, None, None, None]
-        shifts: list[Tensor | None] = [shift, None, None, None]
         for edge, source, target, option, previous in steps:
-            value, block = nodes[source], self.edges[edge]
+            value = nodes[source]
             assert value is not None  # `live_steps` lists sources before what they feed
-            assert isinstance(block, ChoiceBlock)
-            term, term_shift = block.carried(value, shifts[source], option, previous)
-            nodes[target] = plus(nodes[target], term)
-            if term_shift is not None:
-                shifts[target] = plus(shifts[target], term_shift)
-        return (torch.zeros_like(x), None) if nodes[3] is None else (nodes[3], shifts[3])
+            nodes[target] = plus(nodes[target], self.edges[edge](value, option, previous))
+        return (torch.zeros_like(x) if nodes[3] is None else nodes[3]), None
 
     def _soft(self, x: Tensor, gates: Gates) -> Tensor:
         # A node that nothing feeds passes nothing on, also not the constant that a normalisation layer would

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Sequence
 
@@ -168,25 +169,39 @@ def test_an_index_is_a_one_hot_gate(kind: InterChoiceKind, shortcut: bool) -> No
 
 
 @pytest.mark.parametrize("kind", ["bias", "shared_bias"])
-def test_a_carried_shift_ends_in_the_same_sum(kind: InterChoiceKind) -> None:
+def test_the_addend_is_what_a_block_adds(kind: InterChoiceKind) -> None:
     block, x = make_block(kind).eval(), images(3, 2, 4, 4)
-    shift = images(2, 1, 1)
-    free = {NB201_OPERATIONS.index(name) for name in ("skip_connect", "avg_pool_3x3")}
-    for option, before, arriving in itertools.product(block.passing, range(5), (None, shift)):
-        value, left = block.carried(x, arriving, option, (before,))
-        assert (left is not None) == (option in free)
-        expected = block(x if arriving is None else x + arriving, option, (before,))
-        torch.testing.assert_close(value if left is None else value + left, expected)
-        if option == NB201_OPERATIONS.index("skip_connect"):
-            assert value is x
+    for option, before in itertools.product(block.passing, range(5)):
+        vector = block.addend(x, option, (before,))
+        torch.testing.assert_close(block.between(x, vector, option, None), block(x, option, (before,)))
 
 
-def test_nothing_is_carried_without_vectors() -> None:
-    block, x = ChoiceBlock("edge", [nn.Identity(), nn.ReLU()]), images(3, 2, 4, 4)
-    assert block.carried(x, None, 1, ())[1] is None
-    value, left = block.carried(x, x.new_ones(2, 1, 1), 1, ())
-    assert left is None
-    torch.testing.assert_close(value, (x + 1).relu())
+@pytest.mark.parametrize("kind", ["split", "attention"])
+def test_other_weights_add_nothing(kind: InterChoiceKind) -> None:
+    assert make_block(kind).addend(images(3, 2, 4, 4), 1, (0,)) is None
+
+
+def test_operations_that_keep_constants_are_known() -> None:
+    block, x, shift = make_block("bias").eval(), images(3, 2, 4, 4), images(2, 1, 1)
+    assert {NB201_OPERATIONS[option] for option in block.keeping} == {"skip_connect", "avg_pool_3x3"}
+    for option in block.passing:
+        change = block.between(x, shift, option, None) - block.between(x, None, option, None)
+        assert torch.allclose(change, shift.expand_as(x)) == (option in block.keeping)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+def test_a_normalisation_layer_adds_a_shift(affine: bool, training: bool) -> None:
+    """The same sum, statistics and count of batches."""
+    operation = nb201_operation("nor_conv_3x3", 2, affine=affine)
+    assert operation is not None
+    block = ChoiceBlock("edge", [None, disturbed(operation)]).train(training)
+    assert block.normalising == (1,)
+    expected_block = copy.deepcopy(block)
+    x, before, after = images(3, 2, 4, 4), images(2, 1, 1), images(2, 1, 1) + 1
+    expected = expected_block.between(x, before, 1, None) + after
+    torch.testing.assert_close(block.between(x, before, 1, after), expected)
+    torch.testing.assert_close(dict(block.named_buffers()), dict(expected_block.named_buffers()))
 
 
 def test_a_bias_reaches_training_only_through_a_shortcut() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -130,31 +133,78 @@ def test_nothing_is_different_at_the_start(kind: InterChoiceKind, make: type) ->
         assert net(images(), architecture).equal(plain(images(), architecture))
 
 
+def written_out(net: CellSupernet, x: Tensor, options: Sequence[int], before: list[tuple[int, ...]]) -> Tensor:
+    """The first cell's output as the sum over edges that the document writes."""
+    nodes: list[Tensor] = [x]
+    for target in (1, 2, 3):
+        total = torch.zeros_like(x)
+        for edge, (source, end) in enumerate(NB201_EDGES):
+            if end != target:
+                continue
+            block, value = edge_of(net, 0, edge), nodes[source]
+            if before[edge]:
+                value = value + row(block, options[edge], *(options[other] for other in before[edge]))
+            total = total + block.operation(options[edge])(value)
+        nodes.append(total)
+    return nodes[3]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("rule", ["order", "graph"])
 @pytest.mark.parametrize("previous", [1, 2])
-def test_a_cell_adds_the_rows_of_its_combinations(previous: int, rule: str) -> None:
-    """Against the sum over edges written out, on cells without dead edges."""
+def test_a_cell_adds_the_rows_of_its_combinations(previous: int, rule: str, affine: bool, training: bool) -> None:
+    """Against the sum over edges written out, on cells without dead edges: value, statistics and gradients.
+
+    In training vectors ride on normalisation layers, and have to come to the same.
+    """
     interchoice = InterChoice("bias", previous, "graph" if rule == "graph" else "order")
     before = (GRAPH if rule == "graph" else ORDER)[previous]
-    operations = NB201_OPERATIONS[1:]
-    net = CellSupernet(channels=2, cells=1, operations=operations, interchoice=interchoice).double().eval()
-    disturbed(net)
-    x = torch.randn(3, 2, 5, 5, dtype=torch.float64, generator=generator_at(0, "x"))
-    for architecture in draws(net, 8):
+    net = CellSupernet(
+        channels=2, cells=1, operations=NB201_OPERATIONS[1:], affine=affine, interchoice=interchoice
+    ).double()
+    disturbed(net).train(training)
+    expected_net = copy.deepcopy(net)
+    x, shift, slope = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator_at(0, name))
+        for name, shape in {"x": (3, 2, 5, 5), "shift": (2, 1, 1), "slope": (3, 2, 5, 5)}.items()
+    )
+    for architecture in draws(net, 12):
         options = architecture.indices
-        nodes: list[Tensor] = [x]
-        for target in (1, 2, 3):
-            total = torch.zeros_like(x)
-            for edge, (source, end) in enumerate(NB201_EDGES):
-                if end != target:
-                    continue
-                block, value = edge_of(net, 0, edge), nodes[source]
-                if before[edge]:
-                    value = value + row(block, options[edge], *(options[other] for other in before[edge]))
-                total = total + block.operation(options[edge])(value)
-            nodes.append(total)
-        value, shift = net.layers[0](x, live_steps(options, (True,) * 4, predecessors_of(interchoice)))
-        torch.testing.assert_close(value if shift is None else value + shift, nodes[3])
+        expected = written_out(expected_net, x + shift, options, before)
+        value, left = net.layers[0](x, live_steps(options, (True,) * 4, predecessors_of(interchoice)), shift)
+        value = value if left is None else value + left
+        torch.testing.assert_close(value, expected)
+        (slope * value).sum().backward()
+        (slope * expected).sum().backward()
+    wanted = dict(expected_net.named_parameters())
+    for name, parameter in net.layers[0].named_parameters(prefix="layers.0"):
+        zeros = torch.zeros_like(parameter)  # rows that were not used have no gradient
+        found, right = (zeros if one.grad is None else one.grad for one in (parameter, wanted[name]))
+        torch.testing.assert_close(found, right)
+    torch.testing.assert_close(dict(net.named_buffers()), dict(expected_net.named_buffers()))
+
+
+@pytest.mark.parametrize(("training", "additions"), [(True, 0), (False, 2)])
+def test_in_training_no_vector_of_a_row_of_convolutions_takes_a_pass(
+    training: bool, additions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Convolutions 0 to 1 to 2 to 3 and a skip from 1 to 3, whose vector the last normalisation layer adds."""
+    net = cell_net("bias").train(training)
+    string = "|nor_conv_1x1~0|+|none~0|nor_conv_3x3~1|+|none~0|skip_connect~1|nor_conv_1x1~2|"
+    path = parse_nb201(string, net.space).indices
+    steps = live_steps(path, tuple(name != "none" for name in NB201_OPERATIONS), net.layers[0].predecessors)
+    added: list[Tensor | None] = []
+    between = ChoiceBlock.between
+
+    def watched(block: ChoiceBlock, x: Tensor, before: Tensor | None, *rest: Any) -> Tensor:
+        added.append(before)
+        return between(block, x, before, *rest)
+
+    monkeypatch.setattr(ChoiceBlock, "between", watched)
+    _, left = net.layers[0](torch.randn(4, 2, 8, 8), steps)
+    assert len(added) == 4 and sum(one is not None for one in added) == additions
+    assert (left is None) == training
 
 
 def test_a_chain_adds_its_rows_to_blocks_and_shortcuts() -> None:
