@@ -1,15 +1,19 @@
 """Distributions over architectures: sample, log probability, divergence, marginals."""
 
-from polyarch.distributions.distribution import ArchDistribution
-from polyarch.distributions.factorised import FactorisedCategorical
+from polyarch.distributions.dirichlet import FactorisedDirichlet
+from polyarch.distributions.distribution import ArchDistribution, DrawMode
+from polyarch.distributions.factorised import Factorised, FactorisedCategorical
 from polyarch.distributions.finite import Categorical, Empirical, FiniteDistribution, geometric_prior
 from polyarch.distributions.uniform import Uniform
 
 __all__ = [
     "ArchDistribution",
     "Categorical",
+    "DrawMode",
     "Empirical",
+    "Factorised",
     "FactorisedCategorical",
+    "FactorisedDirichlet",
     "FiniteDistribution",
     "Uniform",
     "geometric_prior",

@@ -8,7 +8,13 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from polyarch.distributions.distribution import ArchDistribution, draw_indices, relaxed_one_hot
+from polyarch.distributions.distribution import (
+    ArchDistribution,
+    DrawMode,
+    draw_indices,
+    expectation,
+    relaxed_one_hot,
+)
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Gates, Space
 
@@ -42,9 +48,9 @@ class FiniteDistribution(ArchDistribution):
         rows = draw_indices(self.log_probabilities(), n, generator=generator)
         return [self.architectures[row] for row in rows]
 
-    def rsample(self, *, temperature: float, hard: bool = False, generator: Generator) -> Gates:
+    def rsample(self, *, temperature: float, mode: DrawMode = "soft", generator: Generator) -> Gates:
         """A relaxed draw of a whole architecture, seen through its choices: gates = weights (A,) @ one-hots."""
-        weights = relaxed_one_hot(self.log_probabilities(), temperature=temperature, hard=hard, generator=generator)
+        weights = relaxed_one_hot(self.log_probabilities(), temperature=temperature, mode=mode, generator=generator)
         return self._marginals(weights)
 
     def mean(self) -> Gates:
@@ -64,12 +70,12 @@ class FiniteDistribution(ArchDistribution):
         """KL by summation over the list; infinite where the prior excludes something q allows."""
         log_q = self.log_probabilities()
         log_p = prior.log_prob(self.architectures).to(log_q)
-        return _expectation(log_q, log_q - log_p)
+        return expectation(log_q, log_q - log_p)
 
     def entropy(self) -> Tensor:
         """Entropy by summation over the list."""
         log_q = self.log_probabilities()
-        return -_expectation(log_q, log_q)
+        return -expectation(log_q, log_q)
 
     def mode(self) -> Architecture:
         """The most probable listed architecture."""
@@ -81,12 +87,6 @@ class FiniteDistribution(ArchDistribution):
         sizes = [len(choice) for choice in self.space.choices]
         parts = (weights @ self._one_hots.to(weights)).split(sizes)
         return dict(zip(self.space.choice_names, parts, strict=True))
-
-
-def _expectation(log_q: Tensor, values: Tensor) -> Tensor:
-    """sum q * values with 0 * infinity = 0."""
-    q = log_q.exp()
-    return (q * torch.where(q > 0, values, torch.zeros_like(values))).sum()
 
 
 class Categorical(FiniteDistribution):

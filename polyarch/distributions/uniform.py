@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Generator, Tensor
 
-from polyarch.distributions.distribution import ArchDistribution, relaxed_one_hot
+from polyarch.distributions.distribution import ArchDistribution, DrawMode, relaxed_one_hot
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Gates, Space
 
@@ -29,17 +29,17 @@ class Uniform(ArchDistribution):
         """n independent draws, by rejection where there are constraints."""
         return [self.space.sample(generator) for _ in range(n)]
 
-    def rsample(self, *, temperature: float, hard: bool = False, generator: Generator) -> Gates:
-        """Relaxed draws of every choice; in a constrained space only whole (hard) members can be drawn."""
+    def rsample(self, *, temperature: float, mode: DrawMode = "soft", generator: Generator) -> Gates:
+        """Relaxed draws of every choice; in a constrained space only whole members (one-hot) can be drawn."""
         if not self.space.constraints:
             zeros = {choice.name: torch.zeros(len(choice)) for choice in self.space.choices}
             return {
-                name: relaxed_one_hot(logits, temperature=temperature, hard=hard, generator=generator)
+                name: relaxed_one_hot(logits, temperature=temperature, mode=mode, generator=generator)
                 for name, logits in zeros.items()
             }
-        if not hard:
+        if mode == "soft":
             raise InvalidInput(
-                f"Expected hard=True: a relaxed draw would leave the constraints of space {self.space.name!r}."
+                f"Expected a one-hot draw: a relaxed draw would leave the constraints of space {self.space.name!r}."
             )
         return self.space.sample(generator).one_hot()
 

@@ -1,5 +1,6 @@
 """Objectives: expectations under q and the evidence lower bound."""
 
+from polyarch.objectives.curvature import dominant_eigenvalue, flat_gradient, hessian_vector_product
 from polyarch.objectives.elbo import elbo, log_evidence, log_posterior
 from polyarch.objectives.expectation import (
     Exact,
@@ -10,17 +11,38 @@ from polyarch.objectives.expectation import (
     support,
 )
 from polyarch.objectives.mixture import mixed, mixture_log_probabilities
+from polyarch.objectives.unrolling import (
+    FinalLoss,
+    InnerSGD,
+    Tensors,
+    TrainingLoss,
+    Unrolled,
+    direct_gradient,
+    module_loss,
+    unrolled_gradient,
+)
 
 __all__ = [
     "Exact",
     "Expectation",
+    "FinalLoss",
+    "InnerSGD",
     "LogLikelihood",
     "Sampled",
+    "Tensors",
+    "TrainingLoss",
+    "Unrolled",
     "categorical_log_likelihood",
+    "direct_gradient",
+    "dominant_eigenvalue",
     "elbo",
+    "flat_gradient",
+    "hessian_vector_product",
     "log_evidence",
     "log_posterior",
     "mixed",
     "mixture_log_probabilities",
+    "module_loss",
     "support",
+    "unrolled_gradient",
 ]

@@ -35,6 +35,7 @@ from polyarch.spaces.nb101 import (
     nb101_space,
     parse_nb101,
 )
+from polyarch.spaces.shape import cell_depths, operation_count, skip_count
 from polyarch.spaces.space import Constraint, Space
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "Gates",
     "NB101Cell",
     "Space",
+    "cell_depths",
     "crossover",
     "darts_edges",
     "darts_space",
@@ -74,8 +76,10 @@ __all__ = [
     "nb201_space",
     "nb201_string",
     "neighbours",
+    "operation_count",
     "parse_darts",
     "parse_macro",
     "parse_nb101",
     "parse_nb201",
+    "skip_count",
 ]

@@ -1,6 +1,16 @@
 """Strategies: what happens in one training step."""
 
+from polyarch.strategies.bilevel import Bilevel
+from polyarch.strategies.hypergradients import (
+    HeldOutLoss,
+    Hypergradient,
+    LossSum,
+    UnrolledLoss,
+    UnrolledLossSum,
+    take_step,
+)
 from polyarch.strategies.inner import InnerLoop, InnerSteps, PathGradients
+from polyarch.strategies.mixed_supernet import MixedSupernet, Weighing
 from polyarch.strategies.one_shot import OneShot
 from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths
 from polyarch.strategies.replicated import (
@@ -15,10 +25,15 @@ from polyarch.strategies.supervised import Supervised
 from polyarch.strategies.variational import Variational
 
 __all__ = [
+    "Bilevel",
     "FairPaths",
+    "HeldOutLoss",
+    "Hypergradient",
     "InnerLoop",
     "InnerSteps",
     "Loss",
+    "LossSum",
+    "MixedSupernet",
     "OneShot",
     "PathGradients",
     "PathSampler",
@@ -31,6 +46,10 @@ __all__ = [
     "Strategy",
     "Supervised",
     "Tally",
+    "UnrolledLoss",
+    "UnrolledLossSum",
     "Variational",
+    "Weighing",
     "loss_name",
+    "take_step",
 ]

@@ -46,7 +46,7 @@ class OneShot(Strategy):
         self.loss = loss
         self.batches_per_step = self.inner.batches
 
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """One outer update; measures the mean loss over paths and batches."""
         paths = self.paths.draw(generator)
         to_training(self.net)

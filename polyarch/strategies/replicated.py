@@ -34,7 +34,7 @@ class Replicated(Strategy):
     def losses(self, batch: Batch) -> Tensor:
         """What each replica minimises, (R,)."""
 
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """One gradient step of every replica; measures ``loss``, the mean, and the loss of each."""
         (batch,) = train
         to_training(self.net)

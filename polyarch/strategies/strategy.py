@@ -32,10 +32,16 @@ class Strategy(ABC):
     """Owns the order of what happens in one training step; knows nothing of epochs, files or schedules."""
 
     batches_per_step: int = 1
+    held_out_per_step: int = 0
+    """How many batches of held-out data a step looks at."""
 
     @abstractmethod
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
-        """One update from ``batches_per_step`` training batches; returns what was measured on the way."""
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
+        """One update from ``batches_per_step`` training batches; returns what was measured on the way.
+
+        Args:
+            held_out: ``held_out_per_step`` batches, or more, of which the first count.
+        """
 
     @abstractmethod
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:

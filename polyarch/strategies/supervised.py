@@ -20,7 +20,7 @@ class Supervised(Strategy):
         self.optimizer = optimizer
         self.loss = loss
 
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """One gradient step on one batch."""
         (batch,) = train
         to_training(self.network)

@@ -45,7 +45,7 @@ class Variational(Strategy):
         self.num_data = num_data
         self.expectation = expectation or Exact()
 
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """One gradient step; measures ``loss``, ``elbo`` (nats, whole set) and ``kl``."""
         (batch,) = train
         to_training(self.net)

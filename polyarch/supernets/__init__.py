@@ -9,6 +9,7 @@ from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
 from polyarch.supernets.nb101 import NB101Supernet
 from polyarch.supernets.nb101_network import nb101_network
+from polyarch.supernets.relaxation import Chosen, DartsRelaxation, Relaxation, relaxation_of, without
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.replicas import FullyConnectedReplicas
 from polyarch.supernets.supernet import Supernet
@@ -16,7 +17,9 @@ from polyarch.supernets.supernet import Supernet
 __all__ = [
     "CellSupernet",
     "ChainSupernet",
+    "Chosen",
     "ConvolutionalDepth",
+    "DartsRelaxation",
     "DartsSupernet",
     "DepthSupernet",
     "FullyConnectedDepth",
@@ -25,9 +28,12 @@ __all__ = [
     "MacroSupernet",
     "ModuleSupernet",
     "NB101Supernet",
+    "Relaxation",
     "RepeatSupernet",
     "Supernet",
     "fairnas_chain",
     "from_module",
     "nb101_network",
+    "relaxation_of",
+    "without",
 ]

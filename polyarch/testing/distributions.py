@@ -11,7 +11,7 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from polyarch.distributions import ArchDistribution, Categorical, Uniform
+from polyarch.distributions import ArchDistribution, Categorical, DrawMode, Uniform
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Gates, Space
 
@@ -21,14 +21,19 @@ SIGNIFICANCE = 1e-4
 
 TOLERANCE = 2e-6
 
+HARD: tuple[DrawMode, DrawMode] = ("straight_through", "chosen")
+MODES: tuple[DrawMode, ...] = ("soft", *HARD)
+
 
 class DistributionContract:
     """Inherit, and return a distribution over a small space, best one that is not uniform.
 
-    ``relaxes`` says whether soft draws exist; a distribution that can only draw whole members says False.
+    ``relaxes`` says whether soft draws exist; a distribution that can only draw whole members says False. ``cools``
+    says whether soft draws come close to one-hot ones at low temperatures; those without a temperature say False.
     """
 
     relaxes: bool = True
+    cools: bool = True
 
     def make_distribution(self) -> ArchDistribution:
         """The distribution under test; every call makes an equal one."""
@@ -49,8 +54,8 @@ class DistributionContract:
         generator = generator_at(0, "rsample")
         draws = []
         with torch.no_grad():
-            for _ in range(DRAWS // 2):
-                gates = q.rsample(temperature=0.7, hard=True, generator=generator)
+            for draw in range(DRAWS // 2):
+                gates = q.rsample(temperature=0.7, mode=HARD[draw % 2], generator=generator)
                 assert gates.keys() == set(q.space.choice_names)
                 for gate in gates.values():
                     assert sorted(gate.tolist()) == [0.0] * (len(gate) - 1) + [1.0]
@@ -65,25 +70,44 @@ class DistributionContract:
         for position in range(20):
             soft = q.rsample(temperature=1.0, generator=generator_at(0, "soft", position))
             cold = q.rsample(temperature=1e-6, generator=generator_at(0, "soft", position))
-            hard = q.rsample(temperature=1.0, hard=True, generator=generator_at(0, "soft", position))
+            hard = q.rsample(temperature=1.0, mode="straight_through", generator=generator_at(0, "soft", position))
             for name, choice in zip(q.space.choice_names, q.space.choices, strict=True):
                 assert soft[name].shape == (len(choice),)
                 assert soft[name].min() >= 0
                 torch.testing.assert_close(soft[name].sum(), torch.ones_like(soft[name].sum()))
-                torch.testing.assert_close(cold[name], hard[name], atol=1e-3, rtol=0)
+                torch.testing.assert_close(cold[name], hard[name] if self.cools else soft[name], atol=1e-3, rtol=0)
 
     def test_relaxed_draws_pass_gradients_to_what_is_learnt(self) -> None:
-        """Soft and hard alike; a fixed distribution gives gates without gradient."""
-        for hard in (False, True) if self.relaxes else (True,):
+        """In all modes; a fixed distribution gives gates without gradient."""
+        for mode in MODES if self.relaxes else HARD:
             q = self.make_distribution()
             learnt = [parameter for parameter in q.parameters() if parameter.requires_grad]
-            gates = q.rsample(temperature=1.0, hard=hard, generator=generator_at(0, "gradient"))
-            weighted = [(gate * torch.arange(len(gate)).to(gate)).sum() for gate in gates.values()]
+            gates = q.rsample(temperature=1.0, mode=mode, generator=generator_at(0, "gradient"))
+            weighted = [(gate * (1 + torch.arange(len(gate)).to(gate))).sum() for gate in gates.values()]
             total = torch.stack(weighted).sum()
             assert total.requires_grad == bool(learnt)
             if learnt:
                 gradients = torch.autograd.grad(total, learnt)
                 assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients)
+
+    def test_gradients_of_one_hot_draws_are_those_of_soft_gates(self) -> None:
+        """d(w . gates) is d(w . soft) straight through, and w_o d(soft_o) of the drawn option o alone with chosen."""
+        q = self.make_distribution()
+        learnt = [parameter for parameter in q.parameters() if parameter.requires_grad]
+        if not self.relaxes or not learnt:
+            return
+        values = {c.name: 1 + torch.arange(len(c)).float() for c in q.space.choices}
+        for position in range(5):
+            draws: dict[DrawMode, Gates] = {
+                mode: q.rsample(temperature=0.8, mode=mode, generator=generator_at(0, "modes", position))
+                for mode in MODES
+            }
+            drawn = {name: gate.detach() * values[name].to(gate) for name, gate in draws["chosen"].items()}
+            for mode, soft_values in (("straight_through", values), ("chosen", drawn)):
+                pairs = ((draws[mode], values), (draws["soft"], soft_values))
+                sums = [torch.stack([(g[name] * w[name].to(g[name])).sum() for name in values]).sum() for g, w in pairs]
+                found, expected = (torch.autograd.grad(total, learnt, retain_graph=True) for total in sums)
+                torch.testing.assert_close(found, expected)
 
     def test_divergence_from_itself_is_zero(self) -> None:
         """KL(q || q) = 0."""
@@ -132,7 +156,8 @@ class DistributionContract:
         first, again, other = (q.sample(50, generator=generator_at(seed, "draws")) for seed in (0, 0, 1))
         assert first == again != other
         relaxed = [
-            q.rsample(temperature=1.0, hard=not self.relaxes, generator=generator_at(0, "draws")) for _ in range(2)
+            q.rsample(temperature=1.0, mode="soft" if self.relaxes else "chosen", generator=generator_at(0, "draws"))
+            for _ in range(2)
         ]
         assert all(relaxed[0][name].equal(relaxed[1][name]) for name in q.space.choice_names)
 

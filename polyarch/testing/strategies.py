@@ -79,7 +79,7 @@ class StrategyContract:
         spoiled = [Batch(torch.full_like(inputs, torch.nan), targets) for inputs, targets in self._train(strategy, 1)]
         before = _learnt(strategy)
         with TestCase().assertRaises(NotFiniteError):
-            strategy.step(spoiled, self.make_batches()[0], generator=generator_at(0, "step", 1))
+            strategy.step(spoiled, self._held_out(strategy), generator=generator_at(0, "step", 1))
         assert same_bits(_learnt(strategy), before)
 
     def _made(self) -> Strategy:
@@ -90,9 +90,12 @@ class StrategyContract:
         size = strategy.batches_per_step
         return self.make_batches()[position * size : (position + 1) * size]
 
+    def _held_out(self, strategy: Strategy) -> list[Batch]:
+        return self.make_batches()[: strategy.held_out_per_step]
+
     def _step(self, strategy: Strategy, position: int) -> dict[str, float]:
         generator = generator_at(0, "step", position)
-        return strategy.step(self._train(strategy, position), self.make_batches()[-1], generator=generator)
+        return strategy.step(self._train(strategy, position), self._held_out(strategy), generator=generator)
 
 
 def _state(strategy: Strategy) -> dict[str, Any]:

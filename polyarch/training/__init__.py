@@ -13,15 +13,19 @@ from polyarch.training.callbacks import (
     piecewise,
 )
 from polyarch.training.checkpoint import CheckpointStore, CorruptCheckpoint
+from polyarch.training.collapse_guard import CollapseGuard, CollapseLimits
 from polyarch.training.expectation_step import ExpectationStep
 from polyarch.training.interruption import StopRequest, stop_on_signal
 from polyarch.training.loop import History, fit
 from polyarch.training.replica_stopping import ReplicaStopping
+from polyarch.training.search_diagnostics import SearchDiagnostics, Searching
 from polyarch.training.split_weights import SplitWeights, split_weights
 
 __all__ = [
     "Callback",
     "CheckpointStore",
+    "CollapseGuard",
+    "CollapseLimits",
     "CorruptCheckpoint",
     "EarlyStopping",
     "EpochLog",
@@ -31,6 +35,8 @@ __all__ = [
     "Row",
     "Run",
     "Schedule",
+    "SearchDiagnostics",
+    "Searching",
     "SplitWeights",
     "StepProgress",
     "StopRequest",

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from polyarch.data import BatchSource
+from polyarch.data import BatchSource, endless
 from polyarch.errors import InvalidInput
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.strategies import Strategy
@@ -52,6 +52,7 @@ def fit(
     *,
     epochs: int,
     seed: int,
+    held_out: BatchSource | None = None,
     callbacks: Sequence[Callback] = (),
     checkpoints: CheckpointStore | None = None,
     checkpoint_seconds: float = 30.0,
@@ -64,6 +65,7 @@ def fit(
 
     Args:
         valid: judged by ``strategy.evaluate`` after every epoch, as ``valid_loss`` and ``valid_accuracy``.
+        held_out: for strategies whose steps look at held-out data; one epoch of it after another.
         checkpoints: where to keep the state; if it already holds one, training goes on from there.
         checkpoint_seconds: a checkpoint is written when this much time has passed since the last one.
         stop: checked after every step; when asked, the state is saved and `Interrupted` raised.
@@ -74,6 +76,8 @@ def fit(
             f"Expected 1 or more epochs and {strategy.batches_per_step} or more batches. "
             f"Got {epochs} epochs of {len(train)} batches."
         )
+    if strategy.held_out_per_step and held_out is None:
+        raise InvalidInput(f"Expected held-out data for {type(strategy).__name__}. Got none.")
     run = Run(strategy, epochs=epochs, steps_per_epoch=steps_per_epoch)
     history, current = History(), _Epoch()
     state = checkpoints.load() if checkpoints else None
@@ -94,12 +98,14 @@ def fit(
         while run.step < run.total_steps and not run.should_stop:
             first = (run.step % steps_per_epoch) * strategy.batches_per_step
             batches = train.epoch(run.epoch, start=first)
+            others = endless(held_out, start=run.step * strategy.held_out_per_step) if held_out else iter(())
             while True:
                 for callback in callbacks:
                     callback.on_step_start(run)
                 group = list(islice(batches, strategy.batches_per_step))
                 seed_global(derive_seed(seed, "global", run.step))
-                metrics = strategy.step(group, generator=generator_at(seed, "step", run.step))
+                aside = list(islice(others, strategy.held_out_per_step))
+                metrics = strategy.step(group, aside, generator=generator_at(seed, "step", run.step))
                 run.step += 1
                 current.add(metrics)
                 for callback in callbacks:

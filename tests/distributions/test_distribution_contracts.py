@@ -10,6 +10,7 @@ from polyarch.distributions import (
     Categorical,
     Empirical,
     FactorisedCategorical,
+    FactorisedDirichlet,
     Uniform,
     geometric_prior,
 )
@@ -46,7 +47,7 @@ class TestUniformWithConstraints(DistributionContract):
         return Uniform(CONSTRAINED)
 
     def test_a_soft_draw_is_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="hard=True"):
+        with pytest.raises(InvalidInput, match="one-hot draw"):
             Uniform(CONSTRAINED).rsample(temperature=1.0, generator=generator_at(0, "soft"))
 
 
@@ -59,6 +60,28 @@ class TestFactorisedCategorical(DistributionContract):
 class TestFixedFactorisedCategorical(DistributionContract):
     def make_distribution(self) -> ArchDistribution:
         return FactorisedCategorical(SPACE, {"edge.1": torch.tensor([0.5, -0.5])}, learnable=False)
+
+
+class TestFactorisedCategoricalWithDroppedOptions(DistributionContract):
+    def make_distribution(self) -> ArchDistribution:
+        q = FactorisedCategorical(SPACE, {"edge.0": torch.tensor([0.3, -1.0, 0.8]), "depth": torch.tensor([0.0, 1.2])})
+        q.keep("edge.0", [0, 1])
+        return q
+
+
+class TestFactorisedDirichlet(DistributionContract):
+    cools = False
+
+    def make_distribution(self) -> ArchDistribution:
+        betas = {"edge.0": torch.tensor([0.3, -1.0, 0.8]), "depth": torch.tensor([0.0, 1.2])}
+        return FactorisedDirichlet(SPACE, betas)
+
+
+class TestFactorisedDirichletWithDroppedOptions(TestFactorisedDirichlet):
+    def make_distribution(self) -> ArchDistribution:
+        q = FactorisedDirichlet(SPACE, {"edge.0": torch.tensor([2.0, -1.0, 0.8])})
+        q.keep("edge.0", [1, 2])
+        return q
 
 
 class TestCategorical(DistributionContract):

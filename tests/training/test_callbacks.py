@@ -25,7 +25,7 @@ class Scripted(Strategy):
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1.0)
         self.script = list(script)
 
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         with torch.no_grad():
             self.module.weight += 1
         return {"loss": 1.0}

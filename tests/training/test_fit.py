@@ -29,7 +29,7 @@ class Recording(Strategy):
         self.batches_per_step = batches_per_step
         self.seen: list[list[float]] = []
 
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         self.seen.append([value for batch in train for value in batch.inputs.flatten().tolist()])
         return {"loss": float(len(self.seen)), "draw": torch.rand((), generator=generator).item()}
 

@@ -51,7 +51,7 @@ class Scripted(ReplicatedSupervised):
         self.script = script
         self.steps = 0
 
-    def step(self, train: Sequence[Batch], valid: Batch | None = None, *, generator: Generator) -> dict[str, float]:
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         row = self.script[self.steps]
         self.steps += 1
         for replica in range(len(row)):

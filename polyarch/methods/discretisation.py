@@ -1,0 +1,124 @@
+"""From a learned distribution to one architecture: the strongest options, within limits, or by what removal costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Generator, Tensor
+
+from polyarch.data import Batch
+from polyarch.errors import ImpossibleSpace, InvalidInput
+from polyarch.nn import BatchStatistics
+from polyarch.spaces import Architecture, Gates, skip_count
+from polyarch.strategies import Bilevel, Tally
+from polyarch.supernets import Relaxation, without
+
+Excess = Callable[[Architecture], float]
+"""How far an architecture is beyond what is allowed; 0 or less within it."""
+
+
+def weights_of(strategy: Bilevel) -> dict[str, Tensor]:
+    """The probabilities of q, choice -> (O,)."""
+    return {name: gate.detach().cpu() for name, gate in strategy.q.mean().items()}
+
+
+def strongest(relaxation: Relaxation, weights: Gates, *, excess: Excess | None = None) -> Architecture:
+    """What the weights point at: the largest option of every choice, the two strongest edges of DARTS nodes.
+
+    Where that is not allowed, options are taken out one by one: each time the one of those chosen whose loss lowers the
+    excess most for what the logarithm of the weights falls by.
+
+    Args:
+        weights: of the weighed choices, (O,) each.
+        excess: what must be at most 0.
+    """
+    found = relaxation.architecture(weights)
+    if excess is None:
+        return found
+    while (beyond := excess(found)) > 0:
+        best: tuple[float, Gates] | None = None
+        for choice, option in relaxation.chosen(weights).items():
+            changed = without(weights, choice, option)
+            if not changed[choice].sum() > 0:
+                continue
+            other = relaxation.architecture(changed)
+            gain = beyond - excess(other)
+            cost = _log_weight(relaxation, weights) - _log_weight(relaxation, changed)
+            if gain > 0 and (best is None or gain / max(cost, 1e-9) > best[0]):
+                best = (gain / max(cost, 1e-9), changed)
+        if best is None:
+            raise ImpossibleSpace(
+                f"Expected an architecture near {found.key} that keeps the limits. Found none by taking out options."
+            )
+        weights = best[1]
+        found = relaxation.architecture(weights)
+    return found
+
+
+def skips_beyond(most: int) -> Excess:
+    """Skip connections beyond ``most``, the limit of P-DARTS."""
+    return lambda architecture: float(skip_count(architecture) - most)
+
+
+def by_perturbation(
+    strategy: Bilevel,
+    held_out: Sequence[Batch],
+    *,
+    train: Sequence[Batch] = (),
+    generator: Generator,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Architecture:
+    """Every choice in random order takes the option without which the mixed network gets worst on held-out data.
+
+    The others stay mixed; after each decision the weights are tuned on ``train``. Of the edges into a DARTS node the two
+    stay that are missed most. The weights of the strategy change.
+
+    Args:
+        held_out: batches on which accuracy is measured.
+        train: batches of the steps after every decision.
+    """
+    if not held_out:
+        raise InvalidInput("Expected at least one batch of held-out data to perturb on. Got none.")
+    relaxation = strategy.mixture.relaxation
+    weights: dict[str, Tensor] = weights_of(strategy)
+    names = [choice.name for choice in relaxation.space.choices if len(choice) > 1]
+    order = [names[position] for position in torch.randperm(len(names), generator=generator).tolist()]
+    for done, name in enumerate(order):
+        options = [option for option, weight in enumerate(weights[name].tolist()) if weight > 0]
+        accuracies = {option: _accuracy(strategy, without(weights, name, option), held_out) for option in options}
+        # Among equals the heavier option: removal that changes nothing must not decide by position.
+        chosen = min(options, key=lambda option: (accuracies[option], -float(weights[name][option])))
+        weights[name] = torch.nn.functional.one_hot(torch.tensor(chosen), len(weights[name])).to(weights[name])
+        for batch in train:
+            strategy.step_with(weights, batch)
+        report(done + 1, len(order))
+    return relaxation.architecture(_missed(strategy, weights, held_out))
+
+
+def _missed(strategy: Bilevel, weights: dict[str, Tensor], held_out: Sequence[Batch]) -> Gates:
+    """The weights of decided choices scaled by how much they are missed, where a relaxation has more than it needs."""
+    relaxation = strategy.mixture.relaxation
+    chosen = {name: int(weight.argmax()) for name, weight in weights.items()}
+    if relaxation.space == relaxation.net.space:
+        return weights
+    full = _accuracy(strategy, weights, held_out)
+    return {
+        name: weight * (1 + full - _accuracy(strategy, without(weights, name, chosen[name]), held_out))
+        for name, weight in weights.items()
+    }
+
+
+def _accuracy(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> float:
+    """Of the mixed network with batch statistics."""
+    tally = Tally()
+    BatchStatistics().prepare(strategy.mixture.relaxation, ())
+    with torch.no_grad():
+        for batch in batches:
+            tally.add(strategy.mixture.logits(batch.inputs, weights, {}), batch.targets)
+    return tally.means()["accuracy"]
+
+
+def _log_weight(relaxation: Relaxation, weights: Gates) -> float:
+    return sum(math.log(max(float(weights[name][option]), 1e-12)) for name, option in relaxation.chosen(weights).items())

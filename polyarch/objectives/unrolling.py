@@ -1,0 +1,268 @@
+"""Gradients through training: how the losses of a run of SGD change with settings that the run depends on.
+
+A run starts at weights w_0 and takes T steps, one per batch. With settings a (architecture weights, a learning rate):
+
+    v_t+1 = m v_t + dL_t/dw (w_t, a) + decay w_t,    w_t+1 = w_t - rate v_t+1
+
+Its sum of training losses, SoTL(a) = sum_{t<T} L_t(w_t(a), a), depends on a directly and through every w_t.
+`unrolled_gradient` differentiates both; `direct_gradient` leaves the second out and costs no more than training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from polyarch.errors import InvalidInput, NotFiniteError
+
+Tensors = Mapping[str, Tensor]
+TrainingLoss = Callable[[Tensors, Tensors, Any], Tensor]
+"""(weights, settings, batch) -> a scalar, differentiable in weights and settings. It has to give the same number
+whenever it is called with the same arguments: what it draws at random comes with the batch."""
+FinalLoss = Callable[[Tensors, Tensors], Tensor]
+"""(weights, settings) -> a scalar, for example the validation loss of the trained weights."""
+
+
+@dataclass(frozen=True)
+class InnerSGD:
+    """The rule of ``torch.optim.SGD`` as a differentiable function.
+
+    Args:
+        rate: the learning rate, or the name of the setting that is the rate: then it is differentiated like the others.
+    """
+
+    rate: float | str
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def step(
+        self, weights: Tensors, velocity: Tensors, gradients: Tensors, settings: Tensors
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """v <- m v + g + decay w; w <- w - rate v. Weights without a gradient stay as they are."""
+        rate = settings[self.rate] if isinstance(self.rate, str) else self.rate
+        moved, speeds = dict(weights), dict(velocity)
+        for name, gradient in gradients.items():
+            speed = gradient
+            if self.weight_decay:
+                speed = speed + self.weight_decay * weights[name]
+            if self.momentum:
+                speed = speed + self.momentum * velocity[name]
+            speeds[name] = speed
+            moved[name] = weights[name] - rate * speed
+        return moved, speeds
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """What T steps of training came to.
+
+    Attributes:
+        losses: L_t(w_t) of every batch before its step, (T,).
+        gradient: d objective / d settings, by the names of the settings.
+        weights: w_T.
+        velocity: v_T.
+    """
+
+    losses: list[float]
+    gradient: dict[str, Tensor]
+    weights: dict[str, Tensor]
+    velocity: dict[str, Tensor]
+
+
+def unrolled_gradient(
+    loss: TrainingLoss,
+    weights: Tensors,
+    settings: Tensors,
+    batches: Sequence[Any],
+    optimiser: InnerSGD,
+    *,
+    velocity: Tensors | None = None,
+    final_loss: FinalLoss | None = None,
+    segment: int | None = None,
+) -> Unrolled:
+    """The exact gradient of SoTL, or of the loss after training, through all T = len(batches) steps.
+
+    Only the states (w, v) at the starts of segments are kept. From the last segment to the first, each is run again
+    with its graph, and the gradient u of all that follows is handed back from its end to its start:
+
+        u_start = d/d(w, v)_start [ sum of the segment's losses + <u_end, (w, v)_end> ]
+
+    With segments of sqrt(T) steps memory grows as sqrt(T), for one more run of all segments but the last.
+
+    Args:
+        velocity: v_0; zeros by default.
+        final_loss: its value at w_T is differentiated in place of SoTL.
+        segment: the number of steps whose graph is held at once; ceil(sqrt(T)) by default.
+    """
+    length = math.ceil(math.sqrt(len(batches))) if segment is None else segment
+    if length < 1 or not batches:
+        raise InvalidInput(f"Expected batches, and segments of 1 or more steps. Got {len(batches)} and {segment}.")
+    parts = [batches[start : start + length] for start in range(0, len(batches), length)]
+    state = _start(weights, velocity)
+    starts, seen = [state], []
+    for part in parts[:-1]:
+        state, values = _steps(loss, state, _detached(settings), part, optimiser, graph=False)
+        starts.append(state)
+        seen.append(values)
+
+    gradient = {name: torch.zeros_like(value) for name, value in settings.items()}
+    losses: list[float] = []
+    behind = _State({}, {})
+    for index in reversed(range(len(parts))):
+        start, leaves = starts.pop().leaves(), _leaves(settings)
+        reached, values = _steps(loss, start, leaves, parts[index], optimiser, graph=True)
+        terms = list(values) if final_loss is None else []
+        if index == len(parts) - 1:
+            end = reached.detached()
+            if final_loss is not None:
+                terms = [_finite(final_loss(reached.weights, leaves))]
+        else:
+            _check_repeated(values, seen[index])
+        terms += [*_products(behind.weights, reached.weights), *_products(behind.velocity, reached.velocity)]
+        objective = sum(terms, start=torch.zeros(()))
+        by_weights, by_velocity, direct = _gradients(objective, start.weights, start.velocity, leaves)
+        behind = _State(by_weights, by_velocity)
+        _accumulate(gradient, direct)
+        losses = [*(value.item() for value in values), *losses]
+    return Unrolled(losses, gradient, *end)
+
+
+def direct_gradient(
+    loss: TrainingLoss,
+    weights: Tensors,
+    settings: Tensors,
+    batches: Sequence[Any],
+    optimiser: InnerSGD,
+    *,
+    velocity: Tensors | None = None,
+    final_loss: FinalLoss | None = None,
+) -> Unrolled:
+    """The direct part of the gradient: sum_t dL_t/da at fixed w_t, or that of the loss after training at fixed w_T.
+
+    It comes with the backward passes that training needs anyway. What the settings do through the weights is left
+    out: for a learning rate, that is everything.
+
+    Args:
+        velocity: v_0; zeros by default.
+        final_loss: its value at w_T is differentiated in place of SoTL.
+    """
+    if not batches:
+        raise InvalidInput("Expected 1 or more batches. Got none.")
+    state, leaves = _start(weights, velocity), _leaves(settings)
+    gradient = {name: torch.zeros_like(value) for name, value in settings.items()}
+    differentiated = leaves if final_loss is None else {}
+    losses = []
+    for batch in batches:
+        state = state.leaves()
+        value = _finite(loss(state.weights, leaves, batch))
+        losses.append(value.item())
+        slopes, direct = _gradients(value, state.weights, differentiated)
+        _accumulate(gradient, direct)
+        with torch.no_grad():
+            state = _State(*optimiser.step(state.weights, state.velocity, slopes, leaves))
+    if final_loss is not None:
+        (direct,) = _gradients(_finite(final_loss(state.weights, leaves)), leaves)
+        _accumulate(gradient, direct)
+    return Unrolled(losses, gradient, *state.detached())
+
+
+def module_loss(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> TrainingLoss:
+    """loss(module(inputs), targets) as a function of the module's weights, for batches (inputs, targets).
+
+    The weights are ``dict(module.named_parameters())``; the module itself is left as it is, also its running averages.
+    """
+
+    def training_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
+        inputs, targets = batch
+        # batch normalisation writes into the buffers that it is given
+        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        outputs: Tensor = functional_call(module, {**weights, **buffers}, (inputs,))
+        return loss(outputs, targets)
+
+    return training_loss
+
+
+class _State(NamedTuple):
+    """Where training is: w and v."""
+
+    weights: dict[str, Tensor]
+    velocity: dict[str, Tensor]
+
+    def detached(self) -> _State:
+        """Without a graph."""
+        return _State(_detached(self.weights), _detached(self.velocity))
+
+    def leaves(self) -> _State:
+        """Without a graph behind it, and to be differentiated."""
+        return _State(_leaves(self.weights), _leaves(self.velocity))
+
+
+def _start(weights: Tensors, velocity: Tensors | None) -> _State:
+    if velocity is None:
+        velocity = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    if velocity.keys() != weights.keys():
+        raise InvalidInput(f"Expected a velocity for each of {sorted(weights)}. Got {sorted(velocity)}.")
+    return _State(_detached(weights), _detached(velocity))
+
+
+def _steps(
+    loss: TrainingLoss, state: _State, settings: Tensors, batches: Sequence[Any], optimiser: InnerSGD, *, graph: bool
+) -> tuple[_State, list[Tensor]]:
+    """One step per batch, and the losses before each; with a graph from the given state and settings to all of it."""
+    losses = []
+    for batch in batches:
+        state = state if graph else state.leaves()
+        value = _finite(loss(state.weights, settings, batch))
+        (slopes,) = _gradients(value, state.weights, graph=graph)
+        with torch.set_grad_enabled(graph):
+            state = _State(*optimiser.step(state.weights, state.velocity, slopes, settings))
+        losses.append(value if graph else value.detach())
+    return state, losses
+
+
+def _gradients(value: Tensor, *groups: Tensors, graph: bool = False) -> list[dict[str, Tensor]]:
+    """d value / d each tensor of each group; without those that it does not depend on."""
+    if not value.requires_grad:
+        return [{} for _ in groups]
+    tensors = [tensor for group in groups for tensor in group.values()]
+    slopes = iter(torch.autograd.grad(value, tensors, create_graph=graph, allow_unused=True))
+    return [{name: slope for name in group if (slope := next(slopes)) is not None} for group in groups]
+
+
+def _products(cotangents: Tensors, tensors: Tensors) -> list[Tensor]:
+    """<u, x> of every tensor x that has a u."""
+    return [(u * tensors[name]).sum() for name, u in cotangents.items()]
+
+
+def _accumulate(totals: dict[str, Tensor], terms: Tensors) -> None:
+    for name, term in terms.items():
+        totals[name] = totals[name] + term
+
+
+def _detached(tensors: Tensors) -> dict[str, Tensor]:
+    return {name: tensor.detach() for name, tensor in tensors.items()}
+
+
+def _leaves(tensors: Tensors) -> dict[str, Tensor]:
+    return {name: tensor.detach().requires_grad_() for name, tensor in tensors.items()}
+
+
+def _finite(loss: Tensor) -> Tensor:
+    if not torch.isfinite(loss):
+        raise NotFiniteError(f"Expected a finite loss. Got {loss.item()}; try a lower learning rate.")
+    return loss
+
+
+def _check_repeated(losses: list[Tensor], seen: list[Tensor]) -> None:
+    """A segment that is run again has to be the segment that was run."""
+    if not torch.allclose(torch.stack(losses), torch.stack(seen), rtol=1e-3, atol=1e-6):
+        raise InvalidInput(
+            "Expected a loss that depends on weights, settings and batch alone. Got other numbers for the same ones; "
+            "what is random, e.g. dropout, has to come with the batch."
+        )

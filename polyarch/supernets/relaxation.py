@@ -1,0 +1,132 @@
+"""A supernet as a differentiable search sees it: what is weighed, the mixed pass, and the way back to an architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.spaces import (
+    DARTS_CELLS,
+    DARTS_EDGES,
+    DARTS_NODES,
+    Architecture,
+    Choice,
+    Edge,
+    Gates,
+    Space,
+    edge_name,
+)
+from polyarch.supernets.darts import DartsSupernet
+from polyarch.supernets.supernet import Supernet
+
+Chosen = dict[str, int]
+"""Weighed choice -> the option that an architecture takes there; choices that it does not use are left out."""
+
+
+class Relaxation(nn.Module):
+    """Weighs the choices of the supernet's own space, and takes the heaviest option of each.
+
+    A distribution over ``space`` is what a differentiable search learns. ``net.space`` and ``space`` differ where the
+    edges that are weighed are more than those that an architecture has.
+    """
+
+    def __init__(self, net: Supernet, space: Space | None = None) -> None:
+        super().__init__()
+        self.net = net
+        self.space = space or net.space
+
+    def forward(self, x: Tensor, gates: Gates) -> Tensor:
+        """Logits (B, classes) with the options of every weighed choice mixed by gates (O,) or (B, O)."""
+        logits: Tensor = self.net(x, gates)
+        return logits
+
+    def chosen(self, weights: Gates) -> Chosen:
+        """The option of every choice with the largest weight, the first among equals."""
+        return {name: int(weights[name].argmax()) for name in self.space.choice_names}
+
+    def architecture(self, weights: Gates) -> Architecture:
+        """The architecture, in ``net.space``, that the weights (O,) of all choices point at."""
+        return Architecture(self.net.space, tuple(self.chosen(weights)[name] for name in self.net.space.choice_names))
+
+
+class DartsRelaxation(Relaxation):
+    """Weighs the operations on all 14 edges of both cells, and keeps the two strongest edges into every node.
+
+    Choice ``normal 0->2`` has the operations of the space and ``none``, which takes weight and passes nothing on. The
+    strength of an edge is the largest weight of an operation on it, times the weight of the edge where edges are
+    weighed too.
+
+    Args:
+        weigh_edges: whether edges into a node have weights of their own, choices like ``normal 2``, that sum to one
+            (the edge normalisation of PC-DARTS).
+    """
+
+    net: DartsSupernet
+
+    def __init__(self, net: DartsSupernet, *, weigh_edges: bool = False) -> None:
+        operations = net.space[f"{DARTS_CELLS[0]}{DARTS_NODES[0]}_first"].options
+        choices = [
+            Choice(f"{cell} {edge_name(*edge)}", (*operations, "none")) for cell in DARTS_CELLS for edge in DARTS_EDGES
+        ]
+        if weigh_edges:
+            choices += [
+                Choice(f"{cell} {node}", tuple(map(str, range(node))), "wiring")
+                for cell in DARTS_CELLS
+                for node in DARTS_NODES
+            ]
+        super().__init__(net, Space(f"{net.space.name} edges", tuple(choices)))
+        self.weigh_edges = weigh_edges
+
+    def forward(self, x: Tensor, gates: Gates) -> Tensor:
+        """Logits (B, classes)."""
+        return self.net.forward_edges(x, {cell: self._edge_weights(gates, cell) for cell in DARTS_CELLS})
+
+    def chosen(self, weights: Gates) -> Chosen:
+        """The operations on the eight edges of each cell that the architecture has."""
+        found: Chosen = {}
+        for cell in DARTS_CELLS:
+            on_edges = self._edge_weights(weights, cell)
+            for node in DARTS_NODES:
+                strengths = {source: float(on_edges[source, node].max()) for source in range(node)}
+                for source in sorted(sorted(strengths, key=lambda edge: -strengths[edge])[:2]):
+                    found[f"{cell} {edge_name(source, node)}"] = int(on_edges[source, node].argmax())
+        return found
+
+    def architecture(self, weights: Gates) -> Architecture:
+        """The two strongest edges into every node, each with its heaviest operation but ``none``."""
+        chosen = self.chosen(weights)
+        options: dict[str, str] = {}
+        for cell in DARTS_CELLS:
+            for node in DARTS_NODES:
+                edges = {
+                    source: chosen[name] for source in range(node) if (name := f"{cell} {edge_name(source, node)}") in chosen
+                }
+                options[f"{cell}{node}_inputs"] = ",".join(map(str, edges))
+                for place, option in zip(("first", "second"), edges.values(), strict=True):
+                    options[f"{cell}{node}_{place}"] = self.net.space[f"{cell}{node}_{place}"].options[option]
+        return self.net.space.architecture(options)
+
+    def _edge_weights(self, gates: Gates, cell: str) -> Mapping[Edge, Tensor]:
+        """The weights of the operations but ``none`` on every edge, (O,) or (B, O)."""
+        weights: dict[Edge, Tensor] = {}
+        for source, target in DARTS_EDGES:
+            gate = gates[f"{cell} {edge_name(source, target)}"][..., :-1]
+            if self.weigh_edges:
+                gate = gate * gates[f"{cell} {target}"][..., source, None]
+            weights[source, target] = gate
+        return weights
+
+
+def relaxation_of(net: Supernet, *, weigh_edges: bool = False) -> Relaxation:
+    """The relaxation that fits the supernet: edges for DARTS cells, the choices of the space for all others."""
+    return DartsRelaxation(net, weigh_edges=weigh_edges) if isinstance(net, DartsSupernet) else Relaxation(net)
+
+
+def without(weights: Gates, choice: str, option: int) -> dict[str, Tensor]:
+    """The weights with one option taken out: its weight is 0, and those of the others sum to what all had."""
+    kept = weights[choice].clone()
+    kept[option] = 0.0
+    total = kept.sum()
+    return {**weights, choice: kept * (weights[choice].sum() / total) if total > 0 else torch.zeros_like(kept)}

@@ -1,0 +1,207 @@
+"""Notices when a differentiable search collapses, and can stop it or take it back to before that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal, get_args
+
+from polyarch.errors import InvalidInput, UnknownName
+from polyarch.training.callbacks import Callback, Row, Run, copy_state
+
+Action = Literal["warn", "stop", "roll_back"]
+"""Say it; also stop the search; also put the last state before the trouble back."""
+
+_NEEDED = ("epoch", "skip_share", "entropy_share")
+
+
+@dataclass(frozen=True)
+class CollapseLimits:
+    """What counts as a collapse.
+
+    - skips: more than the share ``skips`` of the chosen operations are skips, ``patience`` epochs in a row.
+    - growth: the mean of the last ``window`` eigenvalues is more than ``growth`` times the mean of the ``window`` before
+      them, as in DARTS-ES (Zela et al., 2020), whose code has 1.3 and 5. Not judged where the earlier mean is not
+      positive. A warning, no proof: there are searches in which the eigenvalue grows and the architectures do not get
+      worse.
+    - too sure too early: in the first half of the epochs the entropy of q is below the share ``lowest_entropy`` of its
+      maximum, ``patience`` epochs in a row; q has then decided on weights that have hardly learned.
+    - undecided: at the end the entropy is above the share ``highest_entropy``, so that what is chosen is hardly better
+      than what is not. Only said: there is nothing to stop any more.
+
+    Skips and eigenvalues are not judged in the first part of the epochs, the share ``after``.
+    """
+
+    skips: float = 0.5
+    growth: float = 1.3
+    window: int = 5
+    lowest_entropy: float = 0.1
+    highest_entropy: float = 0.9
+    patience: int = 3
+    after: float = 0.2
+
+    def __post_init__(self) -> None:
+        shares = (self.skips, self.lowest_entropy, self.highest_entropy, self.after)
+        if not all(0 <= share <= 1 for share in shares):
+            raise InvalidInput(f"Expected shares in 0..1. Got {self}.")
+        if self.window < 1 or self.patience < 1 or self.growth <= 1:
+            raise InvalidInput(f"Expected a window and patience of 1 or more, and a growth above 1. Got {self}.")
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    """What is wrong, in a word and in a sentence, and the last epoch before; None: there is none to go back to."""
+
+    kind: str
+    sentence: str
+    before: int | None
+
+
+class CollapseGuard(Callback):
+    """Judges every epoch's row by `CollapseLimits`; comes after `SearchDiagnostics`.
+
+    Args:
+        action: what to do at the first trouble. To roll back, the states of the last epochs are kept, up to
+            ``window + patience`` copies of everything that training changes; they go into checkpoints too.
+        say: gets every finding, for example to show it.
+
+    ``findings`` are sentences with what was expected and found, one whenever a trouble begins; ``back_to`` is the epoch
+    whose state is put back at the end.
+    """
+
+    def __init__(
+        self,
+        action: Action = "warn",
+        limits: CollapseLimits = CollapseLimits(),  # noqa: B008 - frozen
+        *,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        if action not in get_args(Action):
+            raise UnknownName("action", action, get_args(Action))
+        self.action = action
+        self.limits = limits
+        self.say = say
+        self.findings: list[str] = []
+        self.back_to: int | None = None
+        self._seen: list[Row] = []
+        self._present: list[str] = []
+        self._states: dict[int, dict[str, Any]] = {}
+
+    def on_epoch_end(self, run: Run, row: Row) -> None:
+        """Judges the epoch and acts on what begins with it."""
+        for name in _NEEDED:
+            if name not in row:
+                raise UnknownName("measured value", name, row)
+        self._seen.append({name: row[name] for name in (*_NEEDED, "eigenvalue") if name in row})
+        troubles = list(self._troubles(run.epochs))
+        for trouble in troubles:
+            if trouble.kind not in self._present:
+                self._act(run, trouble)
+        self._present = [trouble.kind for trouble in troubles]
+        if self.action == "roll_back":
+            self._keep(run, int(row["epoch"]))
+
+    def on_end(self, run: Run) -> None:
+        """Puts the state from before the trouble back."""
+        if self.back_to is not None:
+            for name, part in run.strategy.parts().items():
+                part.load_state_dict(self._states[self.back_to][name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Findings, what was seen, and the states to go back to."""
+        return {
+            "findings": self.findings,
+            "back_to": self.back_to,
+            "seen": self._seen,
+            "present": self._present,
+            "states": self._states,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts them back."""
+        self.findings, self.back_to = state["findings"], state["back_to"]
+        self._seen, self._present, self._states = state["seen"], state["present"], state["states"]
+
+    def _act(self, run: Run, trouble: _Trouble) -> None:
+        sentence = trouble.sentence
+        if self.action != "warn" and trouble.kind != "undecided":
+            run.should_stop = True
+            sentence += " The search was stopped"
+            if self.action == "roll_back" and self.back_to is None:
+                self.back_to = trouble.before
+                sentence += " and " + (
+                    "has no earlier state to go back to"
+                    if trouble.before is None
+                    else f"is back at epoch {trouble.before}"
+                )
+            sentence += "."
+        self.findings.append(sentence)
+        if self.say:
+            self.say(sentence)
+
+    def _keep(self, run: Run, epoch: int) -> None:
+        """The states that the next epochs could go back to; the others are dropped."""
+        if self.back_to is None:
+            self._states[epoch] = {name: copy_state(part.state_dict()) for name, part in run.strategy.parts().items()}
+            measured = [int(row["epoch"]) for row in self._seen if "eigenvalue" in row]
+            kept = {*range(epoch + 1 - self.limits.patience, epoch + 1), *measured[-self.limits.window :]}
+        else:
+            kept = {self.back_to}
+        self._states = {known: state for known, state in self._states.items() if known in kept}
+
+    def _troubles(self, epochs: int) -> Iterator[_Trouble]:
+        limits, last = self.limits, self._seen[-1]
+        judged = [row for row in self._seen if row["epoch"] >= limits.after * epochs]
+        early = [row for row in self._seen if row["epoch"] + 1 <= epochs / 2]
+        now = f"Epoch {last['epoch']:.0f}: expected"
+        if _lasts(judged, limits.patience, lambda row: row["skip_share"] > limits.skips):
+            yield _Trouble(
+                "skips",
+                f"{now} at most {limits.skips:.0%} of the operations to be skips. Got {last['skip_share']:.0%}, and more "
+                f"than that for {limits.patience} epochs.",
+                _before(judged, limits.patience),
+            )
+        yield from self._growth(judged, now)
+        if early[-1:] == [last] and _lasts(
+            early, limits.patience, lambda row: row["entropy_share"] < limits.lowest_entropy
+        ):
+            yield _Trouble(
+                "too sure",
+                f"{now} an entropy of q of at least {limits.lowest_entropy:.0%} of its maximum in the first half of the "
+                f"epochs. Got {last['entropy_share']:.1%}, and less than that for {limits.patience} epochs.",
+                _before(early, limits.patience),
+            )
+        if last["epoch"] == epochs - 1 and last["entropy_share"] > limits.highest_entropy:
+            yield _Trouble(
+                "undecided",
+                f"{now} an entropy of q of at most {limits.highest_entropy:.0%} of its maximum at the end. Got "
+                f"{last['entropy_share']:.1%}: what is chosen is hardly more probable than the rest.",
+                None,
+            )
+
+    def _growth(self, judged: list[Row], now: str) -> Iterator[_Trouble]:
+        window = self.limits.window
+        measured = [row for row in judged if "eigenvalue" in row]
+        if len(measured) < 2 * window:
+            return
+        values = [row["eigenvalue"] for row in measured]
+        present, past = fmean(values[-window:]), fmean(values[-2 * window : -window])
+        if past > 0 and present > self.limits.growth * past:
+            yield _Trouble(
+                "growth",
+                f"{now} the dominant eigenvalue to grow less than {self.limits.growth:g} times over {window} of its "
+                f"values. Got {present / past:.2f} times: {past:.3g} became {present:.3g}.",
+                int(measured[-window - 1]["epoch"]),
+            )
+
+
+def _lasts(rows: list[Row], patience: int, holds: Callable[[Row], bool]) -> bool:
+    """Whether a condition holds for as many of the last rows."""
+    return len(rows) >= patience and all(map(holds, rows[-patience:]))
+
+
+def _before(rows: list[Row], patience: int) -> int | None:
+    """The epoch before the last rows."""
+    first = int(rows[-patience]["epoch"])
+    return first - 1 if first else None
