@@ -40,12 +40,13 @@ from polyarch.estimators import (
     ValAccMini,
 )
 from polyarch.executors import Executor, Processes, Serial
+from polyarch.jobs.bilevel_parts import bilevel_strategy
 from polyarch.jobs.data_parts import load_data, split
 from polyarch.jobs.devices import device_named, to_device
 from polyarch.jobs.optimisers import sgd, smoothed_loss
 from polyarch.jobs.own_module import Builder, build_own
 from polyarch.jobs.settings import OneShotName, RunSettings
-from polyarch.jobs.space_settings import without_interchoice
+from polyarch.jobs.space_settings import as_trained_alone
 from polyarch.methods import one_shot
 from polyarch.methods.variational_depth import DepthSearch
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
@@ -91,7 +92,7 @@ class Parts:
         shape = preprocessing.output_shape(data.input_shape)
         if builder is None:
             make = partial(settings.space.build, shape, data.classes)
-            make_plain = partial(without_interchoice(settings.space).build, shape, data.classes)
+            make_plain = partial(as_trained_alone(settings.space).build, shape, data.classes)
         else:
             make = make_plain = partial(build_own, builder, shape, data.classes)
         with global_seed(settings.seed, "supernet"):
@@ -136,6 +137,11 @@ class Parts:
             device=self.settings.device,
         )
 
+    def held_out_batches(self) -> Batches:
+        """Shuffled, augmented batches of validation examples, as large as those of training."""
+        size = min(self.settings.train.batch_size, len(self.valid))
+        return self.batches(self.valid, size, stream="held out")
+
     def evaluation_batches(self, data: Examples) -> Batches:
         """Batches in order, without augmentation."""
         return Batches(
@@ -150,6 +156,9 @@ class Parts:
     def strategy(self) -> tuple[Strategy, torch.optim.Optimizer]:
         """The training strategy of the supernet and its optimiser."""
         train = self.settings.train
+        if self.settings.is_differentiable:
+            bilevel = bilevel_strategy(self.net, self.settings)
+            return bilevel, bilevel.optimizer
         if train.strategy != "variational":
             optimizer = sgd(self.net, train)
             return self._one_shot(train.strategy, optimizer), optimizer

@@ -21,11 +21,23 @@ from pydantic import (
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
 from polyarch.jobs.space_settings import SPACES, CellSettings, Settings, SpaceSettings
+from polyarch.methods.differentiable import (
+    Q_DECAY,
+    Q_RATE,
+    RECIPES,
+    SOTL_STEPS,
+    DifferentiableMethod,
+    GradientName,
+    Parametrisation,
+    Stage,
+)
 from polyarch.methods.one_shot import INNER_STEPS, OUTER_RATE, PATHS, PROXIMAL
 from polyarch.methods.variational_depth import Rule, Updates
 
-Method = Literal["one-shot", "variational-depth", "deterministic-depth"]
-METHODS: tuple[Method, ...] = get_args(Method)
+DepthMethod = Literal["variational-depth", "deterministic-depth"]
+Method = Literal["one-shot"] | DepthMethod | DifferentiableMethod
+DEPTH_METHODS: tuple[str, ...] = get_args(DepthMethod)
+METHODS: tuple[str, ...] = ("one-shot", *DEPTH_METHODS, *RECIPES)
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -159,6 +171,48 @@ class DepthSettings(Settings):
     depths: tuple[NonNegativeInt, ...] = ()
 
 
+class StageSettings(Settings):
+    """One stage of a progressive search; see `polyarch.methods.differentiable.Stage`."""
+
+    depth: PositiveInt | None = None
+    options: PositiveInt
+    skip_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    def value(self) -> Stage:
+        """What a search takes."""
+        return Stage(self.depth, self.options, self.skip_dropout)
+
+
+class DifferentiableSettings(Settings):
+    """How a differentiable search learns q, and how it comes to one architecture.
+
+    ``gradient`` and ``parametrisation`` are those of the method unless they are given. ``steps`` are T of the sums of
+    losses, ``repeat`` whether these steps are taken again with the new architecture. q is left alone for the first
+    ``warmup_epochs``. ``weigh_edges`` gives the edges of DARTS cells weights of their own. ``stages`` make the search
+    progressive; they share the epochs equally. ``perturbation`` chooses what is missed most instead of what is
+    strongest; ``tune_steps`` are taken after each of its decisions, and ``perturbation_batches`` of held-out data judge
+    them. ``guard`` says what happens when the search collapses. The dominant eigenvalue is measured every
+    ``eigenvalue_every`` epochs, on one batch; 0 leaves it out. Where ``rank.truth`` knows the architecture of an epoch,
+    its accuracy is followed, too.
+    """
+
+    gradient: GradientName = "first_order"
+    parametrisation: Parametrisation = "softmax"
+    steps: PositiveInt = SOTL_STEPS
+    repeat: bool = True
+    q_learning_rate: PositiveFloat = Q_RATE
+    q_weight_decay: NonNegative = Q_DECAY
+    warmup_epochs: NonNegativeInt = 0
+    weigh_edges: bool = False
+    stages: tuple[StageSettings, ...] = ()
+    max_skips: NonNegativeInt | None = None
+    discretisation: Literal["strongest", "perturbation"] = "strongest"
+    perturbation_batches: PositiveInt = 4
+    tune_steps: NonNegativeInt = 10
+    guard: Literal["off", "warn", "stop", "roll_back"] = "warn"
+    eigenvalue_every: NonNegativeInt = 0
+
+
 class RetrainSettings(OptimiserSettings):
     """How the best architectures, and random ones for comparison, are trained from scratch.
 
@@ -206,8 +260,14 @@ class RunSettings(Settings):
     rank: RankSettings = RankSettings()
     search: SearchSettings = SearchSettings()
     depth: DepthSettings = DepthSettings()
+    differentiable: DifferentiableSettings = DifferentiableSettings()
     retrain: RetrainSettings = RetrainSettings()
     truth: TruthSettings = TruthSettings()
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether the architecture is found by a differentiable search."""
+        return self.method in RECIPES
 
     @field_validator("space", mode="before")
     @classmethod

@@ -58,7 +58,8 @@ class CellSettings(Settings):
     """The NAS-Bench-201 cell network.
 
     ``channels`` of the first stage: by default half the height of the images, between 4 and 16. With
-    ``pool_convolution`` the pooling has a 1x1 convolution before it.
+    ``pool_convolution`` the pooling has a 1x1 convolution before it. The supernet's operations see one in ``partial``
+    channels.
     """
 
     kind: Literal["nb201"] = "nb201"
@@ -67,6 +68,7 @@ class CellSettings(Settings):
     operations: tuple[str, ...] = NB201_OPERATIONS
     affine: bool = False
     pool_convolution: bool = False
+    partial: PositiveInt = 1
     interchoice: InterChoiceSettings | None = None
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
@@ -78,6 +80,7 @@ class CellSettings(Settings):
             operations=self.operations,
             affine=self.affine,
             pool_convolution=self.pool_convolution,
+            partial=self.partial,
             interchoice=_value(self.interchoice),
             in_channels=input_shape[0],
             classes=classes,
@@ -140,13 +143,14 @@ class MacroSettings(Settings):
 
 
 class DartsSettings(Settings):
-    """The DARTS network of normal and reduction cells."""
+    """The DARTS network of normal and reduction cells. The supernet's operations see one in ``partial`` channels."""
 
     kind: Literal["darts"] = "darts"
     layers: Annotated[int, Field(ge=3)] = 8
     channels: Annotated[int, Field(ge=2)] = 16
     operations: tuple[str, ...] = DARTS_OPERATIONS
     affine: bool = False
+    partial: PositiveInt = 1
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
@@ -269,9 +273,13 @@ def interchoice_of(space: SpaceSettings) -> InterChoiceSettings | None:
     return getattr(space, "interchoice", None)
 
 
-def without_interchoice(space: SpaceSettings) -> SpaceSettings:
-    """The space as networks that are trained alone have it."""
-    return space if interchoice_of(space) is None else space.model_copy(update={"interchoice": None})
+def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
+    """The space as networks that are trained alone have it: no inter-choice weights, operations on all channels."""
+    alone = {"interchoice": None, "partial": 1}
+    return space.model_copy(update={name: value for name, value in alone.items() if hasattr(space, name)})
+
+
+without_interchoice = as_trained_alone
 
 
 def _value(settings: InterChoiceSettings | None) -> InterChoice | None:

@@ -29,21 +29,23 @@ from polyarch.training import (
 
 def train(context: Context) -> TrainingRecord:
     """Trains the supernet, or goes on with it."""
-    with context.display.stage("train") as report, _tensorboard(context) as tensorboard:
-        strategy, history = fit_supernet(
-            context.parts,
-            context.workspace.store("train"),
-            [
-                EpochLog(lambda row: context.workspace.log("epoch", **row)),
-                StepProgress(lambda done, total, metrics: report(done, total, _loss(metrics))),
-                *tensorboard,
-            ],
-            context.stop,
-        )
+    with shown(context) as callbacks:
+        strategy, history = fit_supernet(context.parts, context.workspace.store("train"), callbacks, context.stop)
     q = None
     if isinstance(strategy, Variational):
         q = {name: gate.detach().tolist() for name, gate in strategy.q.mean().items()}
     return TrainingRecord(strategy=context.parts.settings.train.strategy, history=history.rows, q=q)
+
+
+@contextmanager
+def shown(context: Context) -> Iterator[list[Callback]]:
+    """What tells of a training while it goes on: the diary, a progress bar and, if asked for, TensorBoard."""
+    with context.display.stage("train") as report, _tensorboard(context) as tensorboard:
+        yield [
+            EpochLog(lambda row: context.workspace.log("epoch", **row)),
+            StepProgress(lambda done, total, metrics: report(done, total, _loss(metrics))),
+            *tensorboard,
+        ]
 
 
 def fit_supernet(
@@ -54,26 +56,38 @@ def fit_supernet(
     Args:
         callbacks: besides those that the settings ask for.
     """
-    settings = parts.settings
     strategy, optimizer = parts.strategy()
-    history = fit(
+    further = [
+        *_stopping(parts, strategy),
+        *_expectation_steps(parts, strategy),
+        *_splitting(parts, optimizer),
+        *callbacks,
+    ]
+    return strategy, fit_strategy(parts, strategy, optimizer, store, further, stop)
+
+
+def fit_strategy(
+    parts: Parts,
+    strategy: Strategy,
+    optimizer: torch.optim.Optimizer,
+    store: CheckpointStore,
+    callbacks: Sequence[Callback],
+    stop: StopRequest | None,
+) -> History:
+    """Trains by a strategy on the data and with the schedule of the settings."""
+    settings = parts.settings
+    return fit(
         strategy,
         parts.batches(parts.train, settings.train.batch_size, stream="train"),
         parts.evaluation_batches(parts.valid),
         epochs=settings.train.epochs,
         seed=settings.seed,
-        callbacks=[
-            schedule(optimizer, settings.train),
-            *_stopping(parts, strategy),
-            *_expectation_steps(parts, strategy),
-            *_splitting(parts, optimizer),
-            *callbacks,
-        ],
+        held_out=parts.held_out_batches() if strategy.held_out_per_step else None,
+        callbacks=[schedule(optimizer, settings.train), *callbacks],
         checkpoints=store,
         checkpoint_seconds=settings.checkpoint_seconds,
         stop=stop,
     )
-    return strategy, history
 
 
 def _stopping(parts: Parts, strategy: Strategy) -> list[Callback]:

@@ -55,15 +55,13 @@ class Stage:
     Args:
         depth: cells of the supernet in this stage: the layers of DARTS, the cells per stage of NAS-Bench-201. ``None``
             leaves the depth as it is.
-        options: how many options of every choice go on to the next stage.
-        skip_dropout: the probability with which the outputs of skip connections are dropped at its start.
-        share: of the epochs of the search.
+        options: how many options a choice has left at its end, at most.
+        skip_dropout: the probability with which the outputs of skip connections are dropped at its start; it fades.
     """
 
     depth: int | None
     options: int
     skip_dropout: float
-    share: float = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,12 @@ class Recipe:
     depth: int | None = None
 
 
-RECIPES: dict[str, Recipe] = {
+DifferentiableMethod = Literal[
+    "darts", "darts-second-order", "darts-20", "sotl-darts", "sotl-darts-20", "sovl-darts", "drnas", "sotl-drnas",
+    "gdas", "snas", "pc-darts", "pdarts", "sotl-pdarts",
+]  # fmt: skip
+
+RECIPES: dict[DifferentiableMethod, Recipe] = {
     "darts": Recipe(),
     "darts-second-order": Recipe("second_order"),
     "darts-20": Recipe(depth=20),
@@ -155,7 +158,7 @@ def bilevel(
 
 
 def differentiable_search(
-    name: str,
+    name: DifferentiableMethod,
     net: Supernet,
     optimizer: torch.optim.SGD,
     *,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TypeGuard
 
@@ -13,6 +15,42 @@ from polyarch.nn.choice_vectors import ChoiceVectors, Selection
 from polyarch.nn.ops import ends_in_norm, raised
 from polyarch.nn.recording import call, constant
 from polyarch.nn.split_copies import SplitCopies
+
+_skips_zeros: ContextVar[bool] = ContextVar("polyarch_skips_zeros", default=False)
+
+
+@contextmanager
+def skipping_zeros() -> Iterator[None]:
+    """Mixed passes inside, in this thread, do not run options whose weight is exactly zero for all examples.
+
+    Such options add nothing to the output anyway. Here they get no gradient either, and the statistics of their
+    normalisation layers stay as they are. It is for weights whose zeros need no gradient: those of options that were
+    dropped, or of draws whose gradient goes to the drawn option alone.
+    """
+    token = _skips_zeros.set(True)
+    try:
+        yield
+    finally:
+        _skips_zeros.reset(token)
+
+
+def is_run(weights: Tensor) -> bool:
+    """Whether a mixed pass runs something with these weights: always, or if one is not zero; see `skipping_zeros`."""
+    return not _skips_zeros.get() or bool(weights.any())
+
+
+def options_run(weights: Tensor, options: Sequence[int]) -> Sequence[int]:
+    """Those of some options that a mixed pass runs; see `skipping_zeros`.
+
+    Where all weights are zero it is the first option, because an output of zeros needs its shape.
+
+    Args:
+        weights: (O,) or (B, O) of all options.
+    """
+    if not _skips_zeros.get():
+        return options
+    used: list[bool] = (weights != 0).reshape(-1, weights.shape[-1]).any(0).tolist()
+    return [index for index in options if used[index]] or options[:1]
 
 
 class ChoiceBlock(nn.Module):
@@ -55,7 +93,7 @@ class ChoiceBlock(nn.Module):
     def forward(
         self, x: Tensor, selection: Selection, previous: Sequence[Selection] = (), *, shortcut: bool = False
     ) -> Tensor:
-        """A hard index runs that operation only; weights give sum_o weight_o * operation_o(x).
+        """A hard index runs that operation only; weights give sum_o weight_o * operation_o(x), see `skipping_zeros`.
 
         Args:
             previous: what was selected at the choices that inter-choice weights depend on: indices with an index,
@@ -69,7 +107,7 @@ class ChoiceBlock(nn.Module):
             output = self._output(entering, selection, previous)
             return entering + output if shortcut else output
         total = None
-        for index in self.passing:
+        for index in options_run(selection, self.passing):
             entering = self._entering(x, index, previous)
             output = self._output(entering, index, previous)
             if shortcut and entering is not x:
@@ -124,8 +162,8 @@ class ChoiceBlock(nn.Module):
         if isinstance(before, int):
             return call(serving[before], x, known_as=operation)
         total = None
-        for option, module in enumerate(serving):
-            total = plus(total, gate_for(before, option, x) * module(x))
+        for option in options_run(before, range(len(serving))):
+            total = plus(total, gate_for(before, option, x) * serving[option](x))
         assert total is not None
         return total
 

@@ -7,7 +7,7 @@ it, before it becomes a supernet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -41,9 +41,9 @@ class OneOf(Block):
         """The option's output."""
         return self.options[index](*args, **kwargs)
 
-    def outputs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Every option on the same input."""
-        return (option(*args, **kwargs) for option in self.options)
+    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """The options on the same input."""
+        return (self.options[index](*args, **kwargs) for index in indices)
 
 
 class Repeat(Block):
@@ -93,14 +93,15 @@ class Repeat(Block):
             x = self.blocks[position](x)
         return x
 
-    def outputs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """The output at every depth, from one walk."""
+    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """The outputs at the depths, from one walk as far as the last of them."""
         (x,) = args
-        if self.minimum == 0:
+        depths = [self.minimum + index for index in indices]
+        if depths[0] == 0:
             yield self.skip(x)
-        for depth, block in enumerate(self.blocks, start=1):
-            x = block(x)
-            if depth >= self.minimum:
+        for depth in range(1, depths[-1] + 1):
+            x = self.blocks[depth - 1](x)
+            if depth in depths:
                 yield x
 
     def forward(self, x: Tensor) -> Tensor:
@@ -132,9 +133,9 @@ class Maybe(Block):
         """The output of the block, or the input."""
         return self.chosen(index)(*args)
 
-    def outputs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Without the block, then with it."""
-        return (self.run(index, *args) for index in range(2))
+    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Without the block, with it, or both."""
+        return (self.run(index, *args) for index in indices)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) -> (B, ...)."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,8 +26,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.choice_vectors import Selection
-from polyarch.nn.mixed import gate_for
+from polyarch.nn.mixed import gate_for, options_run
 from polyarch.spaces import Choice, ChoiceKind
 
 CHOSEN = object()
@@ -79,8 +78,8 @@ class Block(nn.Module, ABC):
         """The output of one option; no other is run."""
 
     @abstractmethod
-    def outputs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """The outputs of all options in their order; what they have in common is run once."""
+    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """The outputs of some options, given in their order; what they have in common is run once."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the selected option, or the mixture sum_o weight_o * output_o."""
@@ -105,13 +104,31 @@ class Block(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class Selected(Runner):
-    """Runs what was selected: block name -> option index, or weights (O,) or (B, O)."""
+class Mixture:
+    """A mixed pass through a block.
 
-    selections: Mapping[str, Selection]
+    Args:
+        weights: (O,) or (B, O).
+        indices: the options that are run, one or more in their order; all others have weight zero.
+    """
+
+    weights: Tensor
+    indices: Sequence[int]
+
+    @classmethod
+    def of(cls, weights: Tensor) -> Mixture:
+        """Of the options that a mixed pass runs here and now, see `skipping_zeros`; later passes run the same."""
+        return cls(weights, options_run(weights, range(weights.shape[-1])))
+
+
+@dataclass(frozen=True)
+class Selected(Runner):
+    """Runs what was selected: block name -> option index or mixture."""
+
+    selections: Mapping[str, int | Mixture]
 
     def run(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One option, or all of them mixed."""
+        """One option, or several of them mixed."""
         require_known(block, self.selections)
         selection = self.selections[block.name]
         if isinstance(selection, int):
@@ -156,26 +173,27 @@ def _dtype(value: object) -> object:
     return value.dtype if isinstance(value, Tensor) else None
 
 
-def _mixed(block: Block, weights: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """sum_o weights[..., o] * output_o, for every tensor of the outputs."""
+def _mixed(block: Block, mixture: Mixture, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """sum_o weights[..., o] * output_o over the options o that are run, for every tensor of the outputs."""
     inputs = [
         leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not leaf.is_inference()
     ]
     before = [leaf._version for leaf in inputs]
-    options = block.choice.options
+    start, last = mixture.indices[0], mixture.indices[-1]
+    names = block.choice.options
     first: Any = None
     totals: list[Any] = []
-    for index, (option, output) in enumerate(zip(options, block.outputs(*args, **kwargs), strict=True)):
-        if index == 0:
+    for index, output in zip(mixture.indices, block.outputs(mixture.indices, *args, **kwargs), strict=True):
+        if index == start:
             first = output
         else:  # dtypes may differ under autocast; the sum has the wider one
-            require_alike(block, (options[0], first), (option, output), dtypes=False)
-        terms = [_weighted(block, weights, index, leaf) for leaf in pytree.tree_leaves(output)]
-        totals = [_sum(*pair) for pair in zip(totals, terms, strict=True)] if index else terms
-        if index < len(options) - 1 and [leaf._version for leaf in inputs] != before:
+            require_alike(block, (names[start], first), (names[index], output), dtypes=False)
+        terms = [_weighted(block, mixture.weights, index, leaf) for leaf in pytree.tree_leaves(output)]
+        totals = terms if index == start else [_sum(*pair) for pair in zip(totals, terms, strict=True)]
+        if index != last and [leaf._version for leaf in inputs] != before:
             raise InvalidInput(
                 f"Expected the options of {block.name!r} to leave their input alone when they are mixed. "
-                f"Got a change in place by {option!r} (inplace=True?)."
+                f"Got a change in place by {names[index]!r} (inplace=True?)."
             )
     return pytree.tree_unflatten(totals, pytree.tree_structure(first))
 

@@ -11,7 +11,7 @@ from polyarch.spaces.nb101 import nb101_parents
 
 
 def operation_count(architecture: Architecture) -> int:
-    """How many operations were chosen: 6 in a NAS-Bench-201 cell, 16 in the two cells of DARTS. Wirings do not count."""
+    """How many operations were chosen, wirings not counted: 6 in a NAS-Bench-201 cell, 16 in the two cells of DARTS."""
     return len(_operations(architecture))
 
 

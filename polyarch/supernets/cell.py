@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import cast
 
@@ -10,7 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, InterChoice, ReductionBlock, adds, call, dependent_weights, gate_for, plus
+from polyarch.nn import (
+    ChoiceBlock,
+    InterChoice,
+    ReductionBlock,
+    Selection,
+    adds,
+    call,
+    dependent_weights,
+    gate_for,
+    is_run,
+    partial_channels,
+    plus,
+    require_parts,
+)
 from polyarch.nn.ops import nb201_operation
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, Gates, edge_name, nb201_space
 from polyarch.supernets.shifted_cell import Step, shifted_path
@@ -33,19 +46,22 @@ class Cell(nn.Module):
         affine: bool,
         pool_convolution: bool = False,
         interchoice: InterChoice | None = None,
+        partial: int = 1,
     ) -> None:
         super().__init__()
         self.predecessors = predecessors_of(interchoice)
         blocks = []
         for edge, before in zip(NB201_EDGES, self.predecessors, strict=True):
             modules = [
-                nb201_operation(name, channels, affine=affine, pool_convolution=pool_convolution) for name in operations
+                nb201_operation(name, channels // partial, affine=affine, pool_convolution=pool_convolution)
+                for name in operations
             ]
             previous = [len(operations)] * len(before)
             weights = dependent_weights(interchoice, modules, channels=channels, previous=previous)
             blocks.append(ChoiceBlock(edge_name(*edge), modules, weights))
         self.edges = nn.ModuleList(blocks)
         self.adds = adds(weights)
+        self.partial = partial_channels(channels, partial)
 
     def forward(
         self, x: Tensor, selection: tuple[Step, ...] | Gates, shift: Tensor | None = None
@@ -67,17 +83,18 @@ class Cell(nn.Module):
         for edge, source, target, option, previous in steps:
             value = nodes[source]
             assert value is not None  # `live_steps` lists sources before what they feed
-            nodes[target] = plus(nodes[target], self.edges[edge](value, option, previous))
+            nodes[target] = plus(nodes[target], self._on_edge(edge, value, option, previous))
         return (torch.zeros_like(x) if nodes[3] is None else nodes[3]), None
 
     def _soft(self, x: Tensor, gates: Gates) -> Tensor:
         # A node that nothing feeds passes nothing on, also not the constant that a normalisation layer would
         # make of zeros. `fed` is 0 or 1, () or (B,); it is all ones for relaxed gates.
         nodes, fed = [x], [x.new_ones(())]
+        edges_run = self._edges_run(gates)
         for target in (1, 2, 3):
             value, is_fed = torch.zeros_like(x), x.new_zeros(())
             for edge, (source, edge_target) in enumerate(NB201_EDGES):
-                if edge_target != target:
+                if edge_target != target or edge not in edges_run:
                     continue
                 block = self.edges[edge]
                 assert isinstance(block, ChoiceBlock)
@@ -85,10 +102,25 @@ class Cell(nn.Module):
                 previous = [gates[edge_name(*NB201_EDGES[other])] for other in self.predecessors[edge]]
                 open_edge = fed[source] * (weights[..., block.passing] != 0).any(-1).to(x)
                 is_fed = torch.maximum(is_fed, open_edge)
-                value = value + gate_for(open_edge.unsqueeze(-1), 0, x) * block(nodes[source], weights, previous)
+                output = self._on_edge(edge, nodes[source], weights, previous)
+                value = value + gate_for(open_edge.unsqueeze(-1), 0, x) * output
             nodes.append(value)
             fed.append(is_fed)
         return nodes[3]
+
+    def _on_edge(self, edge: int, x: Tensor, selection: Selection, previous: Sequence[Selection]) -> Tensor:
+        block = self.edges[edge]
+        if self.partial is None:
+            return cast(Tensor, block(x, selection, previous))
+        assert isinstance(block, ChoiceBlock)
+        passing = selection if isinstance(selection, int) else selection[..., block.passing]
+        return cast(Tensor, self.partial(x, passing, lambda seen: block(seen, selection, previous)))
+
+    def _edges_run(self, gates: Gates) -> Collection[int]:
+        """The edges that a mixed pass runs: all, or those that carry something of weight; see `skipping_zeros`."""
+        blocks = cast(Sequence[ChoiceBlock], tuple(self.edges))
+        open_edges = tuple(int(is_run(gates[block.choice][..., block.passing])) for block in blocks)
+        return {edge for edge, *_ in live_steps(open_edges, (False, True))}
 
 
 def predecessors_of(interchoice: InterChoice | None) -> EdgePredecessors:
@@ -140,6 +172,7 @@ class CellSupernet(Supernet):
         pool_convolution: whether the pooling operation has a ReLU, a 1x1 convolution and a normalisation before it, as
             in the code of the document on inter-choice weights. The benchmark's has none.
         interchoice: weights that depend on the choices on other edges.
+        partial: k; the operations see one in k channels, see `PartialChannels`. Not with inter-choice weights.
 
     Images of any size of 4x4 or more go in: (B, in_channels, H, W) -> (B, classes).
     """
@@ -155,12 +188,18 @@ class CellSupernet(Supernet):
         affine: bool = False,
         pool_convolution: bool = False,
         interchoice: InterChoice | None = None,
+        partial: int = 1,
     ) -> None:
         super().__init__(nb201_space(operations))
         if min(channels, cells, in_channels) < 1 or classes < 2:
             raise InvalidInput(
                 "Expected channels, cells and in_channels of 1 or more and 2 or more classes. "
                 f"Got {channels=}, {cells=}, {in_channels=}, {classes=}."
+            )
+        require_parts(channels, partial)
+        if partial > 1 and interchoice is not None:
+            raise InvalidInput(
+                f"Expected no inter-choice weights of operations on a part of the channels. Got {partial=}."
             )
         self._passing = tuple(name != "none" for name in operations)
         self._predecessors = predecessors_of(interchoice)
@@ -171,7 +210,14 @@ class CellSupernet(Supernet):
             if stage:
                 layers.append(ReductionBlock(width // 2, width))
             layers.extend(
-                Cell(width, operations, affine=affine, pool_convolution=pool_convolution, interchoice=interchoice)
+                Cell(
+                    width,
+                    operations,
+                    affine=affine,
+                    pool_convolution=pool_convolution,
+                    interchoice=interchoice,
+                    partial=partial,
+                )
                 for _ in range(cells)
             )
         self.layers = nn.ModuleList(layers)

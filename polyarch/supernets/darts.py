@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import Selection, call, gate_for
+from polyarch.nn import Selection, call, gate_for, is_run, options_run, partial_channels, require_parts
 from polyarch.nn.ops import FactorizedReduce, darts_operation, relu_conv_bn
 from polyarch.spaces import (
     DARTS_CELLS,
@@ -33,18 +34,27 @@ EdgeSelections = Mapping[Edge, Selection]
 class EdgeOperations(nn.Module):
     """The operations on an edge: a hard index runs one, weights give sum_o weight_o * operation_o(x)."""
 
-    def __init__(self, channels: int, operations: tuple[str, ...], *, stride: int, affine: bool) -> None:
+    def __init__(
+        self, channels: int, operations: tuple[str, ...], *, stride: int, affine: bool, partial: int = 1
+    ) -> None:
         super().__init__()
         self.operations = nn.ModuleList(
-            darts_operation(name, channels, stride=stride, affine=affine) for name in operations
+            darts_operation(name, channels // partial, stride=stride, affine=affine) for name in operations
         )
+        self.partial = partial_channels(channels, partial, stride=stride)
 
     def forward(self, x: Tensor, selection: Selection) -> Tensor:
         """(B, C, H, W) -> (B, C, H/stride, W/stride)."""
+        if self.partial is None:
+            return self._operated(x, selection)
+        return cast(Tensor, self.partial(x, selection, lambda seen: self._operated(seen, selection)))
+
+    def _operated(self, x: Tensor, selection: Selection) -> Tensor:
         if isinstance(selection, int):
             return call(self.operations[selection], x)
         terms: list[Tensor] = [
-            gate_for(selection, index, x) * operation(x) for index, operation in enumerate(self.operations)
+            gate_for(selection, index, x) * self.operations[index](x)
+            for index in options_run(selection, range(len(self.operations)))
         ]
         return sum(terms[1:], start=terms[0])
 
@@ -61,6 +71,7 @@ class DartsCell(nn.Module):
         channels: of every node.
         reduction: whether operations on the inputs halve the resolution.
         after_reduction: whether the last cell halved it, so that the output before it has to follow.
+        partial: k; the operations see one in k channels of a node.
     """
 
     def __init__(
@@ -73,6 +84,7 @@ class DartsCell(nn.Module):
         reduction: bool,
         after_reduction: bool,
         affine: bool,
+        partial: int = 1,
     ) -> None:
         super().__init__()
         self.kind = "reduce" if reduction else "normal"
@@ -84,7 +96,7 @@ class DartsCell(nn.Module):
         self.previous = relu_conv_bn(previous, channels, 1, affine=affine)
         self.edges = nn.ModuleDict({
             edge_name(source, target): EdgeOperations(
-                channels, operations, stride=2 if reduction and source < 2 else 1, affine=affine
+                channels, operations, stride=2 if reduction and source < 2 else 1, affine=affine, partial=partial
             )
             for source, target in DARTS_EDGES
         })  # fmt: skip
@@ -96,10 +108,19 @@ class DartsCell(nn.Module):
             terms: list[Tensor] = [
                 self.edges[edge_name(source, target)](nodes[source], selections[source, target])
                 for source in range(target)
-                if (source, target) in selections
+                if (source, target) in selections and _is_used(selections[source, target])
             ]
-            nodes.append(sum(terms[1:], start=terms[0]))
+            nodes.append(sum(terms[1:], start=terms[0]) if terms else self._nothing(nodes[0]))
         return torch.cat(nodes[2:], dim=1)
+
+    def _nothing(self, node: Tensor) -> Tensor:
+        """Zeros like a node that no edge feeds: (B, C, H, W) -> (B, C, H, W), or half of that resolution."""
+        step = 2 if self.kind == "reduce" else 1
+        return torch.zeros_like(node[:, :, ::step, ::step])
+
+
+def _is_used(selection: Selection) -> bool:
+    return isinstance(selection, int) or is_run(selection)
 
 
 class DartsSupernet(Supernet):
@@ -113,6 +134,7 @@ class DartsSupernet(Supernet):
         operations: which of the seven operations the edges offer.
         affine: True for the layers of the evaluation network: normalisation layers in cells have scale and shift, and
             poolings are not normalised. Weight-sharing supernets by custom do without.
+        partial: k; the operations see one in k channels, see `PartialChannels`.
 
     Images of any size of 4x4 or more go in: (B, in_channels, H, W) -> (B, classes).
     """
@@ -126,6 +148,7 @@ class DartsSupernet(Supernet):
         classes: int = 10,
         operations: tuple[str, ...] = DARTS_OPERATIONS,
         affine: bool = False,
+        partial: int = 1,
     ) -> None:
         super().__init__(darts_space(operations))
         if layers < 3 or channels < 2 or in_channels < 1 or classes < 2:
@@ -133,6 +156,7 @@ class DartsSupernet(Supernet):
                 "Expected 3 or more layers, 2 or more channels and classes, and 1 or more in_channels. "
                 f"Got {layers=}, {channels=}, {in_channels=}, {classes=}."
             )
+        require_parts(channels, partial, least=2)
         self._operations = operations
         wide = 3 * channels
         self.stem = nn.Sequential(nn.Conv2d(in_channels, wide, 3, padding=1, bias=False), nn.BatchNorm2d(wide))
@@ -150,6 +174,7 @@ class DartsSupernet(Supernet):
                 reduction=layer in reductions,
                 after_reduction=layer - 1 in reductions,
                 affine=affine,
+                partial=partial,
             )
             cells.append(cell)
             earlier, previous = previous, len(DARTS_NODES) * width

@@ -14,8 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import Selection
-from polyarch.nn.selected import CHOSEN, Block, Runner, Selected, marked, require_alike, require_known, running
+from polyarch.nn.selected import CHOSEN, Block, Mixture, Runner, Selected, marked, require_alike, require_known, running
 from polyarch.spaces import Architecture, Gates, Space
 from polyarch.supernets.supernet import Supernet
 
@@ -87,7 +86,7 @@ class ModuleSupernet(Supernet):
                 waiting.extend(module.children())
         return sum(parameter.numel() for parameter in parameters)
 
-    def _selections(self, architecture: Architecture | Gates) -> Mapping[str, Selection]:
+    def _selections(self, architecture: Architecture | Gates) -> Mapping[str, int | Mixture]:
         names = self.space.choice_names
         if isinstance(architecture, Architecture):
             return dict(zip(names, self.space.validate(architecture).indices, strict=True))
@@ -98,7 +97,7 @@ class ModuleSupernet(Supernet):
                 raise InvalidInput(
                     f"Expected gates ({len(choice)},) or (batch, {len(choice)}) for {choice.name!r}. Got {found}."
                 )
-        return {name: architecture[name] for name in names}
+        return {name: Mixture.of(architecture[name]) for name in names}
 
 
 def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
@@ -205,7 +204,7 @@ class _Trial(Runner):
         require_known(block, self.names)
         self.reached.add(block.name)
         shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        results = block.outputs(*args, **kwargs)
+        results = block.outputs(range(len(block.choice)), *args, **kwargs)
         outputs: list[Any] = []
         for option in block.choice.options:
             try:

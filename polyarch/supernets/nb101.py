@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, call, gate_for
+from polyarch.nn import ChoiceBlock, call, gate_for, is_run
 from polyarch.nn.ops import conv_bn_relu, nb101_operation, relu_conv_bn
 from polyarch.spaces import (
     NB101_OPERATIONS,
@@ -70,15 +70,23 @@ class GraphCell(nn.Module):
 @lru_cache(maxsize=65536)
 def live_feeds(parents: tuple[tuple[int, ...], ...]) -> Feeds:
     """The parents of the nodes that the output depends on; loose ends have none."""
-    used = {len(parents) - 1}
-    for node in reversed(range(len(parents))):
+    return _useful([dict.fromkeys(sources) for sources in parents])
+
+
+def _useful(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
+    """The same for nodes that the output depends on, nothing for loose ends."""
+    used = {len(feeds) - 1}
+    for node in reversed(range(len(feeds))):
         if node in used:
-            used.update(parents[node])
-    return tuple(dict.fromkeys(sources) if node in used else {} for node, sources in enumerate(parents))
+            used.update(feeds[node])
+    return tuple(sources if node in used else {} for node, sources in enumerate(feeds))
 
 
 def weighted_feeds(gates: Gates, space: Space) -> Feeds:
-    """Every node is fed by all nodes before it, with the summed gates of the wiring options that name them."""
+    """Every node is fed by all nodes before it, with the summed gates of the wiring options that name them.
+
+    Inside `skipping_zeros` sources of weight zero are left out, and so are nodes that then are loose ends.
+    """
     feeds: list[dict[int, Tensor | None]] = [{}]
     for choice in space.choices:
         if choice.kind == "wiring":
@@ -87,8 +95,9 @@ def weighted_feeds(gates: Gates, space: Space) -> Feeds:
                 for source in parents_of(option):
                     gate, total = gates[choice.name][..., index], weights.get(source)
                     weights[source] = gate if total is None else total + gate
-            feeds.append(weights)
-    return tuple(feeds)
+            # A node without any source of weight still makes something of its input, which is zero.
+            feeds.append({source: w for source, w in weights.items() if w is None or is_run(w)} or weights)
+    return _useful(feeds)
 
 
 class NB101Supernet(Supernet):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import islice
 from typing import Any
 
 import torch
@@ -147,9 +146,8 @@ class _Exits(Runner):
     def _outputs(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         if len(self.indices) == 1:
             return [block.run(self.indices[0], *args, **kwargs)]
-        wanted = set(self.indices)
-        walk = enumerate(islice(block.outputs(*args, **kwargs), max(wanted) + 1))
-        found = {index: output for index, output in walk if index in wanted}
+        wanted = sorted(set(self.indices))
+        found = dict(zip(wanted, block.outputs(wanted, *args, **kwargs), strict=True))
         return [found[index] for index in self.indices]
 
 

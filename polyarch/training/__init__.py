@@ -1,5 +1,6 @@
 """Training: the loop, what hangs onto it, checkpoints and interruption."""
 
+from polyarch.training.annealing import Annealing, SkipDropout, WeightsFirst
 from polyarch.training.callbacks import (
     Callback,
     EarlyStopping,
@@ -22,6 +23,7 @@ from polyarch.training.search_diagnostics import SearchDiagnostics, Searching
 from polyarch.training.split_weights import SplitWeights, split_weights
 
 __all__ = [
+    "Annealing",
     "Callback",
     "CheckpointStore",
     "CollapseGuard",
@@ -37,10 +39,12 @@ __all__ = [
     "Schedule",
     "SearchDiagnostics",
     "Searching",
+    "SkipDropout",
     "SplitWeights",
     "StepProgress",
     "StopRequest",
     "TensorBoard",
+    "WeightsFirst",
     "cosine",
     "fit",
     "piecewise",

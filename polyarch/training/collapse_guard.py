@@ -21,10 +21,10 @@ class CollapseLimits:
     """What counts as a collapse.
 
     - skips: more than the share ``skips`` of the chosen operations are skips, ``patience`` epochs in a row.
-    - growth: the mean of the last ``window`` eigenvalues is more than ``growth`` times the mean of the ``window`` before
-      them, as in DARTS-ES (Zela et al., 2020), whose code has 1.3 and 5. Not judged where the earlier mean is not
-      positive. A warning, no proof: there are searches in which the eigenvalue grows and the architectures do not get
-      worse.
+    - growth: the mean of the last ``window`` eigenvalues is more than ``growth`` times the mean of the ``window``
+      before them, as in DARTS-ES (Zela et al., 2020), whose code has 1.3 and 5. Not judged where the earlier mean is
+      not positive. A warning, no proof: there are searches in which the eigenvalue grows and the architectures do not
+      get worse.
     - too sure too early: in the first half of the epochs the entropy of q is below the share ``lowest_entropy`` of its
       maximum, ``patience`` epochs in a row; q has then decided on weights that have hardly learned.
     - undecided: at the end the entropy is above the share ``highest_entropy``, so that what is chosen is hardly better
@@ -78,7 +78,7 @@ class CollapseGuard(Callback):
         say: Callable[[str], None] | None = None,
     ) -> None:
         if action not in get_args(Action):
-            raise UnknownName("action", action, get_args(Action))
+            raise UnknownName("kind of action", action, get_args(Action))
         self.action = action
         self.limits = limits
         self.say = say
@@ -95,9 +95,11 @@ class CollapseGuard(Callback):
                 raise UnknownName("measured value", name, row)
         self._seen.append({name: row[name] for name in (*_NEEDED, "eigenvalue") if name in row})
         troubles = list(self._troubles(run.epochs))
-        for trouble in troubles:
-            if trouble.kind not in self._present:
-                self._act(run, trouble)
+        begun = [trouble for trouble in troubles if trouble.kind not in self._present]
+        for trouble in begun:
+            self._tell(trouble.sentence)
+        if self.action != "warn":
+            self._stop(run, [trouble.before for trouble in begun if trouble.kind != "undecided"])
         self._present = [trouble.kind for trouble in troubles]
         if self.action == "roll_back":
             self._keep(run, int(row["epoch"]))
@@ -123,22 +125,24 @@ class CollapseGuard(Callback):
         self.findings, self.back_to = state["findings"], state["back_to"]
         self._seen, self._present, self._states = state["seen"], state["present"], state["states"]
 
-    def _act(self, run: Run, trouble: _Trouble) -> None:
-        sentence = trouble.sentence
-        if self.action != "warn" and trouble.kind != "undecided":
-            run.should_stop = True
-            sentence += " The search was stopped"
-            if self.action == "roll_back" and self.back_to is None:
-                self.back_to = trouble.before
-                sentence += " and " + (
-                    "has no earlier state to go back to"
-                    if trouble.before is None
-                    else f"is back at epoch {trouble.before}"
-                )
-            sentence += "."
+    def _tell(self, sentence: str) -> None:
         self.findings.append(sentence)
         if self.say:
             self.say(sentence)
+
+    def _stop(self, run: Run, before: list[int | None]) -> None:
+        """Stops if trouble has begun, and chooses the last state before all of it."""
+        if not before:
+            return
+        run.should_stop = True
+        known = [epoch for epoch in before if epoch is not None]
+        if self.action == "stop":
+            self._tell("The search was stopped.")
+        elif len(known) < len(before):
+            self._tell("The search was stopped; there is no state from before the trouble to go back to.")
+        else:
+            self.back_to = min(known)
+            self._tell(f"The search was stopped and goes back to epoch {self.back_to}, the last before the trouble.")
 
     def _keep(self, run: Run, epoch: int) -> None:
         """The states that the next epochs could go back to; the others are dropped."""
@@ -158,18 +162,17 @@ class CollapseGuard(Callback):
         if _lasts(judged, limits.patience, lambda row: row["skip_share"] > limits.skips):
             yield _Trouble(
                 "skips",
-                f"{now} at most {limits.skips:.0%} of the operations to be skips. Got {last['skip_share']:.0%}, and more "
-                f"than that for {limits.patience} epochs.",
+                f"{now} at most {limits.skips:.0%} of the operations to be skips. Got {last['skip_share']:.0%}, and "
+                f"too many for {limits.patience} epochs.",
                 _before(judged, limits.patience),
             )
         yield from self._growth(judged, now)
-        if early[-1:] == [last] and _lasts(
-            early, limits.patience, lambda row: row["entropy_share"] < limits.lowest_entropy
-        ):
+        is_early = early[-1:] == [last]
+        if is_early and _lasts(early, limits.patience, lambda row: row["entropy_share"] < limits.lowest_entropy):
             yield _Trouble(
                 "too sure",
-                f"{now} an entropy of q of at least {limits.lowest_entropy:.0%} of its maximum in the first half of the "
-                f"epochs. Got {last['entropy_share']:.1%}, and less than that for {limits.patience} epochs.",
+                f"{now} an entropy of q of at least {limits.lowest_entropy:.0%} of its maximum in the first half of "
+                f"the epochs. Got {last['entropy_share']:.1%}, and too little for {limits.patience} epochs.",
                 _before(early, limits.patience),
             )
         if last["epoch"] == epochs - 1 and last["entropy_share"] > limits.highest_entropy:

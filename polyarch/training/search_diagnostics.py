@@ -25,8 +25,13 @@ from polyarch.training.callbacks import Callback, Row, Run
 class Searching(Protocol):
     """A strategy that searches while it trains: it moves a distribution q over relaxed choices."""
 
-    net: Supernet
-    q: ArchDistribution
+    @property
+    def net(self) -> Supernet:
+        """The weights that all architectures share."""
+
+    @property
+    def q(self) -> ArchDistribution:
+        """Over the relaxed choices, which may be others than those of ``net.space``."""
 
     def architecture(self) -> Architecture:
         """What the search would choose now, in ``net.space``."""
@@ -83,10 +88,10 @@ class SearchDiagnostics(Callback):
         if not isinstance(strategy, Searching):
             raise InvalidInput(f"Expected a strategy that searches while it trains. Got {type(strategy).__name__}.")
         architecture = strategy.architecture()
-        row["skips"] = skip_count(architecture)
+        row["skips"] = float(skip_count(architecture))
         row["skip_share"] = row["skips"] / max(operation_count(architecture), 1)
         for cell, depth in cell_depths(architecture).items():
-            row["cell_depth" if cell == "cell" else f"cell_depth_{cell}"] = depth
+            row["cell_depth" if cell == "cell" else f"cell_depth_{cell}"] = float(depth)
         row["entropy"] = strategy.q.entropy().item()
         row["entropy_share"] = row["entropy"] / (math.log(strategy.q.space.size) or 1.0)
         if self.held_out and (row["epoch"] + 1) % self.every == 0:

@@ -7,15 +7,21 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import elu
 
 from polyarch.distributions import FactorisedDirichlet
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
 from polyarch.spaces import Choice, Space
 
-SPACE = Space("one", (Choice("x", ("a", "b", "c")),))
 BETA = torch.tensor([0.7, -0.8, 0.0], dtype=torch.float64)
-DRAWS = 20_000
+SPACE = Space("one", (Choice("x", ("a", "b", "c")),))
+COPIES = Space("copies", tuple(Choice(f"x{copy}", ("a", "b", "c")) for copy in range(400)))
+"""Equal choices with parameters of their own, so that one pass gives many draws and gradients."""
+
+ROUNDS = 50
+
+Function = Callable[[Tensor], Tensor]
 
 
 def mean(c: Tensor) -> Tensor:
@@ -32,28 +38,71 @@ def mixed_moment(c: Tensor) -> Tensor:
     return c[0] * c[1] / (c.sum() * (c.sum() + 1))
 
 
-CASES: list[tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = [
-    (lambda theta: theta[:, 0], mean),
-    (lambda theta: theta[:, 0].square(), second_moment),
-    (lambda theta: theta[:, 0] * theta[:, 1], mixed_moment),
-]
+@pytest.mark.parametrize(
+    ("function", "closed"),
+    [
+        (lambda theta: theta[..., 0], mean),
+        (lambda theta: theta[..., 0].square(), second_moment),
+        (lambda theta: theta[..., 0] * theta[..., 1], mixed_moment),
+    ],
+    ids=["mean", "second moment", "mixed moment"],
+)
+def test_moments_and_pathwise_gradients_of_draws(function: Function, closed: Function) -> None:
+    """Within four standard errors of the closed form and of its central differences by beta."""
+    q = FactorisedDirichlet(COPIES, dict.fromkeys(COPIES.choice_names, BETA))
+    generator = generator_at(0, "draws")
+    draws = [torch.stack(list(q.rsample(temperature=1.0, generator=generator).values())) for _ in range(ROUNDS)]
+    values = function(torch.stack(draws)).mean(0)  # (copies,)
+    gradients = torch.stack(torch.autograd.grad(values.sum(), list(q.parameters())))  # (copies, 3)
+    step, expected = 1e-5, []
+    for move in step * torch.eye(3, dtype=torch.float64):
+        expected.append((closed(elu(BETA + move) + 1) - closed(elu(BETA - move) + 1)) / (2 * step))
+    for found, exact in ((values.detach(), closed(elu(BETA) + 1)), (gradients, torch.stack(expected))):
+        error = found.std(0) / len(found) ** 0.5
+        assert (error < 0.004).all()
+        assert ((found.mean(0) - exact).abs() < 4 * error).all()
 
 
-@pytest.fixture(scope="module")
-def draws() -> tuple[Tensor, Tensor]:
-    """beta as a leaf of every draw, (N, 3), and the draws theta, (N, 3): one choice per draw."""
-    many = Space("many", tuple(Choice(f"x{draw}", ("a", "b", "c")) for draw in range(DRAWS)))
-    q = FactorisedDirichlet(many, dict.fromkeys(many.choice_names, BETA))
-    betas = torch.stack(q.scores())  # gradients are taken by log concentrations and carried on to beta by hand
-    gates = q.rsample(temperature=1.0, generator=generator_at(0, "draws"))
-    return betas, torch.stack(list(gates.values()))
+def test_a_draw_is_uniform_on_the_simplex_at_the_start() -> None:
+    q = FactorisedDirichlet(SPACE)
+    assert q.concentrations()["x"].tolist() == [1.0, 1.0, 1.0] and q.penalty().item() == 0
+    thetas = [q.rsample(temperature=1.0, generator=generator_at(draw, "draw"))["x"].detach() for draw in range(2000)]
+    shares = (torch.stack(thetas) < 0.5).double().mean(0)  # 1 - (1 - 0.5)^2 of a Beta(1, 2)
+    torch.testing.assert_close(shares, torch.full((3,), 0.75).double(), atol=0.04, rtol=0)
 
 
-def closed_gradient(moment: Callable[[Tensor], Tensor], beta: Tensor, step: float = 1e-5) -> Tensor:
-    """Central differences of the closed form by beta."""
-    found = torch.zeros_like(beta)
-    for index in range(len(beta)):
-        move = step * torch.eye(len(beta), dtype=beta.dtype)[index]
-        ends = [moment(torch.nn.functional.elu(beta + sign * move) + 1) for sign in (1, -1)]
-        found[index] = (ends[0] - ends[1]) / (2 * step)
-    return found
+def test_the_temperature_does_not_matter() -> None:
+    q = FactorisedDirichlet(SPACE, {"x": BETA})
+    cold, hot = (q.rsample(temperature=t, generator=generator_at(0, "draw"))["x"] for t in (0.01, 100.0))
+    assert cold.equal(hot)
+
+
+def test_concentrations_are_elu_plus_one_and_marginals_their_shares() -> None:
+    q = FactorisedDirichlet(SPACE, {"x": BETA})
+    torch.testing.assert_close(q.concentrations()["x"], elu(BETA) + 1)
+    torch.testing.assert_close(q.mean()["x"], (elu(BETA) + 1) / (elu(BETA) + 1).sum())
+
+
+@pytest.mark.parametrize("beta", [[-60.0, -50.0, -60.0], [-90.0, 60.0, -90.0]])
+def test_tiny_concentrations_give_numbers(beta: list[float]) -> None:
+    """In single precision elu(beta) + 1 would be 0."""
+    q = FactorisedDirichlet(SPACE, {"x": torch.tensor(beta)})
+    gate = q.rsample(temperature=1.0, generator=generator_at(0, "draw"))["x"]
+    (gradient,) = torch.autograd.grad(gate[0] + q.log_marginals()[0].sum() + q.penalty(), list(q.parameters()))
+    assert gate.isfinite().all() and gradient.isfinite().all()
+    assert q.mode()["x"] == 1
+
+
+def test_the_penalty_is_the_divergence_by_integration() -> None:
+    """Of one choice with two options: KL(Beta(c, d) || uniform) = integral of p log p."""
+    space = Space("two", (Choice("x", ("a", "b")), Choice("y", ("a", "b"))))
+    q = FactorisedDirichlet(space, {"x": torch.tensor([0.9, 0.4]).double()})
+    c, d = q.concentrations()["x"].detach()
+    theta = torch.linspace(0, 1, 200_001, dtype=torch.float64)[1:-1]
+    log_p = torch.distributions.Beta(c, d).log_prob(theta)
+    torch.testing.assert_close(q.penalty().detach(), torch.trapezoid(log_p.exp() * log_p, theta), rtol=1e-6, atol=1e-8)
+
+
+def test_impossible_betas_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="3 finite betas"):
+        FactorisedDirichlet(SPACE, {"x": torch.zeros(2)})

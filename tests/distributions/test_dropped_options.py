@@ -9,7 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyarch.distributions import Categorical, DrawMode, Factorised, FactorisedCategorical, FactorisedDirichlet, Uniform
+from polyarch.distributions import (
+    Categorical,
+    DrawMode,
+    Factorised,
+    FactorisedCategorical,
+    FactorisedDirichlet,
+    Uniform,
+)
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
 from polyarch.spaces import Choice, Space

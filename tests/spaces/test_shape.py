@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 
 import pytest
 
@@ -32,7 +32,7 @@ def brute_force(edges: set[tuple[int, int]], output: int, inputs: tuple[int, ...
     between = range(max(inputs) + 1, output)
     middles = chain.from_iterable(combinations(between, length) for length in range(len(between) + 1))
     ways = [(first, *middle, output) for middle in middles for first in inputs]
-    return max((len(way) - 1 for way in ways if set(zip(way, way[1:], strict=False)) <= edges), default=0)
+    return max((len(way) - 1 for way in ways if set(pairwise(way)) <= edges), default=0)
 
 
 class TestNB201:
