@@ -264,6 +264,29 @@ class DepthRecord(Record):
     functions: DepthFunctions | None = None
 
 
+class DifferentiableRecord(Record):
+    """A search by gradients: how q over the relaxed ``choices`` moved, and the architecture that came out.
+
+    ``history`` has a row per epoch (true accuracies in percent), ``architectures`` the key of what q pointed at after it, ``marginals`` the
+    probabilities of the options of every choice; where options were dropped on the way, their probability is 0.
+    ``findings`` are those of the guard against collapse; ``back_to`` is the epoch whose state it put back. ``notation``
+    is how others write the architecture, e.g. as a genotype.
+    """
+
+    method: str
+    gradient: str
+    parametrisation: str
+    discretisation: str
+    architecture: dict[str, str]
+    notation: str | None = None
+    choices: dict[str, list[str]]
+    history: list[dict[str, float]]
+    architectures: list[str]
+    marginals: list[dict[str, list[float]]]
+    findings: list[str] = []
+    back_to: int | None = None
+
+
 class Claim(Record):
     """A claim of a document: whether the numbers support it, and the numbers.
 
@@ -306,7 +329,7 @@ class Results(Record):
 
     ``predictors`` are the best network alone and the mixtures; ``depth`` is there after a search for a depth, where
     ``seconds`` may tell the time of a forward pass: ``forward_full`` and ``forward_pruned``. ``decisions`` say what was
-    chosen for the user and why.
+    chosen for the user and why. ``differentiable`` is there after a search by gradients.
     """
 
     version: int = VERSION
@@ -323,6 +346,7 @@ class Results(Record):
     artifact: dict[str, Any] | None = None
     predictors: list[PredictorRecord] = []
     depth: DepthRecord | None = None
+    differentiable: DifferentiableRecord | None = None
     decisions: list[str] = []
     seconds: dict[str, float] = {}
 

@@ -7,7 +7,7 @@ from polyarch.benchmarks.nasbench101 import NASBench101, convert_nasbench101
 from polyarch.benchmarks.nasbench201 import NASBench201
 from polyarch.benchmarks.nasbench301 import NASBench301
 from polyarch.benchmarks.nats import convert_nats
-from polyarch.benchmarks.notations import parse_architecture
+from polyarch.benchmarks.notations import parse_architecture, published_notation
 from polyarch.benchmarks.sources import SOURCES, Source, load_truth
 from polyarch.benchmarks.spikenas import load_spikenas, spikenas_space
 from polyarch.benchmarks.truth import Truth
@@ -27,5 +27,6 @@ __all__ = [
     "load_spikenas",
     "load_truth",
     "parse_architecture",
+    "published_notation",
     "spikenas_space",
 ]

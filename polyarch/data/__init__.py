@@ -5,6 +5,7 @@ from polyarch.data.cifar import nb201_split
 from polyarch.data.columns import Column, encode_rows
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import decode_image
+from polyarch.data.fourier import Regression, fourier
 from polyarch.data.images import ImageFiles
 from polyarch.data.locations import data_root
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
@@ -40,6 +41,7 @@ __all__ = [
     "Preprocessing",
     "RandomFlip",
     "RandomShift",
+    "Regression",
     "StackedBatches",
     "TableData",
     "TableEncoding",
@@ -48,6 +50,7 @@ __all__ = [
     "decode_image",
     "encode_rows",
     "endless",
+    "fourier",
     "load",
     "nb201_split",
     "preprocessing_from",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from torch import nn
 
 from polyarch.jobs.parts import Parts
 from polyarch.results import SearchRecord
 from polyarch.spaces import Architecture
+from polyarch.supernets import Supernet
 
 
 def ensemble_members(parts: Parts, record: SearchRecord) -> list[Architecture]:
@@ -18,11 +21,17 @@ def ensemble_members(parts: Parts, record: SearchRecord) -> list[Architecture]:
     (objective,) = parts.estimators((record.objectives[0],))
     sign = -1 if objective.goal == "maximise" else 1
     by_score = sorted(record.evaluated, key=lambda item: sign * item.score(objective.name))
+    space = parts.net.space
+    ordered = (space.architecture(item.architecture) for item in (record.best[0], *by_score))
+    return distinct(parts.net, ordered, most=parts.settings.retrain.members)
+
+
+def distinct(net: Supernet, architectures: Iterable[Architecture], *, most: int) -> list[Architecture]:
+    """The first of them that have other layers than those before, up to ``most``."""
     found: dict[tuple[str, ...], Architecture] = {}
-    for item in (record.best[0], *by_score):
-        architecture = parts.net.space.architecture(item.architecture)
-        found.setdefault(_layers(parts.net.extract(architecture)), architecture)
-        if len(found) == parts.settings.retrain.members:
+    for architecture in architectures:
+        found.setdefault(_layers(net.extract(architecture)), architecture)
+        if len(found) == most:
             break
     return list(found.values())
 

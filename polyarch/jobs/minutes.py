@@ -58,11 +58,10 @@ def fitted(
 def _epochs(settings: RunSettings) -> str:
     alone = f"{settings.retrain.epochs} for each network trained alone"
     words = {
-        "one-shot": f"{settings.train.epochs} epochs for the supernet and {alone}",
         "variational-depth": f"up to {settings.train.epochs} epochs",
         "deterministic-depth": f"{settings.retrain.epochs} epochs for each network",
     }
-    return words[settings.method]
+    return words.get(settings.method, f"{settings.train.epochs} epochs for the supernet and {alone}")
 
 
 def _scaled(settings: RunSettings, factor: float, asked: RunSettings) -> RunSettings:
@@ -91,7 +90,9 @@ def _shrunk(count: int, factor: float, *, least: int) -> int:
 
 
 def _least(settings: RunSettings) -> int:
-    """Epochs of the supernet: split weights are trained apart for one epoch or more."""
+    """Epochs of the supernet: split weights are trained apart for one epoch or more, and every stage has one."""
+    if settings.differentiable.stages:
+        return len(settings.differentiable.stages)
     interchoice = interchoice_of(settings.space)
     return 1 if interchoice is None or interchoice.split_epoch is None else interchoice.split_epoch + 1
 

@@ -16,6 +16,8 @@ from polyarch.executors import one_thread
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
 from polyarch.jobs.depth_search import find_depth, require_depths
+from polyarch.jobs.differentiable_search import find_architectures, record_of, with_trained
+from polyarch.jobs.differentiable_training import learn, staged
 from polyarch.jobs.elimination import eliminate
 from polyarch.jobs.fixed_depths import allowed_depths, compare_depths
 from polyarch.jobs.judging import outside_batches
@@ -42,7 +44,10 @@ def run(context: Context, until: Stage = "search") -> Results:
 
     Every stage keeps what it finishes on disk, so a run that was killed goes on where it was.
     """
-    if context.parts.settings.method != "one-shot":
+    settings = context.parts.settings
+    if settings.is_differentiable:
+        return _run_differentiable(context, until)
+    if settings.method != "one-shot":
         return _run_depth(context, until)
     stages = stages_until(until)
     seconds: dict[str, float] = {}
@@ -58,6 +63,32 @@ def run(context: Context, until: Stage = "search") -> Results:
         if results.search is not None:
             with _timed(results.seconds, "retrain"):
                 compared = compare(context, ensemble_members(context.parts, results.search), training.q)
+            results.comparison, results.artifact = compared.contenders, compared.artifact
+            results.predictors = compared.predictors
+            results.write(context.workspace.results)
+    context.workspace.log("finished", stage=until)
+    return results
+
+
+def _run_differentiable(context: Context, until: Stage) -> Results:
+    """Weights and q in one training, then one architecture of q, which is trained alone against random ones."""
+    _refuse_ranking(context.parts, until)
+    seconds: dict[str, float] = {}
+    with one_thread():
+        with _timed(seconds, "train"):
+            learned = learn(context)
+        q = learned.marginals[-1] if learned.marginals else None
+        training = TrainingRecord(strategy=context.parts.settings.method, history=learned.history, q=q)
+        results = _results(learned.parts, training, seconds)
+        results.differentiable = record_of(learned)
+        results.write(context.workspace.results)
+        if until == "search":
+            trained = with_trained(context, learned)
+            with _timed(seconds, "choose"):
+                best = find_architectures(trained, learned)
+            results.differentiable = record_of(learned, best[0])
+            with _timed(seconds, "retrain"):
+                compared = compare(trained, best, None)
             results.comparison, results.artifact = compared.contenders, compared.artifact
             results.predictors = compared.predictors
             results.write(context.workspace.results)
@@ -96,6 +127,9 @@ def stages_until(until: Stage) -> tuple[Stage, ...]:
 def check(context: Context, until: Stage) -> None:
     """Finds what is wrong with the settings before anything is written or trained."""
     settings, stages = context.parts.settings, stages_until(until)
+    if settings.is_differentiable:
+        _check_differentiable(context, until)
+        return
     if settings.method != "one-shot":
         _check_depth(context, until)
         return
@@ -116,7 +150,7 @@ def _check_training(parts: Parts) -> None:
     batches = len(parts.batches(parts.train, parts.settings.train.batch_size, stream="train"))
     if batches < strategy.batches_per_step:
         raise ConfigError(
-            f"Expected {strategy.batches_per_step} or more batches of training examples for train.inner_steps. "
+            f"Expected {strategy.batches_per_step} or more batches of training examples for {_steps_setting(parts)}. "
             f"Got {batches}; try a smaller train.batch_size."
         )
     interchoice, epochs = interchoice_of(parts.settings.space), parts.settings.train.epochs
@@ -126,13 +160,24 @@ def _check_training(parts: Parts) -> None:
         )
 
 
+def _check_differentiable(context: Context, until: Stage) -> None:
+    parts = context.parts
+    _refuse_ranking(parts, until)
+    _refuse_searching(parts)
+    if parts.settings.rank.truth is not None:
+        truth_for(parts.settings.rank.truth, parts.net.space)
+    for stage in parts.settings.differentiable.stages:
+        staged(parts, stage, len(parts.settings.differentiable.stages))
+    outside_batches(parts)
+    _check_training(parts)
+    context.draw(1, "check")
+
+
 def _check_depth(context: Context, until: Stage) -> None:
     parts = context.parts
     require_depths(parts)
     _refuse_ranking(parts, until)
-    for name, default in SearchSettings():
-        if not name.startswith("max_") and getattr(parts.settings.search, name) != default:
-            raise ConfigError(f"Expected search.{name} with method one-shot only. Got {parts.settings.method!r}.")
+    _refuse_searching(parts)
     if parts.settings.method == "variational-depth":
         if parts.settings.train.strategy != "variational":
             raise ConfigError(
@@ -143,6 +188,17 @@ def _check_depth(context: Context, until: Stage) -> None:
         allowed_depths(context)
     outside_batches(parts)
     context.draw(1, "check")
+
+
+def _steps_setting(parts: Parts) -> str:
+    return "differentiable.steps" if parts.settings.is_differentiable else "train.inner_steps"
+
+
+def _refuse_searching(parts: Parts) -> None:
+    """Settings of a search among scored architectures mean nothing to methods that learn theirs."""
+    for name, default in SearchSettings():
+        if not name.startswith("max_") and getattr(parts.settings.search, name) != default:
+            raise ConfigError(f"Expected search.{name} with method one-shot only. Got {parts.settings.method!r}.")
 
 
 def _refuse_ranking(parts: Parts, until: Stage) -> None:

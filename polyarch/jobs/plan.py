@@ -12,6 +12,7 @@ from itertools import islice
 import torch
 from rich.table import Table
 
+from polyarch.data import endless
 from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
 from polyarch.jobs.comparison import EXPORT_SECONDS
@@ -30,6 +31,8 @@ from polyarch.strategies import OneShot
 WARM_UP_STEPS = 8
 START_SECONDS = 5.0
 """What it takes to start worker processes."""
+OPTIONS_AT_ONCE = 3
+"""How much longer a step of a differentiable search takes than one of an architecture alone, or more."""
 LARGER = 1.5
 """Networks that a search finds train slower than random ones, because it prefers large ones."""
 
@@ -74,15 +77,16 @@ def measure(context: Context, until: Stage) -> Timings:
 
 def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
     """The stages of a run that starts from nothing, with ``examples`` for training."""
+    if settings.is_differentiable:
+        return _differentiable_plan(settings, timings, examples, until)
     if settings.method != "one-shot":
         return _depth_plan(settings, timings, examples, until)
     stages = stages_until(until)
     workers = settings.workers
     start = START_SECONDS if workers > 1 else 0.0
-    train, rank, search, retrain = settings.train, settings.rank, settings.search, settings.retrain
+    train, rank, search = settings.train, settings.rank, settings.search
     second = "rank" in stages and wants_second(settings)
     waves = math.ceil(rank.architectures / workers)
-    networks = retrain.seeds + retrain.members - 1 + retrain.random_architectures
     batch_size = min(train.batch_size, examples)
     steps = examples // batch_size // timings.batches  # of an epoch
     example = timings.step / (timings.paths * timings.batches * batch_size)  # of one architecture
@@ -103,15 +107,41 @@ def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -
             f"{search.budget} architectures by {search.sampler} on {', '.join(search.objectives)}",
             timings.search_score * math.ceil(search.budget / workers),
         ),
-        "retrain": PlannedStage(
-            "retrain",
-            f"{retrain.seeds} x the best, {retrain.members - 1} more for the ensemble and "
-            f"{retrain.random_architectures} random ones, {retrain.epochs} epochs",
-            start + math.ceil(networks / workers) * examples * retrain.epochs * example * LARGER,
-        ),
+        "retrain": _retraining(settings, examples, example),
         "export": PlannedStage("export", "calibration, artifacts and report", EXPORT_SECONDS),
     }
     return [planned[stage] for stage in (*stages, *(["retrain", "export"] if "search" in stages else []))]
+
+
+def _retraining(settings: RunSettings, examples: int, example: float) -> PlannedStage:
+    """Networks trained alone, where an architecture takes ``example`` seconds for an example."""
+    retrain, workers = settings.retrain, settings.workers
+    networks = retrain.seeds + retrain.members - 1 + retrain.random_architectures
+    start = START_SECONDS if workers > 1 else 0.0
+    return PlannedStage(
+        "retrain",
+        f"{retrain.seeds} x the best, {retrain.members - 1} more for the ensemble and "
+        f"{retrain.random_architectures} random ones, {retrain.epochs} epochs",
+        start + math.ceil(networks / workers) * examples * retrain.epochs * example * LARGER,
+    )
+
+
+def _differentiable_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
+    """The one training of weights and q, in which all options are run, then networks alone."""
+    train, chosen = settings.train, settings.differentiable
+    batch_size = min(train.batch_size, examples)
+    steps = examples // batch_size // timings.batches
+    stages = f" in {len(chosen.stages)} stages" if chosen.stages else ""
+    work = f"{settings.method} on {settings.space.kind}{stages}, {train.epochs} epochs of {examples} examples"
+    trained = PlannedStage("train", work, timings.step * steps * train.epochs * (1.5 if chosen.stages else 1.0))
+    if until == "train":
+        return [trained]
+    example = timings.step / (timings.batches * batch_size * OPTIONS_AT_ONCE)
+    return [
+        trained,
+        _retraining(settings, examples, example),
+        PlannedStage("export", "calibration, artifacts and report", EXPORT_SECONDS),
+    ]
 
 
 def _depth_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
@@ -157,10 +187,12 @@ def _step_seconds(context: Context) -> tuple[float, int, int]:
     size = strategy.batches_per_step
     batches = list(islice(source.epoch(0), max(WARM_UP_STEPS, size)))
     groups = [batches[first : first + size] for first in range(0, len(batches) - size + 1, size)]
-    strategy.step(groups[0], generator=generator_at(0, "plan", 0))
+    held_out = list(islice(endless(parts.held_out_batches()), strategy.held_out_per_step))
+    if size <= WARM_UP_STEPS:
+        strategy.step(groups[0], held_out, generator=generator_at(0, "plan", 0))
     started = time.perf_counter()
     for index, group in enumerate(groups):
-        strategy.step(group, generator=generator_at(0, "plan", index))
+        strategy.step(group, held_out, generator=generator_at(0, "plan", index))
     seconds = (time.perf_counter() - started) / len(groups)
     return seconds, strategy.paths.count if isinstance(strategy, OneShot) else 1, size
 

@@ -14,6 +14,7 @@ from polyarch.jobs.choosing import suggest, with_suggestions
 from polyarch.jobs.context import Context
 from polyarch.jobs.data_parts import load_data
 from polyarch.jobs.depth_choosing import suggest_depth
+from polyarch.jobs.differentiable_choosing import suggest_differentiable
 from polyarch.jobs.display import Display
 from polyarch.jobs.minutes import fitted
 from polyarch.jobs.overrides import resumed_settings
@@ -83,10 +84,17 @@ def prepared(asked: RunSettings, data: Dataset | None, builder: Builder | None) 
     data = data or load_data(asked.data)
     decisions = [note.rstrip(".") for note in data.notes]
     if _is_chosen_for(asked):
-        suggested, reasons = (suggest if asked.method == "one-shot" else suggest_depth)(asked, data, builder)
+        suggested, reasons = _suggesting(asked)(asked, data, builder)
         settings = with_suggestions(asked, suggested)
         decisions += reasons
     return Parts.build(settings, data=data, builder=builder), decisions
+
+
+def _suggesting(asked: RunSettings) -> Callable[..., tuple[dict[str, Any], list[str]]]:
+    """What chooses for the method that was asked for."""
+    if asked.is_differentiable:
+        return suggest_differentiable
+    return suggest if asked.method == "one-shot" else suggest_depth
 
 
 def decided(settings: RunSettings, decisions: Sequence[str], display: Display) -> RunSettings:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from polyarch.data import Batch
@@ -62,27 +63,38 @@ def skips_beyond(most: int) -> Excess:
     return lambda architecture: float(skip_count(architecture) - most)
 
 
+def alternatives(relaxation: Relaxation, weights: Gates) -> list[Architecture]:
+    """Architectures that differ from the strongest where one of its options is taken out, the likeliest first."""
+    found: dict[Architecture, float] = {}
+    for choice, option in relaxation.chosen(weights).items():
+        changed = without(weights, choice, option)
+        if changed[choice].sum() > 0:
+            found.setdefault(relaxation.architecture(changed), _log_weight(relaxation, changed))
+    return sorted(found, key=lambda architecture: -found[architecture])
+
+
 def by_perturbation(
     strategy: Bilevel,
     held_out: Sequence[Batch],
     *,
-    train: Sequence[Batch] = (),
+    tune: Callable[[], Sequence[Batch]] = tuple,
     generator: Generator,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Architecture:
-    """Every choice in random order takes the option without which the mixed network gets worst on held-out data.
+) -> dict[str, Tensor]:
+    """Weights by what is missed: every choice takes the option without which the mixed network gets worst.
 
-    The others stay mixed; after each decision the weights are tuned on ``train``. Of the edges into a DARTS node the two
-    stay that are missed most. The weights of the strategy change.
+    The choices are decided in random order, by the accuracy on held-out data; those that are not decided yet stay
+    mixed. Where a relaxation weighs more edges than an architecture has, the weight of an edge is then how much it is
+    missed, so that `strongest` keeps the right ones. The weights of the supernet change. (DARTS-PT.)
 
     Args:
         held_out: batches on which accuracy is measured.
-        train: batches of the steps after every decision.
+        tune: gives the batches of the steps of the weights after a decision; none by default.
     """
     if not held_out:
         raise InvalidInput("Expected at least one batch of held-out data to perturb on. Got none.")
     relaxation = strategy.mixture.relaxation
-    weights: dict[str, Tensor] = weights_of(strategy)
+    weights = weights_of(strategy)
     names = [choice.name for choice in relaxation.space.choices if len(choice) > 1]
     order = [names[position] for position in torch.randperm(len(names), generator=generator).tolist()]
     for done, name in enumerate(order):
@@ -90,24 +102,21 @@ def by_perturbation(
         accuracies = {option: _accuracy(strategy, without(weights, name, option), held_out) for option in options}
         # Among equals the heavier option: removal that changes nothing must not decide by position.
         chosen = min(options, key=lambda option: (accuracies[option], -float(weights[name][option])))
-        weights[name] = torch.nn.functional.one_hot(torch.tensor(chosen), len(weights[name])).to(weights[name])
-        for batch in train:
+        weights[name] = F.one_hot(torch.tensor(chosen), len(weights[name])).to(weights[name])
+        for batch in tune():
             strategy.step_with(weights, batch)
         report(done + 1, len(order))
-    return relaxation.architecture(_missed(strategy, weights, held_out))
+    return weights if relaxation.space == relaxation.net.space else _missed(strategy, weights, held_out)
 
 
-def _missed(strategy: Bilevel, weights: dict[str, Tensor], held_out: Sequence[Batch]) -> Gates:
-    """The weights of decided choices scaled by how much they are missed, where a relaxation has more than it needs."""
-    relaxation = strategy.mixture.relaxation
-    chosen = {name: int(weight.argmax()) for name, weight in weights.items()}
-    if relaxation.space == relaxation.net.space:
-        return weights
+def _missed(strategy: Bilevel, weights: Gates, held_out: Sequence[Batch]) -> dict[str, Tensor]:
+    """The weights of decided choices, each scaled by 1 plus the accuracy that is lost without it."""
     full = _accuracy(strategy, weights, held_out)
-    return {
-        name: weight * (1 + full - _accuracy(strategy, without(weights, name, chosen[name]), held_out))
+    lost = {
+        name: full - _accuracy(strategy, without(weights, name, int(weight.argmax())), held_out)
         for name, weight in weights.items()
     }
+    return {name: weight * (1 + lost[name]) for name, weight in weights.items()}
 
 
 def _accuracy(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> float:

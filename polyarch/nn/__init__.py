@@ -10,7 +10,7 @@ from polyarch.nn.batchnorm import (
 from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.exits import Exits
 from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
-from polyarch.nn.mixed import ChoiceBlock, adds, gate_for, is_run, options_run, plus, skipping_zeros
+from polyarch.nn.mixed import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
 from polyarch.nn.own import Maybe, OneOf, Repeat
 from polyarch.nn.partial import PartialChannels, partial_channels, require_parts
 from polyarch.nn.recording import call, record
@@ -42,11 +42,11 @@ __all__ = [
     "call",
     "dependent_weights",
     "gate_for",
-    "is_run",
     "options_run",
     "partial_channels",
     "plus",
     "record",
     "require_parts",
     "skipping_zeros",
+    "skips_zeros",
 ]

@@ -34,9 +34,9 @@ def skipping_zeros() -> Iterator[None]:
         _skips_zeros.reset(token)
 
 
-def is_run(weights: Tensor) -> bool:
-    """Whether a mixed pass runs something with these weights: always, or if one is not zero; see `skipping_zeros`."""
-    return not _skips_zeros.get() or bool(weights.any())
+def skips_zeros() -> bool:
+    """Whether this is inside of `skipping_zeros`."""
+    return _skips_zeros.get()
 
 
 def options_run(weights: Tensor, options: Sequence[int]) -> Sequence[int]:
@@ -47,7 +47,7 @@ def options_run(weights: Tensor, options: Sequence[int]) -> Sequence[int]:
     Args:
         weights: (O,) or (B, O) of all options.
     """
-    if not _skips_zeros.get():
+    if not skips_zeros():
         return options
     used: list[bool] = (weights != 0).reshape(-1, weights.shape[-1]).any(0).tolist()
     return [index for index in options if used[index]] or options[:1]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from polyarch.reports import plots
 from polyarch.reports.depth_plots import depth_charts
+from polyarch.reports.differentiable_plots import differentiable_charts
 from polyarch.reports.distribution import distributions
 from polyarch.reports.headline import entries
 from polyarch.reports.searched import best_architecture
-from polyarch.reports.specs import Row, Spec
-from polyarch.reports.thinning import evenly
+from polyarch.reports.specs import Spec
+from polyarch.reports.thinning import curve
 from polyarch.results import Results
 
 LOSSES = {"loss": "training loss", "valid_loss": "validation loss"}
-MOST_EPOCHS = 400
-"""Points of a curve: more than there are pixels only make the page larger."""
 
 
 def charts(results: Results) -> dict[str, Spec]:
@@ -24,8 +23,10 @@ def charts(results: Results) -> dict[str, Spec]:
     contenders = entries(results)
     if contenders:
         found["contenders"] = plots.contenders(contenders)
-    supernet = list(_curve(results.training.history, LOSSES))
-    if supernet:
+    supernet = list(curve(results.training.history, LOSSES))
+    if results.differentiable is not None:
+        found.update(differentiable_charts(results.differentiable))
+    elif supernet:
         found["supernet"] = plots.curves(supernet, "loss (nats)")
     found.update(_retraining(results))
     found.update(_distribution(results) if results.depth is None else depth_charts(results.depth))
@@ -40,11 +41,11 @@ def charts(results: Results) -> dict[str, Spec]:
 
 def _retraining(results: Results) -> Iterator[tuple[str, Spec]]:
     runs = results.comparison[0].runs if results.comparison else []
-    losses = [{**row, "seed": run.seed} for run in runs for row in _curve(run.history, LOSSES)]
+    losses = [{**row, "seed": run.seed} for run in runs for row in curve(run.history, LOSSES)]
     if losses:
         yield "retraining", plots.curves(losses, "loss (nats)")
     names = {"valid_accuracy": "validation accuracy"}
-    accuracies = [{**row, "seed": run.seed} for run in runs for row in _curve(run.history, names)]
+    accuracies = [{**row, "seed": run.seed} for run in runs for row in curve(run.history, names)]
     if accuracies:
         yield "retraining-accuracy", plots.curves(accuracies, "validation accuracy", "~%")
 
@@ -59,13 +60,3 @@ def _distribution(results: Results) -> Iterator[tuple[str, Spec]]:
     largest = max(share.share for shares in found for share in shares.shares)
     for name, shares in zip(("options", "options-all"), found, strict=False):
         yield name, plots.option_map(shares, largest)
-
-
-def _curve(history: Iterable[dict[str, float]], names: dict[str, str]) -> Iterator[Row]:
-    for key, name in names.items():
-        rows = [
-            {"epoch": row["epoch"], "value": row[key], "series": name}
-            for row in history
-            if key in row and "epoch" in row
-        ]
-        yield from (rows[index] for index in evenly(len(rows), MOST_EPOCHS))

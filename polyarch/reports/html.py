@@ -13,6 +13,7 @@ from polyarch.errors import MissingExtra
 from polyarch.files import write_atomically
 from polyarch.reports import depth_headline, depths, words
 from polyarch.reports.canvas import printable
+from polyarch.reports.differentiable import differentiable_part
 from polyarch.reports.drawing import draw
 from polyarch.reports.elimination import elimination_part
 from polyarch.reports.functions import panels
@@ -55,6 +56,7 @@ def render(results: Results) -> str:
             parameters=best_parameters(results),
             counted=counted_parameters(results),
             top=top(results),
+            differentiable=differentiable_part(results.differentiable),
             elimination=elimination_part(results.elimination),
             ranking_trust=trust_part(results.ranking),
             blocks=blocks(results),

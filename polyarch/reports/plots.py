@@ -96,9 +96,11 @@ def curves(
     places = sorted({row[over] for row in rows})
     ticks = alt.Axis(format="d", values=places) if len(places) <= 10 else alt.Axis(format="d", tickCount=8)
     x = alt.X(f"{over}:Q", title=over, scale=alt.Scale(nice=False), axis=ticks)
+    counts = y_format != "~%" and all(float(row["value"]).is_integer() for row in rows)
+    y_axis = alt.Axis(format=y_format, tickMinStep=1 if counts else alt.Undefined)  # no ticks between whole numbers
     encoded = data(rows).encode(
         x=x,
-        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(format=y_format)),
+        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False), axis=y_axis),
         color=colour,
         detail="seed:N" if seeds else alt.Undefined,
     )

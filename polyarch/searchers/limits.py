@@ -54,6 +54,11 @@ class Limits:
         """Whether every limit is kept."""
         return self.violation(architecture) is None
 
+    def excess(self, architecture: Architecture) -> float:
+        """By how much the costs are beyond their limits, each as a share of its limit; 0 where all are kept."""
+        shares = (self.measure(limit, architecture) / limit.at_most - 1 for limit in self.limits)
+        return sum(share for share in shares if share > 0)
+
     def sample(self, generator: Generator) -> Architecture:
         """A uniformly drawn allowed architecture, by rejection."""
         for _ in range(ATTEMPTS):

@@ -68,7 +68,7 @@ class Bilevel(Strategy):
         self.q_optimizer.zero_grad(set_to_none=True)
         q_loss = self.gradient.run(self.mixture, self.optimizer, train, held_out, generator)
         if self.regulariser is not None:
-            self.regulariser().backward()  # type: ignore[no-untyped-call]
+            self.regulariser().backward()
         self.q_optimizer.step()
         if self.gradient.advances:
             return {"loss": q_loss, "q_loss": q_loss}

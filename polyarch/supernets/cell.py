@@ -19,10 +19,10 @@ from polyarch.nn import (
     call,
     dependent_weights,
     gate_for,
-    is_run,
     partial_channels,
     plus,
     require_parts,
+    skips_zeros,
 )
 from polyarch.nn.ops import nb201_operation
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, Gates, edge_name, nb201_space
@@ -90,7 +90,7 @@ class Cell(nn.Module):
         # A node that nothing feeds passes nothing on, also not the constant that a normalisation layer would
         # make of zeros. `fed` is 0 or 1, () or (B,); it is all ones for relaxed gates.
         nodes, fed = [x], [x.new_ones(())]
-        edges_run = self._edges_run(gates)
+        edges_run = self._weighty_edges(gates) if skips_zeros() else range(len(NB201_EDGES))
         for target in (1, 2, 3):
             value, is_fed = torch.zeros_like(x), x.new_zeros(())
             for edge, (source, edge_target) in enumerate(NB201_EDGES):
@@ -116,11 +116,11 @@ class Cell(nn.Module):
         passing = selection if isinstance(selection, int) else selection[..., block.passing]
         return cast(Tensor, self.partial(x, passing, lambda seen: block(seen, selection, previous)))
 
-    def _edges_run(self, gates: Gates) -> Collection[int]:
-        """The edges that a mixed pass runs: all, or those that carry something of weight; see `skipping_zeros`."""
+    def _weighty_edges(self, gates: Gates) -> Collection[int]:
+        """The edges that carry something from the input to the output with a weight other than zero."""
         blocks = cast(Sequence[ChoiceBlock], tuple(self.edges))
-        open_edges = tuple(int(is_run(gates[block.choice][..., block.passing])) for block in blocks)
-        return {edge for edge, *_ in live_steps(open_edges, (False, True))}
+        weighty = tuple(int(gates[block.choice][..., block.passing].any()) for block in blocks)
+        return {edge for edge, *_ in live_steps(weighty, (False, True))}
 
 
 def predecessors_of(interchoice: InterChoice | None) -> EdgePredecessors:
@@ -198,9 +198,7 @@ class CellSupernet(Supernet):
             )
         require_parts(channels, partial)
         if partial > 1 and interchoice is not None:
-            raise InvalidInput(
-                f"Expected no inter-choice weights of operations on a part of the channels. Got {partial=}."
-            )
+            raise InvalidInput(f"Expected no inter-choice weights where operations see some channels. Got {partial=}.")
         self._passing = tuple(name != "none" for name in operations)
         self._predecessors = predecessors_of(interchoice)
         self.stem = nn.Sequential(nn.Conv2d(in_channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import Selection, call, gate_for, is_run, options_run, partial_channels, require_parts
+from polyarch.nn import Selection, call, gate_for, options_run, partial_channels, require_parts, skips_zeros
 from polyarch.nn.ops import FactorizedReduce, darts_operation, relu_conv_bn
 from polyarch.spaces import (
     DARTS_CELLS,
@@ -103,12 +103,14 @@ class DartsCell(nn.Module):
 
     def forward(self, earlier: Tensor, previous: Tensor, selections: EdgeSelections) -> Tensor:
         """(B, C'', H'', W''), (B, C', H, W) -> (B, 4C, H, W), or half of that resolution."""
+        if skips_zeros():
+            selections = {edge: s for edge, s in selections.items() if isinstance(s, int) or s.any()}
         nodes = [call(self.earlier, earlier), call(self.previous, previous)]
         for target in DARTS_NODES:
             terms: list[Tensor] = [
                 self.edges[edge_name(source, target)](nodes[source], selections[source, target])
                 for source in range(target)
-                if (source, target) in selections and _is_used(selections[source, target])
+                if (source, target) in selections
             ]
             nodes.append(sum(terms[1:], start=terms[0]) if terms else self._nothing(nodes[0]))
         return torch.cat(nodes[2:], dim=1)
@@ -117,10 +119,6 @@ class DartsCell(nn.Module):
         """Zeros like a node that no edge feeds: (B, C, H, W) -> (B, C, H, W), or half of that resolution."""
         step = 2 if self.kind == "reduce" else 1
         return torch.zeros_like(node[:, :, ::step, ::step])
-
-
-def _is_used(selection: Selection) -> bool:
-    return isinstance(selection, int) or is_run(selection)
 
 
 class DartsSupernet(Supernet):

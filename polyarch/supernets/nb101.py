@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, call, gate_for, is_run
+from polyarch.nn import ChoiceBlock, call, gate_for, skips_zeros
 from polyarch.nn.ops import conv_bn_relu, nb101_operation, relu_conv_bn
 from polyarch.spaces import (
     NB101_OPERATIONS,
@@ -83,10 +83,7 @@ def _useful(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
 
 
 def weighted_feeds(gates: Gates, space: Space) -> Feeds:
-    """Every node is fed by all nodes before it, with the summed gates of the wiring options that name them.
-
-    Inside `skipping_zeros` sources of weight zero are left out, and so are nodes that then are loose ends.
-    """
+    """Every node is fed by all nodes before it, with the summed gates of the wiring options that name them."""
     feeds: list[dict[int, Tensor | None]] = [{}]
     for choice in space.choices:
         if choice.kind == "wiring":
@@ -95,9 +92,16 @@ def weighted_feeds(gates: Gates, space: Space) -> Feeds:
                 for source in parents_of(option):
                     gate, total = gates[choice.name][..., index], weights.get(source)
                     weights[source] = gate if total is None else total + gate
-            # A node without any source of weight still makes something of its input, which is zero.
-            feeds.append({source: w for source, w in weights.items() if w is None or is_run(w)} or weights)
-    return _useful(feeds)
+            feeds.append(weights)
+    return _weighty(feeds) if skips_zeros() else tuple(feeds)
+
+
+def _weighty(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
+    """Without sources of weight zero, and without nodes that are loose ends then."""
+    # A node all of whose sources have weight zero keeps them: it still makes something of its input, of zeros.
+    return _useful(
+        [{source: w for source, w in sources.items() if w is None or w.any()} or sources for sources in feeds]
+    )
 
 
 class NB101Supernet(Supernet):

@@ -80,14 +80,17 @@ class RepeatSupernet(ModuleSupernet):
         (selection,) = self._selections(architecture).values()
         if isinstance(selection, int):
             return self._exits(x, [selection])
-        logits = self._together(x, range(selection.shape[-1]))
-        if selection.dim() == 2 and len(selection) != logits.shape[1]:
+        logits = self._together(x, selection.indices)
+        weights = selection.weights
+        if weights.dim() == 2 and len(weights) != logits.shape[1]:
             raise InvalidInput(
                 f"Expected one row of gates per example of {self.space.choice_names[0]!r}. "
-                f"Got {len(selection)} rows for {logits.shape[1]} examples."
+                f"Got {len(weights)} rows for {logits.shape[1]} examples."
             )
-        formula = "o,ob...->b..." if selection.dim() == 1 else "bo,ob...->b..."
-        return torch.einsum(formula, selection.to(logits), logits)
+        if len(logits) < weights.shape[-1]:
+            weights = weights[..., list(selection.indices)]
+        formula = "o,ob...->b..." if weights.dim() == 1 else "bo,ob...->b..."
+        return torch.einsum(formula, weights.to(logits), logits)
 
     def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
         """(K, B, classes) from one walk to the deepest of them, in the order asked."""

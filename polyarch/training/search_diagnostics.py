@@ -48,7 +48,7 @@ class SearchDiagnostics(Callback):
     - ``entropy`` and ``entropy_share``: H[q] in nats, and over its maximum, the log of the number of combinations
     - ``eigenvalue``: the largest of the Hessian of the loss on ``held_out`` in the parameters of q, with batch
       statistics and without dropout; weights, statistics and gradients stay as they are
-    - ``true_accuracy``: of the chosen architecture, where a table knows it
+    - ``true_accuracy``: of the chosen architecture, in percent, where a table knows it
 
     Comes before callbacks that read these values or write rows elsewhere.
 
@@ -56,7 +56,7 @@ class SearchDiagnostics(Callback):
         held_out: always the same batches; the graphs of all of them are in memory at once. Without any there is no
             eigenvalue. For a search that optimises training losses, take training batches.
         every: how many epochs there are from one eigenvalue to the next; it costs ``steps`` double backward passes.
-        truth: the true accuracy of an architecture, None where it is not known.
+        truth: the true accuracy of an architecture in percent, None where it is not known.
         seed: of the start vector of the eigenvalue.
 
     ``architectures`` are the keys of what would have been chosen after each epoch, ``marginals`` the probabilities of

@@ -16,12 +16,10 @@ from polyarch.spaces import Choice, Space
 
 BETA = torch.tensor([0.7, -0.8, 0.0], dtype=torch.float64)
 SPACE = Space("one", (Choice("x", ("a", "b", "c")),))
-COPIES = Space("copies", tuple(Choice(f"x{copy}", ("a", "b", "c")) for copy in range(400)))
+COPIES = Space("copies", tuple(Choice(f"x{copy}", ("a", "b", "c")) for copy in range(200)))
 """Equal choices with parameters of their own, so that one pass gives many draws and gradients."""
 
-ROUNDS = 50
-
-Function = Callable[[Tensor], Tensor]
+ROUNDS = 20
 
 
 def mean(c: Tensor) -> Tensor:
@@ -38,29 +36,28 @@ def mixed_moment(c: Tensor) -> Tensor:
     return c[0] * c[1] / (c.sum() * (c.sum() + 1))
 
 
-@pytest.mark.parametrize(
-    ("function", "closed"),
-    [
-        (lambda theta: theta[..., 0], mean),
-        (lambda theta: theta[..., 0].square(), second_moment),
-        (lambda theta: theta[..., 0] * theta[..., 1], mixed_moment),
-    ],
-    ids=["mean", "second moment", "mixed moment"],
-)
-def test_moments_and_pathwise_gradients_of_draws(function: Function, closed: Function) -> None:
+def test_moments_and_pathwise_gradients_of_draws() -> None:
     """Within four standard errors of the closed form and of its central differences by beta."""
     q = FactorisedDirichlet(COPIES, dict.fromkeys(COPIES.choice_names, BETA))
     generator = generator_at(0, "draws")
     draws = [torch.stack(list(q.rsample(temperature=1.0, generator=generator).values())) for _ in range(ROUNDS)]
-    values = function(torch.stack(draws)).mean(0)  # (copies,)
-    gradients = torch.stack(torch.autograd.grad(values.sum(), list(q.parameters())))  # (copies, 3)
-    step, expected = 1e-5, []
-    for move in step * torch.eye(3, dtype=torch.float64):
-        expected.append((closed(elu(BETA + move) + 1) - closed(elu(BETA - move) + 1)) / (2 * step))
-    for found, exact in ((values.detach(), closed(elu(BETA) + 1)), (gradients, torch.stack(expected))):
-        error = found.std(0) / len(found) ** 0.5
-        assert (error < 0.004).all()
-        assert ((found.mean(0) - exact).abs() < 4 * error).all()
+    theta = torch.stack(draws)  # (rounds, copies, 3)
+    moves = 1e-5 * torch.eye(3, dtype=torch.float64)
+    cases: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = [
+        (theta[..., 0], mean),
+        (theta[..., 0].square(), second_moment),
+        (theta[..., 0] * theta[..., 1], mixed_moment),
+    ]
+    for function, closed in cases:
+        values = function.mean(0)  # (copies,)
+        gradients = torch.stack(torch.autograd.grad(values.sum(), list(q.parameters()), retain_graph=True))
+        differences = [closed(elu(BETA + move) + 1) - closed(elu(BETA - move) + 1) for move in moves]
+        expected = torch.stack(differences) / 2e-5  # (3,)
+        for found, exact in ((values.detach(), closed(elu(BETA) + 1)), (gradients, expected)):
+            error = found.std(0) / len(found) ** 0.5
+            assert (error < 0.008).all()
+            assert ((found.mean(0) - exact).abs() < 4 * error).all()
+            assert (exact.abs() > 2 * error).all()  # so that a wrong sign would show
 
 
 def test_a_draw_is_uniform_on_the_simplex_at_the_start() -> None:
@@ -83,7 +80,7 @@ def test_concentrations_are_elu_plus_one_and_marginals_their_shares() -> None:
     torch.testing.assert_close(q.mean()["x"], (elu(BETA) + 1) / (elu(BETA) + 1).sum())
 
 
-@pytest.mark.parametrize("beta", [[-60.0, -50.0, -60.0], [-90.0, 60.0, -90.0]])
+@pytest.mark.parametrize("beta", [[-20.0, -18.0, -20.0], [-20.0, 60.0, -20.0]])
 def test_tiny_concentrations_give_numbers(beta: list[float]) -> None:
     """In single precision elu(beta) + 1 would be 0."""
     q = FactorisedDirichlet(SPACE, {"x": torch.tensor(beta)})
@@ -96,7 +93,7 @@ def test_tiny_concentrations_give_numbers(beta: list[float]) -> None:
 def test_the_penalty_is_the_divergence_by_integration() -> None:
     """Of one choice with two options: KL(Beta(c, d) || uniform) = integral of p log p."""
     space = Space("two", (Choice("x", ("a", "b")), Choice("y", ("a", "b"))))
-    q = FactorisedDirichlet(space, {"x": torch.tensor([0.9, 0.4]).double()})
+    q = FactorisedDirichlet(space, {"x": torch.tensor([2.0, 3.0]).double()})
     c, d = q.concentrations()["x"].detach()
     theta = torch.linspace(0, 1, 200_001, dtype=torch.float64)[1:-1]
     log_p = torch.distributions.Beta(c, d).log_prob(theta)

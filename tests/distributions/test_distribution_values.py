@@ -13,6 +13,7 @@ from polyarch.distributions import (
     Categorical,
     Empirical,
     FactorisedCategorical,
+    FactorisedDirichlet,
     Uniform,
     geometric_prior,
 )
@@ -162,6 +163,21 @@ def test_gumbel_softmax_is_hotter_at_a_higher_temperature() -> None:
         for temperature in (0.1, 1.0, 10.0)
     ]
     assert largest[0] > largest[1] > largest[2]
+
+
+@pytest.mark.parametrize("family", [FactorisedCategorical, FactorisedDirichlet])
+def test_the_drawn_option_has_the_gradient_of_its_soft_gate(
+    family: type[FactorisedCategorical | FactorisedDirichlet],
+) -> None:
+    q = family(SPACE, {"x": logits(3, stream="x"), "y": logits(2, stream="y")})
+    for position in range(5):
+        soft, chosen = (
+            q.rsample(temperature=0.6, mode=mode, generator=generator_at(position, "draw"))["x"]
+            for mode in ("soft", "chosen")
+        )
+        found, expected = (torch.autograd.grad(gate[chosen.argmax()], next(q.parameters())) for gate in (chosen, soft))
+        assert found[0].any()
+        torch.testing.assert_close(found, expected)
 
 
 def sum_of_zero(architecture: Architecture) -> bool:

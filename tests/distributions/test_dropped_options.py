@@ -24,26 +24,29 @@ from polyarch.spaces import Choice, Space
 SPACE = Space("small", (Choice("x", ("a", "b", "c", "d")), Choice("y", ("a", "b"))))
 MEMBERS = list(SPACE.enumerate())
 MODES: list[DrawMode] = ["soft", "straight_through", "chosen"]
-FAMILIES = [FactorisedCategorical, FactorisedDirichlet]
+Family = type[FactorisedCategorical | FactorisedDirichlet]
+FAMILIES: list[Family] = [FactorisedCategorical, FactorisedDirichlet]
 values = st.lists(st.floats(-20, 20), min_size=4, max_size=4)
 subsets = st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)
 
 
-def make(family: type[Factorised], x: list[float], kept: list[int]) -> Factorised:
-    assert family in (FactorisedCategorical, FactorisedDirichlet)
-    q = family(SPACE, {"x": torch.tensor(x, dtype=torch.float64), "y": torch.tensor([0.4, -0.3], dtype=torch.float64)})  # type: ignore[call-arg]
+def start(x: list[float]) -> dict[str, torch.Tensor]:
+    return {"x": torch.tensor(x, dtype=torch.float64), "y": torch.tensor([0.4, -0.3], dtype=torch.float64)}
+
+
+def make(family: Family, x: list[float], kept: list[int]) -> Factorised:
+    q = family(SPACE, start(x))
     q.keep("x", kept)
     return q
 
 
 @given(family=st.sampled_from(FAMILIES), x=values, kept=subsets)
 def test_the_rest_is_as_if_dropped_options_had_never_been_there(
-    family: type[Factorised], x: list[float], kept: list[int]
+    family: Family, x: list[float], kept: list[int]
 ) -> None:
     q, kept = make(family, x, kept), sorted(kept)
     rest = Space("rest", (Choice("x", tuple(SPACE["x"].options[index] for index in kept)), SPACE["y"]))
-    start = {"x": torch.tensor([x[index] for index in kept]).double(), "y": torch.tensor([0.4, -0.3]).double()}
-    expected = family(rest, start)  # type: ignore[call-arg]
+    expected = family(rest, start([x[index] for index in kept]))
     assert q.kept("x") == tuple(kept) and q.kept("y") == (0, 1)
     torch.testing.assert_close(q.mean()["x"][kept], expected.mean()["x"])
     torch.testing.assert_close(q.entropy(), expected.entropy())
@@ -55,7 +58,7 @@ def test_the_rest_is_as_if_dropped_options_had_never_been_there(
 
 @given(family=st.sampled_from(FAMILIES), x=values, kept=subsets, mode=st.sampled_from(MODES))
 def test_dropped_options_have_no_probability_and_no_gradient(
-    family: type[Factorised], x: list[float], kept: list[int], mode: DrawMode
+    family: Family, x: list[float], kept: list[int], mode: DrawMode
 ) -> None:
     q = make(family, x, kept)
     dropped = [index for index in range(4) if index not in kept]
@@ -82,7 +85,7 @@ def test_dropped_options_have_no_probability_and_no_gradient(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_prior_without_an_option_that_q_has_is_infinitely_far(family: type[Factorised]) -> None:
+def test_a_prior_without_an_option_that_q_has_is_infinitely_far(family: Family) -> None:
     less, more = make(family, [0.0, 0.5, 1.0, 2.0], [1, 2]), make(family, [0.0, 0.5, 1.0, 2.0], [0, 1, 2])
     assert more.kl(less).item() == math.inf
     log_less, log_more = less.log_prob(MEMBERS), more.log_prob(MEMBERS)

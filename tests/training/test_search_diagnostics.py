@@ -83,7 +83,7 @@ def after(strategy: Strategy, diagnostics: SearchDiagnostics, epoch: int = 0) ->
 
 def test_rows_of_a_uniform_q_and_of_a_sharp_one() -> None:
     strategy = make()
-    diagnostics = SearchDiagnostics(truth=lambda architecture: 0.9 if "conv" in architecture.key else None)
+    diagnostics = SearchDiagnostics(truth=lambda architecture: 90.0 if "conv" in architecture.key else None)
     row = after(strategy, diagnostics)
     assert row == {
         "epoch": 0, "skips": 0, "skip_share": 0, "cell_depth": 0,  # the first option of all is none
@@ -93,7 +93,7 @@ def test_rows_of_a_uniform_q_and_of_a_sharp_one() -> None:
         for logits, option in zip(strategy.q.logits, (1, 1, 0, 0, 3, 1), strict=True):
             logits[option] = 20.0
     row = after(strategy, diagnostics)
-    assert (row["skips"], row["skip_share"], row["cell_depth"], row["true_accuracy"]) == (3, 0.5, 2, 0.9)
+    assert (row["skips"], row["skip_share"], row["cell_depth"], row["true_accuracy"]) == (3, 0.5, 2, 90)
     assert 0 < row["entropy_share"] < 1e-5
     assert diagnostics.architectures == [
         "none|none|none|none|none|none",
