@@ -267,8 +267,8 @@ class DepthRecord(Record):
 class DifferentiableRecord(Record):
     """A search by gradients: how q over the relaxed ``choices`` moved, and the architecture that came out.
 
-    ``history`` has a row per epoch (true accuracies in percent), ``architectures`` the key of what q pointed at after it, ``marginals`` the
-    probabilities of the options of every choice; where options were dropped on the way, their probability is 0.
+    ``history`` has a row per epoch (true accuracies in percent), ``architectures`` the key of what q pointed at after
+    it, ``marginals`` the probabilities of the options of every choice; options that were dropped have 0.
     ``findings`` are those of the guard against collapse; ``back_to`` is the epoch whose state it put back. ``notation``
     is how others write the architecture, e.g. as a genotype.
     """

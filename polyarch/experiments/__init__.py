@@ -1,5 +1,6 @@
 """Experiments: one file per claim of a document."""
 
+from polyarch.experiments.cell_search import CELL_SEARCH
 from polyarch.experiments.curve_ranking import CURVE_RANKING
 from polyarch.experiments.depth_functions import DEPTH_FUNCTIONS
 from polyarch.experiments.depth_updates import DEPTH_UPDATES
@@ -28,6 +29,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         FINE_TUNING,
         CURVE_RANKING,
         INTERCHOICE_RANKING,
+        CELL_SEARCH,
     )
 }
 

@@ -38,7 +38,7 @@ TIMED = 4
 def train_supernet(content: Mapping[str, Any], seed: int, folder: Path) -> Parts:
     """A supernet trained by these settings, or the one that an earlier run left in the folder."""
     parts = parts_of({**content, "seed": seed})
-    run_pipeline(Context(parts, _workspace(folder, parts.settings), Quiet()), "train")
+    run_pipeline(Context(parts, workspace_of(folder, parts.settings), Quiet()), "train")
     return parts
 
 
@@ -53,7 +53,8 @@ def _data(name: str, size: int | None) -> Dataset:
     return load(name, size=size)
 
 
-def _workspace(folder: Path, settings: RunSettings) -> Workspace:
+def workspace_of(folder: Path, settings: RunSettings) -> Workspace:
+    """The folder of a run with these settings, new or to go on with."""
     if not (folder / "config.toml").exists():
         return Workspace.start(folder, settings)
     workspace, found = Workspace.resume(folder)

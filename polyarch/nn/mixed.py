@@ -106,6 +106,8 @@ class ChoiceBlock(nn.Module):
             entering = self._entering(x, selection, previous)
             output = self._output(entering, selection, previous)
             return entering + output if shortcut else output
+        if shortcut and skips_zeros() and not selection[..., self.passing].any():
+            return x
         total = None
         for index in options_run(selection, self.passing):
             entering = self._entering(x, index, previous)

@@ -1,4 +1,4 @@
-"""Records of searches by gradients that never ran: one that collapses to skips, and one of many choices that does not."""
+"""Records of searches by gradients that never ran: one collapses to skips, one has many choices and does not."""
 
 from __future__ import annotations
 

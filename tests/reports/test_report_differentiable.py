@@ -32,6 +32,11 @@ def said(record: DifferentiableRecord) -> str:
     return " ".join(part.sentences).replace("\u00a0", " ")
 
 
+def values_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of all layers."""
+    return [row for values in spec["datasets"].values() for row in values]
+
+
 def section_of(results: Results) -> str:
     page = " ".join(render(results).replace("\u00a0", " ").split())
     return page[page.index('id="differentiable"') : page.index('id="training"')]
@@ -72,7 +77,7 @@ def test_only_what_was_measured_is_drawn(searches: Any, examples: Any) -> None:
     assert {name for name in drawn if name.startswith("search-")} == {
         "search-shape", "search-entropy", "search-loss", "search-q", "search-path",
     }  # fmt: skip
-    assert len(drawn["search-path"]["layer"][0]["data"]["values"]) == 28 * 12
+    assert len(values_of(drawn["search-path"])) == 28 * 12
     assert drawn["search-shape"]["layer"][0]["encoding"]["y"]["axis"]["tickMinStep"] == 1
     assert "tickMinStep" not in drawn["search-loss"]["layer"][0]["encoding"]["y"]["axis"]
 
@@ -84,9 +89,9 @@ def test_after_going_back_that_epoch_counts(searches: Any, examples: Any) -> Non
     section = section_of(results)
     assert "Dashed: epoch 17, to which the search went back." in section and "q of that epoch" in section
     drawn = charts(results)
-    cells = drawn["search-q"]["layer"][0]["data"]["values"]
+    cells = values_of(drawn["search-q"])
     assert cells[1]["share"] == record.marginals[17]["0->1"][1] and cells[1]["option"] == "skip_connect"
-    assert {"epoch": 17} in [layer["data"]["values"][0] for layer in drawn["search-shape"]["layer"]]
+    assert {"epoch": 17} in values_of(drawn["search-shape"])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +137,7 @@ def test_one_choice_has_bars_and_long_searches_are_thinned(searches: Any, exampl
     record.choices, record.marginals = one, [{"0->1": q["0->1"]} for q in record.marginals]
     drawn = charts(examples.cell_results(differentiable=record))
     assert drawn["search-q"]["layer"][0]["mark"]["type"] == "bar"
-    epochs = [cell["epoch"] for cell in drawn["search-path"]["layer"][0]["data"]["values"]]
+    epochs = [cell["epoch"] for cell in values_of(drawn["search-path"])]
     assert len(epochs) == 60 and epochs[0] == 0 and epochs[-1] == 149
 
 

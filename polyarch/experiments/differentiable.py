@@ -1,0 +1,3 @@
+"""What the experiments on differentiable search share."""
+
+DOCUMENT = "differentiable search"
