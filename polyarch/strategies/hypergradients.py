@@ -76,8 +76,9 @@ class HeldOutLoss(Hypergradient):
         gates = mixture.gates(generator)
         loss = mixture.loss_with(gates, held_out[0])
         value = finite(loss)
-        names = list(gates)
-        _through(gates, dict(zip(names, torch.autograd.grad(loss, [gates[name] for name in names]), strict=True)))
+        # Choices behind which nothing is run, as after a hard draw, get a gradient of zero.
+        found = torch.autograd.grad(loss, list(gates.values()), allow_unused=True, materialize_grads=True)
+        _through(gates, dict(zip(gates, found, strict=True)))
         return value
 
 
