@@ -1,6 +1,7 @@
 """Experiments: one file per claim of a document."""
 
 from polyarch.experiments.cell_search import CELL_SEARCH
+from polyarch.experiments.cell_shape import CELL_SHAPE
 from polyarch.experiments.curve_ranking import CURVE_RANKING
 from polyarch.experiments.depth_functions import DEPTH_FUNCTIONS
 from polyarch.experiments.depth_updates import DEPTH_UPDATES
@@ -30,6 +31,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         CURVE_RANKING,
         INTERCHOICE_RANKING,
         CELL_SEARCH,
+        CELL_SHAPE,
     )
 }
 

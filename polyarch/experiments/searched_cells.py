@@ -10,7 +10,7 @@ from typing import Any
 
 from polyarch.experiments.experiment import Settings
 from polyarch.experiments.figures import Spec, lines, summary
-from polyarch.experiments.ranked_supernets import parts_of, runs_of, seeded, workspace_of
+from polyarch.experiments.ranked_supernets import parts_of, workspace_of
 from polyarch.jobs.bilevel_parts import recipe_settings
 from polyarch.jobs.choosing import merged
 from polyarch.jobs.context import Context
@@ -24,24 +24,17 @@ KEPT = (
 )  # fmt: skip
 
 
-def content_of(settings: Settings, method: str) -> dict[str, Any]:
+def content_of(described: Settings, method: str, own: Settings) -> dict[str, Any]:
     """The description of the run of a method: that of all methods, what the method asks for, and its own settings."""
-    content: dict[str, Any] = merged(settings["run"], recipe_settings(RECIPES[method], settings["run"]["space"]["kind"]))  # type: ignore[index]
-    return merged(merged(content, settings["own"].get(method, {})), {"method": method})
+    recipe = recipe_settings(RECIPES[method], described["space"]["kind"])  # type: ignore[index]
+    return merged(merged(merged(described, recipe), own), {"method": method})
 
 
-def items(settings: Settings) -> dict[str, tuple[str, int]]:
-    """Every method with its seeds, all first seeds first."""
-    return seeded(settings["methods"])
-
-
-def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, Any]:
+def search(content: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any]:
     """One search; what is kept are its rows and its architectures, epoch by epoch."""
-    method, seed = item
-    parts = parts_of({**content_of(settings, method), "seed": seed})
-    place = folder / "searches" / f"{method}-{seed}"
+    parts = parts_of({**content, "seed": seed})
     started = time.monotonic()
-    results = run_pipeline(Context(parts, workspace_of(place, parts.settings), Quiet()), "train")
+    results = run_pipeline(Context(parts, workspace_of(folder, parts.settings), Quiet()), "train")
     found = results.differentiable
     assert found is not None
     return {
@@ -52,22 +45,16 @@ def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, An
     }
 
 
-def ends(settings: Settings, runs: Mapping[str, Any], method: str, name: str, *, at: float = 1.0) -> list[float]:
-    """A value of every seed at this share of the epochs."""
-    found = []
-    for one in runs_of(runs, settings["methods"], method):
-        rows = one["rows"]
-        found.append(rows[max(round(at * len(rows)) - 1, 0)][name])
-    return found
+def ends(searches: Sequence[Mapping[str, Any]], name: str, *, at: float = 1.0) -> list[float]:
+    """A value of every search at this share of its epochs."""
+    return [one["rows"][max(round(at * len(one["rows"])) - 1, 0)][name] for one in searches]
 
 
-def courses(
-    settings: Settings, runs: Mapping[str, Any], methods: Sequence[str], name: str, title: str, **options: Any
-) -> Spec:
+def courses(searches: Mapping[str, Sequence[Mapping[str, Any]]], name: str, title: str, **options: Any) -> Spec:
     """A value along the epochs, mean and spread over seeds, a curve per method."""
     rows = []
-    for method in methods:
-        sides = [one["rows"] for one in runs_of(runs, settings["methods"], method)]
+    for method, found in searches.items():
+        sides = [one["rows"] for one in found]
         for epoch in range(min(map(len, sides))):
             values = [side[epoch][name] for side in sides if name in side[epoch]]
             if values:

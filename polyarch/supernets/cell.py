@@ -18,7 +18,6 @@ from polyarch.nn import (
     adds,
     call,
     dependent_weights,
-    gate_for,
     partial_channels,
     plus,
     require_parts,
@@ -92,7 +91,8 @@ class Cell(nn.Module):
         nodes, fed = [x], [x.new_ones(())]
         edges_run = self._weighty_edges(gates) if skips_zeros() else range(len(NB201_EDGES))
         for target in (1, 2, 3):
-            value, is_fed = torch.zeros_like(x), x.new_zeros(())
+            value: Tensor | None = None
+            is_fed = x.new_zeros(())
             for edge, (source, edge_target) in enumerate(NB201_EDGES):
                 if edge_target != target or edge not in edges_run:
                     continue
@@ -102,9 +102,10 @@ class Cell(nn.Module):
                 previous = [gates[edge_name(*NB201_EDGES[other])] for other in self.predecessors[edge]]
                 open_edge = fed[source] * (weights[..., block.passing] != 0).any(-1).to(x)
                 is_fed = torch.maximum(is_fed, open_edge)
-                output = self._on_edge(edge, nodes[source], weights, previous)
-                value = value + gate_for(open_edge.unsqueeze(-1), 0, x) * output
-            nodes.append(value)
+                # The weights are masked, not the output: it takes no pass over values.
+                weights = weights * open_edge.unsqueeze(-1)
+                value = plus(value, self._on_edge(edge, nodes[source], weights, previous))
+            nodes.append(torch.zeros_like(x) if value is None else value)
             fed.append(is_fed)
         return nodes[3]
 

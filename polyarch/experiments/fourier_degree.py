@@ -1,0 +1,169 @@
+"""Fourier series: does the sum of training losses find the degree, by a sweep and by gradient search (section 4.1.2)?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyarch.data import Regression, fourier
+from polyarch.experiments.experiment import Settings
+from polyarch.methods.tuning import Tuner
+from polyarch.objectives import InnerSGD, Tensors, direct_gradient
+from polyarch.randomness import generator_at
+
+NEAR = 0.5
+"""MaxDeg has found the degree when it is this near: rounded, it is the degree. From below, a search that jumps past it
+has reached it too."""
+HELD_OUT = 0.2
+"""The share of the points that no step is taken on."""
+DRAWN = 100
+"""Points of a curve that are kept."""
+
+
+def items(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The sweep; searches from several starts, with several T, on validation loss, and with an even decay."""
+    lowest, most = min(settings["starts"]), settings["unroll"]
+    found: dict[str, dict[str, Any]] = {}
+    for seed in range(settings["seeds"]):
+        found[f"sweep seed {seed}"] = {"seed": seed}
+        searches = {f"start {start}": {"start": start, "unroll": most} for start in settings["starts"]}
+        for unroll in settings["unrollings"]:
+            searches[f"T {unroll}"] = {"start": lowest, "unroll": unroll}
+            searches[f"even T {unroll}"] = {"start": lowest, "unroll": unroll, "even": True}
+        searches["validation"] = {"start": lowest, "unroll": min(settings["unrollings"]), "validation": True}
+        searches["even validation"] = {**searches["validation"], "even": True}
+        for name, search in searches.items():
+            found[f"{name} seed {seed}"] = {"seed": seed, **search}
+    return found
+
+
+def run(settings: Settings, item: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """One sweep or one search."""
+    seed = item["seed"]
+    data = fourier(settings["points"], seed=seed, degree=settings["degree"], max_degree=settings["max_degree"])
+    held_out = round(HELD_OUT * settings["points"])
+    valid, train = (Regression(*(part[rows] for part in data)) for rows in (slice(held_out), slice(held_out, None)))
+    if "start" not in item:
+        return {
+            "sotl": {str(degree): _sotl(settings, train, degree, seed) for degree in range(settings["max_degree"] + 1)}
+        }
+    return _search(settings, item, train, valid)
+
+
+def gated_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
+    """The mean square error of sum_j w_j g_j phi_j(x) with the gate g_j = (tanh(MaxDeg - j) + 1) / 2."""
+    features, targets = batch
+    degrees = torch.arange(features.shape[1])
+    gates = (torch.tanh(settings["max_degree"] - degrees) + 1) / 2
+    return plain_loss({"w": weights["w"] * gates}, settings, batch)
+
+
+def plain_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
+    """The mean square error of sum_j w_j phi_j(x)."""
+    features, targets = batch
+    error: Tensor = (features @ weights["w"] - targets).square().mean()
+    return error
+
+
+def _batches(data: Regression, size: int, seed: int, stream: str) -> Iterator[Regression]:
+    """Without end, in a new order every epoch."""
+    epoch = 0
+    while True:
+        order = torch.randperm(len(data.targets), generator=generator_at(seed, stream, epoch))
+        for rows in order.split(size):
+            yield Regression(data.features[rows], data.targets[rows])
+        epoch += 1
+
+
+def _sotl(settings: Settings, train: Regression, degree: int, seed: int) -> float:
+    """The sum of training losses of a model of fixed degree, from zero weights."""
+    kept = Regression(train.features[:, : degree + 1], train.targets)
+    batches = list(islice(_batches(kept, settings["batch_size"], seed, "order"), settings["sweep_steps"]))
+    found = direct_gradient(plain_loss, {"w": torch.zeros(degree + 1)}, {}, batches, InnerSGD(settings["rate"]))
+    return sum(found.losses)
+
+
+def _search(settings: Settings, item: dict[str, Any], train: Regression, valid: Regression) -> dict[str, Any]:
+    unroll, size, seed = item["unroll"], settings["batch_size"], item["seed"]
+    decay = settings["decay"] * (unroll / settings["unroll"] if item.get("even") else 1)
+    tuner = Tuner(
+        gated_loss,
+        {"w": torch.zeros(settings["max_degree"] + 1)},
+        {"max_degree": float(item["start"])},
+        InnerSGD(settings["rate"]),
+        outer=partial(torch.optim.SGD, lr=settings["outer_rate"], weight_decay=decay),
+        clip=float("inf"),
+    )
+    batches = islice(_batches(train, size, seed, "order"), settings["steps"])
+    held_out = _batches(valid, size, seed, "valid") if item.get("validation") else None
+    blocks = tuner.run(batches, unroll, held_out)
+    curve = [block.settings["max_degree"].item() for block in blocks[1:]] + [tuner.settings["max_degree"].item()]
+    reached = next((at for at, value in enumerate(curve) if value >= settings["degree"] - NEAR), None)
+    stride = max(1, len(curve) // DRAWN)
+    return {
+        "curve": [[unroll * (at + 1), round(curve[at], 4)] for at in range(0, len(curve), stride)],
+        "final": curve[-1],
+        "reached": None if reached is None else unroll * (reached + 1),
+    }
+
+
+def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
+    """The sweep, both sides, T, and validation loss."""
+    degree, unrollings = settings["degree"], settings["unrollings"]
+    sums = [run["sotl"] for run in _of(settings, runs, "sweep")]
+    best = [int(min(one, key=one.__getitem__)) for one in sums]
+    margins = [100 * (min(value for key, value in one.items() if key != str(degree)) / one[str(degree)] - 1) for one in sums]
+    finals = {start: [run["final"] for run in _of(settings, runs, f"start {start}")] for start in settings["starts"]}
+    shortest = min(unrollings)
+    steps = {name: _steps(settings, runs, name) for name in _names(settings)}
+    means = {name: statistics.fmean(found) for name, found in steps.items()}
+    by_length = [means[f"T {unroll}"] for unroll in unrollings]
+    even = [means[f"even T {unroll}"] for unroll in unrollings]
+    told = {name: _told(settings, found) for name, found in steps.items()}
+    return [
+        Claim(
+            number=16,
+            text="Over fixed degrees, SoTL is lowest at the true one, with every seed.",
+            supported=set(best) == {degree},
+            numbers=f"lowest at {', '.join(map(str, best))} (true: {degree}); the next best is {spread(margins, 3)} % higher, "
+            f"degree {degree - 1} {100 * (statistics.fmean(one[str(degree - 1)] / one[str(degree)] for one in sums) - 1):.0f} %",
+            document="figure 4.2: degree 3 trains fastest",
+        ),
+        Claim(
+            number=17,
+            text=f"Gradient search ends within {NEAR} of the true degree from every start and with every seed.",
+            supported=all(abs(value - degree) <= NEAR for values in finals.values() for value in values),
+            numbers=f"T = {settings['unroll']}, MaxDeg at the end: "
+            + "; ".join(f"from {start}: {spread(values, 2)}" for start, values in finals.items()),
+            document="figure 4.3a: converges towards 3 from all starts, T = 25",
+        ),
+        Claim(
+            number=17,
+            text="The larger T, the fewer training steps until the degree is reached from below.",
+            supported=all(one >= other for one, other in zip(by_length, by_length[1:], strict=False))
+            and by_length[0] > by_length[-1],
+            numbers=f"steps until MaxDeg is {degree - NEAR}: "
+            + "; ".join(f"T {unroll}: {told[f'T {unroll}']}" for unroll in unrollings),
+            document="figure 4.3b: significantly faster with higher T, from -1",
+        ),
+        Claim(
+            number=17,
+            text=f"SoTL is faster than the validation loss, both with T = {shortest}.",
+            supported=means[f"T {shortest}"] < means["validation"] or means["even T " + str(shortest)] < means["even validation"],
+            numbers=f"SoTL {told[f'T {shortest}']}, validation loss {told['validation']}; with the decay that T = "
+            f"{settings['unroll']} has per step: SoTL {told[f'even T {shortest}']}, validation loss {told['even validation']}",
+            document="figure 4.3b: T = 2 (val) is the slowest",
+        ),
+        Claim(
+            text="The gain of a larger T is not the decay of MaxDeg alone, which acts once per T steps: with an even decay "
+            "per training step, the largest T still takes 10% fewer steps than the smallest.",
+            supported=even[-1] <= 0.9 * even[0],
+            numbers="; ".join(f"T {unroll}: {told[f'even T {unroll}']}" for unroll in unrollings),
+        ),
+    ]

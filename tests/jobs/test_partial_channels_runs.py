@@ -1,0 +1,38 @@
+"""Supernets whose operations see a part of the channels, as settings; networks that are trained alone see them all."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from polyarch.data import load
+from polyarch.jobs.overrides import parse_assignments, with_overrides
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.space_settings import CellSettings, InterChoiceSettings, MLPSettings, as_trained_alone
+from polyarch.nn import PartialChannels
+from polyarch.randomness import generator_at
+
+
+def parts_of(*words: str) -> Parts:
+    base = {"space": {"kind": "nb201"}, "data": {"name": "digits", "limit": 64}, "workers": 1}
+    settings = RunSettings.parse(with_overrides(base, parse_assignments(words)), "the test")
+    return Parts.build(settings, data=load("digits"))
+
+
+@pytest.mark.parametrize(
+    "words", [["space.kind=nb201", "space.channels=4"], ["space.kind=darts", "space.layers=3", "space.channels=4"]]
+)
+def test_networks_that_are_trained_alone_see_all_channels(words: list[str]) -> None:
+    parts, plain = parts_of(*words, "space.partial=2"), parts_of(*words)
+    assert any(isinstance(module, PartialChannels) for module in parts.net.modules())
+    architecture = parts.net.space.sample(generator_at(0, "architecture"))
+    alone, expected = (part.fresh(architecture, seed=3) for part in (parts, plain))
+    torch.testing.assert_close(alone.state_dict(), expected.state_dict(), rtol=0, atol=0)
+
+
+def test_what_networks_have_that_are_trained_alone() -> None:
+    shared = CellSettings(interchoice=InterChoiceSettings(kind="bias"), affine=True)
+    assert as_trained_alone(shared) == CellSettings(affine=True)
+    assert as_trained_alone(CellSettings(partial=4, cells=2)) == CellSettings(cells=2)
+    assert as_trained_alone(MLPSettings()) == MLPSettings()
