@@ -92,7 +92,7 @@ def sides_of(cells: int, size: int, *, backward: bool) -> dict[str, Callable[[],
 
 def main() -> None:
     asked = options(NAME, __doc__ or NAME)
-    rounds = 7 if asked.quick else 31
+    rounds = 15 if asked.quick else 31
     configurations = [(1, 16)] if asked.quick else [(1, 16), (2, 16), (1, 32)]
     rows: list[dict[str, Any]] = []
     for cells, size in configurations:

@@ -5,10 +5,13 @@ from polyarch.experiments.cell_shape import CELL_SHAPE
 from polyarch.experiments.curve_ranking import CURVE_RANKING
 from polyarch.experiments.depth_functions import DEPTH_FUNCTIONS
 from polyarch.experiments.depth_updates import DEPTH_UPDATES
+from polyarch.experiments.evidence_bound import EVIDENCE_BOUND
 from polyarch.experiments.experiment import PRESETS, Experiment
 from polyarch.experiments.fine_tuning import FINE_TUNING
+from polyarch.experiments.fourier_degree import FOURIER_DEGREE
 from polyarch.experiments.image_depth import IMAGE_DEPTH
 from polyarch.experiments.interchoice_ranking import INTERCHOICE_RANKING
+from polyarch.experiments.learning_rate import LEARNING_RATE
 from polyarch.experiments.spiral_depth import SPIRAL_DEPTH
 from polyarch.experiments.spiral_sweeps import SPIRAL_MAX_DEPTH, SPIRAL_POINTS, SPIRAL_ROTATION, SPIRAL_WIDTH
 from polyarch.experiments.strategy_ranking import STRATEGY_RANKING
@@ -32,6 +35,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         INTERCHOICE_RANKING,
         CELL_SEARCH,
         CELL_SHAPE,
+        EVIDENCE_BOUND,
+        FOURIER_DEGREE,
+        LEARNING_RATE,
     )
 }
 

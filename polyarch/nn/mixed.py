@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.choice_vectors import ChoiceVectors, Selection
-from polyarch.nn.ops import ends_in_norm, raised
+from polyarch.nn.ops import ends_in_norm, raised, weighted
 from polyarch.nn.recording import call, constant
 from polyarch.nn.split_copies import SplitCopies
 
@@ -110,11 +110,15 @@ class ChoiceBlock(nn.Module):
             return x
         total = None
         for index in options_run(selection, self.passing):
+            gate = gate_for(selection, index, x)
+            if self.interchoice is None:
+                total = plus(total, weighted(self.operation(index), x, gate))
+                continue
             entering = self._entering(x, index, previous)
             output = self._output(entering, index, previous)
             if shortcut and entering is not x:
                 output = output + (entering - x)
-            total = plus(total, gate_for(selection, index, x) * output)
+            total = plus(total, gate * output)
         assert total is not None
         return x + total if shortcut else total
 

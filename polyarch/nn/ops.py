@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeGuard, cast
 
 import torch
@@ -53,15 +54,36 @@ def ends_in_norm(operation: nn.Module | None) -> TypeGuard[nn.Sequential]:
 def raised(operation: nn.Module, x: Tensor, shift: Tensor) -> Tensor:
     """operation(x) + shift, (C, 1, 1), which the normalisation layer at the end adds: forward and backward for free."""
     assert ends_in_norm(operation)
+    bias = operation[-1]._parameters["bias"]
+    return _ending(operation, x, {"bias": shift.flatten() if bias is None else bias + shift.flatten()})
+
+
+def weighted(operation: nn.Module, x: Tensor, gate: Tensor) -> Tensor:
+    """gate * operation(x), with a gate () or one that fits the output.
+
+    One gate for all examples is a factor of the normalisation layer at the end, if there is one: forward and backward
+    for free, and its gradient, too.
+    """
+    if gate.dim() or not ends_in_norm(operation):
+        return gate * cast(Tensor, operation(x))
+    norm = cast(nn.BatchNorm2d, operation[-1])
+    scale, bias = norm._parameters["weight"], norm._parameters["bias"]
+    # Written out: torch's kernels read a scale with a stride of 0 beyond its end.
+    affine = {"weight": gate.repeat(norm.num_features) if scale is None else gate * scale}
+    return _ending(operation, x, affine if bias is None else {**affine, "bias": gate * bias})
+
+
+def _ending(operation: nn.Sequential, x: Tensor, affine: Mapping[str, Tensor]) -> Tensor:
+    """operation(x) with another scale or shift of the normalisation layer at its end."""
     *layers, norm = operation
     for layer in layers:
         x = layer(x)
-    bias = norm._parameters["bias"]
-    norm._parameters["bias"] = cast(nn.Parameter, shift.flatten() if bias is None else bias + shift.flatten())
+    before = {name: norm._parameters[name] for name in affine}
+    norm._parameters.update(cast(dict[str, nn.Parameter | None], affine))
     try:  # called as a module, for its statistics and hooks; `torch.func.functional_call` would cost what is gained
         return cast(Tensor, norm(x))
     finally:
-        norm._parameters["bias"] = bias
+        norm._parameters.update(before)
 
 
 def pointwise(inputs: int, outputs: int, *, stride: int = 1) -> nn.Module:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import Selection, call, gate_for, options_run, partial_channels, require_parts, skips_zeros
-from polyarch.nn.ops import FactorizedReduce, darts_operation, relu_conv_bn
+from polyarch.nn.ops import FactorizedReduce, darts_operation, relu_conv_bn, weighted
 from polyarch.spaces import (
     DARTS_CELLS,
     DARTS_EDGES,
@@ -53,7 +53,7 @@ class EdgeOperations(nn.Module):
         if isinstance(selection, int):
             return call(self.operations[selection], x)
         terms: list[Tensor] = [
-            gate_for(selection, index, x) * self.operations[index](x)
+            weighted(self.operations[index], x, gate_for(selection, index, x))
             for index in options_run(selection, range(len(self.operations)))
         ]
         return sum(terms[1:], start=terms[0])
