@@ -10,7 +10,7 @@ from polyarch.export import Artifact, Member, export_programs, write_artifact
 from polyarch.jobs.context import Context
 from polyarch.jobs.judging import Ensemble, judge, outside_batches
 from polyarch.jobs.parts import Parts
-from polyarch.jobs.space_settings import without_interchoice
+from polyarch.jobs.space_settings import as_trained_alone
 from polyarch.nn import Exits
 from polyarch.results import PredictorRecord
 
@@ -34,7 +34,7 @@ def write_predictors(context: Context, sides: Sequence[tuple[Ensemble, Path]]) -
 
 def artifact_of(parts: Parts, ensemble: Ensemble, record: PredictorRecord) -> Artifact:
     """An ensemble as it was judged."""
-    space = parts.settings.space if ensemble.inherited else without_interchoice(parts.settings.space)
+    space = parts.settings.space if ensemble.inherited else as_trained_alone(parts.settings.space)
     return Artifact(
         network=space.model_dump(mode="json"),
         members=tuple(

@@ -55,6 +55,7 @@ def record_of(learned: Learned, architecture: Architecture | None = None) -> Dif
         architectures=learned.architectures,
         marginals=learned.marginals,
         findings=learned.findings,
+        back_to=learned.back_to,
     )
 
 

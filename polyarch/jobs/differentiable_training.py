@@ -34,6 +34,7 @@ class Learned:
         architectures: what q pointed at after every epoch, as keys.
         marginals: q after every epoch, choice -> (O,).
         findings: of the guard against collapse, in sentences.
+        back_to: the epoch whose state the guard put back.
     """
 
     parts: Parts
@@ -42,6 +43,7 @@ class Learned:
     architectures: list[str]
     marginals: list[dict[str, list[float]]]
     findings: list[str]
+    back_to: int | None
 
 
 def learn(context: Context) -> Learned:
@@ -56,7 +58,7 @@ def learn(context: Context) -> Learned:
         dropout = drop_skips(parts.net)
         fading = SkipDropout(dropout, _faded(stage.skip_dropout))
         one = _stage(context, parts, f"train-{number}", [fading], kept)
-        found = one if found is None else _joined(found, one)
+        found = one if found is None else _joined(found, one, number)
         kept = strongest_options(_factorised(one.strategy), stage.options)
     assert found is not None
     return found
@@ -102,12 +104,14 @@ def _stage(context: Context, parts: Parts, store: str, further: list[Callback], 
             [*course(strategy, settings), *further, *watching, *showing],
             context.stop,
         )
-    findings = [] if guard is None else guard.findings
-    return Learned(parts, strategy, history.rows, diagnostics.architectures, diagnostics.marginals, findings)
+    found = (diagnostics.architectures, diagnostics.marginals)
+    if guard is None:
+        return Learned(parts, strategy, history.rows, *found, [], None)
+    return Learned(parts, strategy, history.rows, *found, guard.findings, guard.back_to)
 
 
-def _joined(first: Learned, second: Learned) -> Learned:
-    """Two stages as one course; what was trained is that of the second."""
+def _joined(first: Learned, second: Learned, number: int) -> Learned:
+    """Two stages as one course; what was trained is that of the second, stage ``number``."""
     epochs = len(first.history)
     rows = [{**row, "epoch": row["epoch"] + epochs} for row in second.history]
     return replace(
@@ -115,7 +119,8 @@ def _joined(first: Learned, second: Learned) -> Learned:
         history=[*first.history, *rows],
         architectures=[*first.architectures, *second.architectures],
         marginals=[*first.marginals, *second.marginals],
-        findings=[*first.findings, *second.findings],
+        findings=[*first.findings, *(f"Stage {number + 1}: {finding}" for finding in second.findings)],
+        back_to=None if second.back_to is None else second.back_to + epochs,
     )
 
 

@@ -14,7 +14,7 @@ from polyarch.errors import ImpossibleSpace, InvalidInput
 from polyarch.nn import BatchStatistics
 from polyarch.spaces import Architecture, Gates, skip_count
 from polyarch.strategies import Bilevel, Tally
-from polyarch.supernets import Relaxation, without
+from polyarch.supernets import Chosen, Relaxation, without
 
 Excess = Callable[[Architecture], float]
 """How far an architecture is beyond what is allowed; 0 or less within it."""
@@ -35,7 +35,7 @@ def strongest(relaxation: Relaxation, weights: Gates, *, excess: Excess | None =
         weights: of the weighed choices, (O,) each.
         excess: what must be at most 0.
     """
-    found = relaxation.architecture(weights)
+    found, whole = relaxation.architecture(weights), weights
     if excess is None:
         return found
     while (beyond := excess(found)) > 0:
@@ -46,9 +46,10 @@ def strongest(relaxation: Relaxation, weights: Gates, *, excess: Excess | None =
                 continue
             other = relaxation.architecture(changed)
             gain = beyond - excess(other)
-            cost = _log_weight(relaxation, weights) - _log_weight(relaxation, changed)
-            if gain > 0 and (best is None or gain / max(cost, 1e-9) > best[0]):
-                best = (gain / max(cost, 1e-9), changed)
+            cost = _log_weight(whole, relaxation.chosen(weights)) - _log_weight(whole, relaxation.chosen(changed))
+            worth = gain / max(cost, 1e-9)
+            if gain > 0 and (best is None or worth > best[0]):
+                best = (worth, changed)
         if best is None:
             raise ImpossibleSpace(
                 f"Expected an architecture near {found.key} that keeps the limits. Found none by taking out options."
@@ -69,7 +70,7 @@ def alternatives(relaxation: Relaxation, weights: Gates) -> list[Architecture]:
     for choice, option in relaxation.chosen(weights).items():
         changed = without(weights, choice, option)
         if changed[choice].sum() > 0:
-            found.setdefault(relaxation.architecture(changed), _log_weight(relaxation, changed))
+            found.setdefault(relaxation.architecture(changed), _log_weight(weights, relaxation.chosen(changed)))
     return sorted(found, key=lambda architecture: -found[architecture])
 
 
@@ -129,5 +130,6 @@ def _accuracy(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> fl
     return tally.means()["accuracy"]
 
 
-def _log_weight(relaxation: Relaxation, weights: Gates) -> float:
-    return sum(math.log(max(float(weights[name][option]), 1e-12)) for name, option in relaxation.chosen(weights).items())
+def _log_weight(weights: Gates, chosen: Chosen) -> float:
+    """The sum of the logarithms of the weights of chosen options."""
+    return sum(math.log(max(float(weights[name][option]), 1e-12)) for name, option in chosen.items())

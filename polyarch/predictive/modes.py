@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 
-from polyarch.distributions import ArchDistribution, FactorisedCategorical, Uniform
+from polyarch.distributions import ArchDistribution, Factorised, Uniform
 from polyarch.errors import InvalidInput
 from polyarch.objectives import support
 from polyarch.spaces import Architecture
@@ -20,7 +20,7 @@ def most_probable(q: ArchDistribution, most: int) -> list[tuple[Architecture, fl
     """
     if most < 1:
         raise InvalidInput(f"Expected 1 or more architectures to list. Got {most}.")
-    if isinstance(q, FactorisedCategorical):
+    if isinstance(q, Factorised):
         return _best_first(q, most)
     if isinstance(q, Uniform) and q.space.count() > most:
         raise InvalidInput(
@@ -33,7 +33,7 @@ def most_probable(q: ArchDistribution, most: int) -> list[tuple[Architecture, fl
     return heapq.nsmallest(most, pairs, key=lambda pair: (-pair[1], pair[0].indices))
 
 
-def _best_first(q: FactorisedCategorical, most: int) -> list[tuple[Architecture, float]]:
+def _best_first(q: Factorised, most: int) -> list[tuple[Architecture, float]]:
     """Walks from the mode downwards: one step replaces one choice's option by its next less probable one.
 
     A step never raises the probability, so the best of all reached and not yet listed is the next of the list. Steps
@@ -43,7 +43,8 @@ def _best_first(q: FactorisedCategorical, most: int) -> list[tuple[Architecture,
     columns = []
     for log_marginal in q.log_marginals():
         values: list[float] = log_marginal.detach().double().tolist()
-        columns.append(sorted(enumerate(values), key=lambda option: -option[1]))  # equal ones stay in order
+        possible = [option for option in enumerate(values) if option[1] > -math.inf]
+        columns.append(sorted(possible, key=lambda option: -option[1]))  # equal ones stay in order
 
     def entry(ranks: tuple[int, ...], first: int) -> tuple[float, tuple[int, ...], tuple[int, ...], int]:
         options = [column[rank] for column, rank in zip(columns, ranks, strict=True)]

@@ -1,4 +1,4 @@
-"""A supernet as a differentiable search sees it: what is weighed, the mixed pass, and the way back to an architecture."""
+"""A supernet as a differentiable search sees it: what is weighed, mixed passes, and the way to an architecture."""
 
 from __future__ import annotations
 
@@ -100,9 +100,8 @@ class DartsRelaxation(Relaxation):
         options: dict[str, str] = {}
         for cell in DARTS_CELLS:
             for node in DARTS_NODES:
-                edges = {
-                    source: chosen[name] for source in range(node) if (name := f"{cell} {edge_name(source, node)}") in chosen
-                }
+                names = {source: f"{cell} {edge_name(source, node)}" for source in range(node)}
+                edges = {source: chosen[name] for source, name in names.items() if name in chosen}
                 options[f"{cell}{node}_inputs"] = ",".join(map(str, edges))
                 for place, option in zip(("first", "second"), edges.values(), strict=True):
                     options[f"{cell}{node}_{place}"] = self.net.space[f"{cell}{node}_{place}"].options[option]

@@ -46,6 +46,7 @@ class SearchDiagnostics(Callback):
     - ``skips`` and ``skip_share``: chosen skips, and their share of the chosen operations
     - ``cell_depth``, or ``cell_depth_normal`` and ``cell_depth_reduce``: see `cell_depths`; only where there are cells
     - ``entropy`` and ``entropy_share``: H[q] in nats, and over its maximum, the log of the number of combinations
+      that are left
     - ``eigenvalue``: the largest of the Hessian of the loss on ``held_out`` in the parameters of q, with batch
       statistics and without dropout; weights, statistics and gradients stay as they are
     - ``true_accuracy``: of the chosen architecture, in percent, where a table knows it
@@ -93,14 +94,16 @@ class SearchDiagnostics(Callback):
         for cell, depth in cell_depths(architecture).items():
             row["cell_depth" if cell == "cell" else f"cell_depth_{cell}"] = float(depth)
         row["entropy"] = strategy.q.entropy().item()
-        row["entropy_share"] = row["entropy"] / (math.log(strategy.q.space.size) or 1.0)
+        marginals = {choice: gates.tolist() for choice, gates in strategy.q.mean().items()}
+        left = sum(math.log(sum(value > 0 for value in values)) for values in marginals.values())
+        row["entropy_share"] = row["entropy"] / (left or 1.0)
         if self.held_out and (row["epoch"] + 1) % self.every == 0:
             row["eigenvalue"] = self._eigenvalue(strategy)
         accuracy = self.truth(architecture) if self.truth else None
         if accuracy is not None:
             row["true_accuracy"] = accuracy
         self.architectures.append(architecture.key)
-        self.marginals.append({choice: gates.tolist() for choice, gates in strategy.q.mean().items()})
+        self.marginals.append(marginals)
 
     def state_dict(self) -> dict[str, Any]:
         """Architectures and marginals of the epochs so far; the rows keep the rest."""

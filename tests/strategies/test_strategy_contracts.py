@@ -6,9 +6,21 @@ import torch
 
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
+from polyarch.methods.differentiable import Parametrisation, bilevel, mixed_supernet
 from polyarch.objectives import Expectation, Sampled
-from polyarch.strategies import OneShot, RandomPaths, Strategy, Supervised, Variational
-from polyarch.supernets import CellSupernet, FullyConnectedDepth
+from polyarch.strategies import (
+    HeldOutLoss,
+    Hypergradient,
+    LossSum,
+    OneShot,
+    RandomPaths,
+    Strategy,
+    Supervised,
+    UnrolledLoss,
+    UnrolledLossSum,
+    Variational,
+)
+from polyarch.supernets import CellSupernet, FullyConnectedDepth, MLPSupernet
 from polyarch.testing import StrategyContract, random_data
 
 
@@ -66,3 +78,51 @@ class TestVariationalOverCells(ImageContract):
         net = CellSupernet(channels=2, cells=1, classes=3, operations=("none", "nor_conv_1x1"))
         q = FactorisedCategorical(net.space)
         return Variational(net, q, Uniform(net.space), sgd(net, q), num_data=32, expectation=Sampled(2))
+
+
+class TestBilevel(TableContract):
+    """The other gradients and ways to weigh are compositions of the same strategy."""
+
+    gradient: Hypergradient = HeldOutLoss()
+    parametrisation: Parametrisation = "softmax"
+
+    def make_batches(self) -> list[Batch]:
+        return list(Batches(random_data((4,), examples=96), 8).epoch(0))
+
+    def make_strategy(self) -> Strategy:
+        net = MLPSupernet(features=4, classes=3, width=4, max_depth=2, inner_widths=(2, 3))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-2)
+        return bilevel(mixed_supernet(net, self.parametrisation), optimizer, self.gradient)
+
+
+class TestSecondOrder(TestBilevel):
+    gradient = UnrolledLoss()
+
+
+class TestSecondOrderByDifferences(TestBilevel):
+    gradient = UnrolledLoss(form="difference")
+
+
+class TestSumOfTrainingLosses(TestBilevel):
+    gradient = LossSum(3)
+
+
+class TestSumWithoutRepetition(TestBilevel):
+    gradient = LossSum(3, repeat=False)
+    parametrisation = "dirichlet"
+
+
+class TestSumOfValidationLosses(TestBilevel):
+    gradient = LossSum(2, on="held_out")
+    parametrisation = "gumbel"
+
+
+class TestExactSum(TestBilevel):
+    gradient = UnrolledLossSum(3)
+
+
+class TestHardDraws(ImageContract):
+    def make_strategy(self) -> Strategy:
+        net = CellSupernet(channels=2, cells=1, classes=3)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        return bilevel(mixed_supernet(net, "gumbel_hard"), optimizer, HeldOutLoss())

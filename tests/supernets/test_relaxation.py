@@ -1,0 +1,94 @@
+"""What a differentiable search weighs, and the way from weights to architectures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyarch.randomness import generator_at, global_seed
+from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, Architecture, darts_edges, edge_name
+from polyarch.supernets import (
+    CellSupernet,
+    DartsRelaxation,
+    DartsSupernet,
+    NB101Supernet,
+    Relaxation,
+    Supernet,
+    relaxation_of,
+    without,
+)
+
+
+def darts() -> DartsSupernet:
+    with global_seed(0, "relaxation"):
+        return DartsSupernet(layers=3, channels=2, classes=3, operations=("skip_connect", "max_pool_3x3")).eval()
+
+
+def one_hot_edges(net: DartsSupernet, architecture: Architecture) -> dict[str, Tensor]:
+    """Weights of all 28 edges that have the chosen operations, and ``none`` elsewhere."""
+    weights = {}
+    for cell in DARTS_CELLS:
+        chosen = darts_edges(architecture, cell)
+        for edge in DARTS_EDGES:
+            weight = torch.zeros(3)
+            weight[["skip_connect", "max_pool_3x3"].index(chosen[edge]) if edge in chosen else 2] = 1.0
+            weights[f"{cell} {edge_name(*edge)}"] = weight
+    return weights
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_edges_of_darts_that_are_decided_are_the_architecture(position: int) -> None:
+    net = darts()
+    relaxation = DartsRelaxation(net)
+    architecture = net.space.sample(generator_at(0, "darts", position))
+    weights = one_hot_edges(net, architecture)
+    assert relaxation.architecture(weights) == architecture
+    x = torch.randn(2, 3, 8, 8, generator=generator_at(0, "images"))
+    torch.testing.assert_close(relaxation(x, weights), net(x, architecture))
+
+
+def test_the_two_strongest_edges_stay_whatever_the_weight_of_none() -> None:
+    net = darts()
+    relaxation = DartsRelaxation(net)
+    weights = {choice.name: torch.tensor([0.05, 0.05, 0.9]) for choice in relaxation.space.choices}
+    weights["normal 0->4"] = torch.tensor([0.1, 0.3, 0.6])
+    weights["normal 3->4"] = torch.tensor([0.2, 0.0, 0.8])
+    architecture = relaxation.architecture(weights)
+    assert darts_edges(architecture, "normal")[0, 4] == "max_pool_3x3"
+    assert darts_edges(architecture, "normal")[3, 4] == "skip_connect"
+    chosen = relaxation.chosen(weights)
+    assert len(chosen) == 16 and chosen["normal 0->4"] == 1 and "normal 1->4" not in chosen
+
+
+def test_weights_of_edges_scale_their_operations() -> None:
+    net = darts()
+    plain, weighed = DartsRelaxation(net), DartsRelaxation(net, weigh_edges=True)
+    generator = generator_at(0, "weights")
+    weights = {c.name: torch.rand(len(c), generator=generator).softmax(0) for c in weighed.space.choices}
+    scaled = {
+        f"{cell} {edge_name(source, target)}": weights[f"{cell} {edge_name(source, target)}"]
+        * weights[f"{cell} {target}"][source]
+        for cell in DARTS_CELLS
+        for source, target in DARTS_EDGES
+    }
+    x = torch.randn(2, 3, 8, 8, generator=generator)
+    torch.testing.assert_close(weighed(x, weights), plain(x, scaled))
+    assert weighed.architecture(weights) == plain.architecture(scaled)
+
+
+@pytest.mark.parametrize("net", [CellSupernet(channels=2, cells=1), NB101Supernet(1, channels=2, cells=1)])
+def test_other_spaces_are_weighed_as_they_are(net: Supernet) -> None:
+    relaxation = relaxation_of(net)
+    assert type(relaxation) is Relaxation and relaxation.space == net.space
+    for position in range(5):
+        architecture = net.space.sample(generator_at(0, "member", position))
+        assert relaxation.architecture(architecture.one_hot()) == architecture
+
+
+def test_what_is_taken_out_leaves_its_weight_to_the_others() -> None:
+    weights = {"a": torch.tensor([0.5, 0.3, 0.2]), "b": torch.tensor([0.0, 1.0])}
+    left = without(weights, "a", 0)
+    torch.testing.assert_close(left["a"], torch.tensor([0.0, 0.6, 0.4]))
+    assert left["b"] is weights["b"]
+    assert without(weights, "b", 1)["b"].tolist() == [0.0, 0.0]
