@@ -129,7 +129,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
         if degree >= settings["degree"] - 1  # those that are far too low would hide the rest
     ]
     gaps: list[Row] = [
-        {"x": degree, "series": f"{k} samples", **summary([100 * _share(row, str(k)) for row in rows])}
+        {"x": degree, "series": f"{k} sample{'s' * (k > 1)}", **summary([100 * _share(row, str(k)) for row in rows])}
         for k in settings["groups"]
         for degree, rows in models
     ]
