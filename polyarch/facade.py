@@ -87,7 +87,8 @@ def search(
         data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
-        method: ``one-shot`` by default; ``variational-depth`` or ``deterministic-depth`` look for a depth.
+        method: ``one-shot`` by default; ``variational-depth`` or ``deterministic-depth`` look for a depth, ``darts``,
+            ``sotl-darts`` and others search by gradients.
         space: one of `polyarch spaces list`; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks: a module, a function that makes one (its
             arguments may be ``input_shape`` and ``classes``), or ``"package.module:function"``.

@@ -1,4 +1,4 @@
-"""After a differentiable search has learned: one architecture, others like it for the ensemble, and what is told of it."""
+"""After a differentiable search has learned: one architecture, others like it, and what is told of the search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from polyarch.data import endless
 from polyarch.jobs.context import Context
 from polyarch.jobs.differentiable_training import Learned
 from polyarch.jobs.members import distinct
-from polyarch.jobs.parts import Parts
 from polyarch.methods.discretisation import Excess, alternatives, by_perturbation, skips_beyond, strongest, weights_of
 from polyarch.randomness import generator_at
 from polyarch.results import DifferentiableRecord

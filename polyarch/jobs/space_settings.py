@@ -279,7 +279,6 @@ def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
     return space.model_copy(update={name: value for name, value in alone.items() if hasattr(space, name)})
 
 
-
 def _value(settings: InterChoiceSettings | None) -> InterChoice | None:
     return None if settings is None else settings.value()
 

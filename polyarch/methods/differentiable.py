@@ -1,14 +1,12 @@
 """Published differentiable searches: a gradient of q, a way to weigh options, and what surrounds them.
 
-A method is a `Recipe`, one line in `RECIPES`. Any gradient goes with any parametrisation:
-
->>> SOTL_GDAS = replace(RECIPES["gdas"], gradient="sotl")
+A method is a `Recipe`, one line in `RECIPES`. Any gradient goes with any parametrisation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 

@@ -30,7 +30,7 @@ from polyarch.facade import Found
 from polyarch.jobs.settings import RunSettings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MEASURED = ("RESULTS.md", "BENCHMARKS.md", "variational-depth.md", "one-shot.md")
+MEASURED = ("RESULTS.md", "BENCHMARKS.md", "variational-depth.md", "one-shot.md", "differentiable.md")
 """Their commands take an hour and gave the stored numbers: they are parsed, not run."""
 
 TINY: dict[str, Any] = {
@@ -53,8 +53,8 @@ TINY: dict[str, Any] = {
     "retrain.members": 2,
     "retrain.random_architectures": 1,
 }
-TINY_DEPTH = {key: value for key, value in TINY.items() if not key.startswith("search.")}
-"""A depth is not searched: budgets of a search would be refused."""
+TINY_METHOD = {key: value for key, value in TINY.items() if not key.startswith("search.")}
+"""Depths and q are learned: budgets of a search would be refused."""
 
 EXPORTED: dict[str, dict[str, Any]] = {
     "runs/customers": {"programs": ["pt2", "onnx"]},
@@ -241,7 +241,7 @@ class TinySearch:
 
     def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> Found:
         given = dict(settings or {})
-        tiny = TINY_DEPTH if "method" in options else TINY
+        tiny = TINY_METHOD if "method" in options else TINY
         small = {key: min(value, given.get(key, value)) for key, value in tiny.items()}
         options = {**options, "workers": 1, "quiet": True}
         return self.real(*args, settings={**given, **small, "programs": []}, **options)
@@ -256,7 +256,7 @@ def shim(address: Path) -> str:
 case "$1" in
 search|train|rank)
     case "$*" in
-    *--method*) set -- "$@" {_options({**TINY_DEPTH, "programs": []})} ;;
+    *--method*) set -- "$@" {_options({**TINY_METHOD, "programs": []})} ;;
     *) set -- "$@" {_options({**TINY, "programs": []})} ;;
     esac
     case "$*" in

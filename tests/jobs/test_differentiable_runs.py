@@ -185,9 +185,7 @@ def _stopped(asked: RunSettings, out: Path, at: int) -> Results:
 
 
 @pytest.mark.parametrize(("method", "at"), [("pdarts", 3), ("sotl-darts", 2), ("gdas", 4)])
-def test_a_run_that_was_stopped_ends_with_the_same_bits(
-    method: str, at: int, tmp_path: Path, outcome: Outcome
-) -> None:
+def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, at: int, tmp_path: Path, outcome: Outcome) -> None:
     (tmp_path / "net.py").write_text(OWN)
     described = {
         **SMALL, "method": method, "data.name": "spirals", "space.kind": "module", "space.module": "net:build",
@@ -211,7 +209,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     [
         (["--method", "darts", "--space", "depth_fc"], "Got a space of depths; variational-depth learns a depth."),
         (["--method", "darts", "--module", "net:only_depth"], "Got a space of depths"),
-        (["--method", "pc-darts", "--space", "mlp"], "Expected a space of darts, nb201 for partial channels. Got 'mlp'"),
+        (["--method", "pc-darts", "--space", "mlp"], "a space of darts, nb201 for partial channels. Got 'mlp'"),
         (["--method", "darts-20", "--space", "mlp"], "Expected space darts for a method of 20 layers. Got 'mlp'"),
         (["--method", "darts", "--space", "mlp", "--budget", "5"], "Expected search.budget with method one-shot only"),
         (["--method", "sotl-darts", "--space", "mlp", "--set", "differentiable.steps=500"], "for differentiable.steps"),

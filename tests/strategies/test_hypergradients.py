@@ -56,9 +56,7 @@ def problem(weighing: Weighing = "mean", *, norm: bool = False) -> tuple[MixedSu
 def batches(count: int, stream: str = "train") -> list[Batch]:
     generator = generator_at(0, stream)
     return [
-        Batch(
-            torch.randn(6, 3, generator=generator, dtype=torch.float64), torch.randint(2, (6,), generator=generator)
-        )
+        Batch(torch.randn(6, 3, generator=generator, dtype=torch.float64), torch.randint(2, (6,), generator=generator))
         for _ in range(count)
     ]
 
@@ -100,7 +98,11 @@ def trained(mixture: MixedSupernet, optimizer: torch.optim.SGD, steps: int, gene
 def test_the_exact_sum_of_losses_has_the_gradient_of_training(steps: int, weighing: Weighing) -> None:
     mixture, optimizer = problem(weighing)
     found = gradient(UnrolledLossSum(steps), mixture, optimizer)
-    expected = numerically(lambda *run: sum(trained(*run, steps, generator_at(0, "draws"))), weighing)
+
+    def losses(mixture: MixedSupernet, optimizer: torch.optim.SGD) -> float:
+        return sum(trained(mixture, optimizer, steps, generator_at(0, "draws")))
+
+    expected = numerically(losses, weighing)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
 
 
