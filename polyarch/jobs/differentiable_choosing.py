@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from polyarch.data import Dataset
-from polyarch.errors import ConfigError
 from polyarch.jobs.bilevel_parts import recipe_settings
 from polyarch.jobs.choosing import merged, parts_with, suggest
 from polyarch.jobs.own_module import Builder
 from polyarch.jobs.settings import RunSettings
-from polyarch.methods.differentiable import RECIPES, SOTL_STEPS
+from polyarch.methods.differentiable import Q_RATE, RECIPES, SOTL_STEPS
 
 MIXED = 3
 """How much more work a mixed pass is than one of an architecture, with all that surrounds it: about three times."""
@@ -21,8 +21,12 @@ PASSES = {"second_order": 4, "second_order_difference": 5, "sotl": 2, "sovl": 3,
 MOVES = 150
 """Steps of q that should fit into the search, where a step of q takes many batches."""
 
-Q_STEPS_REACH = 1.5
-"""How far Adam can move a logit in the course of the search: enough to decide, not enough to decide early."""
+REACH = 6.0
+"""How far Adam can move a logit in the course of the search, if all its steps agree; DARTS' own schedule has this."""
+
+
+SUMS = ("sotl", "sovl", "sotl_exact")
+"""Gradients for which a step of q takes T batches."""
 
 
 def suggest_differentiable(
@@ -30,44 +34,59 @@ def suggest_differentiable(
 ) -> tuple[dict[str, Any], list[str]]:
     """Settings by section for this data, and the reasons; a space that was named is kept."""
     found, reasons = suggest(settings, data, builder)
-    recipe = RECIPES[settings.method]  # type: ignore[index]
-    kind = str(found["space"]["kind"]) if settings.space.kind == "auto" else settings.space.kind
     asked = settings.model_dump(mode="json", exclude_unset=True)
-    for section, values in recipe_settings(recipe, kind).items():
+    kind = str(found["space"]["kind"]) if settings.space.kind == "auto" else settings.space.kind
+    for section, values in recipe_settings(RECIPES[settings.method], kind).items():  # type: ignore[index]
         found[section] = {**found.get(section, {}), **values}
+    channels = merged(found, asked).get("space", {}).get("channels")
+    if "partial" in found.get("space", {}) and channels:
+        found["space"]["partial"] = next(parts for parts in (4, 2, 1) if channels % parts == 0)
     parts = parts_with(settings, data, {name: found[name] for name in ("data", "space") if name in found}, builder)
+    found["train"] = _training(found, asked, len(parts.net.space.choices[0]))
+    batches = len(parts.batches(parts.train, merged(found, asked)["train"]["batch_size"], stream="train"))
+    moves, choices = _choices(merged(found, asked), batches)
+    found["differentiable"] |= choices
+    del found["search"], found["rank"]
     taken = merged(found, asked)
-    gradient, size = taken["differentiable"]["gradient"], taken["train"]["batch_size"]
-    passes = found["train"]["epochs"] * (len(parts.net.space.choices[0]) if found["train"]["strategy"] == "fair" else 1)
     stages = len(taken["differentiable"].get("stages", ())) or 1
-    epochs = max(round(passes / (MIXED * PASSES.get(gradient, 2))), 4) * stages
-    found["train"] = {
-        "epochs": epochs,
-        "batch_size": size,
+    reasons[1] = (
+        f"schedule: {taken['train']['epochs']} epochs of {settings.method}"
+        f"{f' in {stages} stages' if stages > 1 else ''}, in which q takes about {moves * stages:,} steps at a rate of "
+        f"{taken['differentiable']['q_learning_rate']:g}, and {taken['retrain']['epochs']} for each network trained alone"
+    )
+    return found, reasons
+
+
+def _training(found: Mapping[str, Any], asked: Mapping[str, Any], paths: int) -> dict[str, Any]:
+    """The protocol of the document, in the time that a supernet of sampled paths would take.
+
+    Args:
+        paths: that a step of fair paths has.
+    """
+    taken = merged(found, asked)
+    passes = found["train"]["epochs"] * (paths if found["train"]["strategy"] == "fair" else 1)
+    stages = len(taken["differentiable"].get("stages", ())) or 1
+    epochs = max(round(passes / (MIXED * PASSES.get(taken["differentiable"]["gradient"], 2))), 4)
+    return {
+        "epochs": epochs * stages,
+        "batch_size": taken["train"]["batch_size"],
         "learning_rate": 0.025,
         "final_learning_rate": 0.001,
         "weight_decay": 3e-4,
     }
-    epochs = merged(found, asked)["train"]["epochs"]
-    batches = len(parts.batches(parts.train, size, stream="train"))
-    if not batches:
-        raise ConfigError(f"Expected {size} or more training examples for a batch. Got {len(parts.train)}.")
+
+
+def _choices(taken: Mapping[str, Any], batches: int) -> tuple[int, dict[str, Any]]:
+    """The steps that q takes in a stage, and what follows from them.
+
+    Args:
+        batches: of an epoch.
+    """
+    epochs = taken["train"]["epochs"] // (len(taken["differentiable"].get("stages", ())) or 1)
+    found: dict[str, Any] = {"warmup_epochs": epochs // 8, "eigenvalue_every": max(epochs // 10, 1)}
     steps = 1
-    if gradient in ("sotl", "sovl", "sotl_exact"):
-        steps = min(max(batches * epochs // stages // MOVES, 2), SOTL_STEPS, batches)
-        found["differentiable"]["steps"] = steps
-    steps = merged(found, asked)["differentiable"].get("steps", steps)
-    moves = max(epochs // stages * (batches // steps), 1)
-    found["differentiable"] |= {
-        "q_learning_rate": round(min(max(Q_STEPS_REACH / moves, 3e-4), 0.05), 5),
-        "warmup_epochs": epochs // stages // 8,
-        "eigenvalue_every": max(epochs // stages // 10, 1),
-    }
-    del found["search"], found["rank"]
-    rate = merged(found, asked)["differentiable"]["q_learning_rate"]
-    reasons[1] = (
-        f"schedule: {epochs} epochs of {settings.method}"
-        f"{f' in {stages} stages' if stages > 1 else ''}, in which q takes about {moves * stages:,} steps at a rate of "
-        f"{rate:g}, and {merged(found, asked)['retrain']['epochs']} for each network trained alone"
-    )
-    return found, reasons
+    if taken["differentiable"]["gradient"] in SUMS:
+        found["steps"] = min(max(batches * epochs // MOVES, 2), SOTL_STEPS, max(batches, 1))
+        steps = taken["differentiable"].get("steps", found["steps"])
+    moves = max(epochs * (batches // steps), 1)
+    return moves, {**found, "q_learning_rate": round(min(max(REACH / moves, Q_RATE), 0.1), 5)}

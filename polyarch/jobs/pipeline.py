@@ -77,8 +77,7 @@ def _run_differentiable(context: Context, until: Stage) -> Results:
     with one_thread():
         with _timed(seconds, "train"):
             learned = learn(context)
-        q = learned.marginals[-1] if learned.marginals else None
-        training = TrainingRecord(strategy=context.parts.settings.method, history=learned.history, q=q)
+        training = TrainingRecord(strategy=context.parts.settings.method, history=learned.history)
         results = _results(learned.parts, training, seconds)
         results.differentiable = record_of(learned)
         results.write(context.workspace.results)
