@@ -48,11 +48,11 @@ def suggest_differentiable(
     found["differentiable"] |= choices
     del found["search"], found["rank"]
     taken = merged(found, asked)
-    stages = len(taken["differentiable"].get("stages", ())) or 1
+    stages, rate = len(taken["differentiable"].get("stages", ())) or 1, taken["differentiable"]["q_learning_rate"]
     reasons[1] = (
         f"schedule: {taken['train']['epochs']} epochs of {settings.method}"
         f"{f' in {stages} stages' if stages > 1 else ''}, in which q takes about {moves * stages:,} steps at a rate of "
-        f"{taken['differentiable']['q_learning_rate']:g}, and {taken['retrain']['epochs']} for each network trained alone"
+        f"{rate:g}, and {taken['retrain']['epochs']} for each network trained alone"
     )
     return found, reasons
 
