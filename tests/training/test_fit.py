@@ -25,12 +25,15 @@ def supervised(*, dropout: float = 0.0) -> Supervised:
 class Recording(Strategy):
     """Notes the batches it is given."""
 
-    def __init__(self, batches_per_step: int = 1) -> None:
+    def __init__(self, batches_per_step: int = 1, held_out_per_step: int = 0) -> None:
         self.batches_per_step = batches_per_step
+        self.held_out_per_step = held_out_per_step
         self.seen: list[list[float]] = []
+        self.aside: list[list[float]] = []
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         self.seen.append([value for batch in train for value in batch.inputs.flatten().tolist()])
+        self.aside.append([value for batch in held_out for value in batch.inputs.flatten().tolist()])
         return {"loss": float(len(self.seen)), "draw": torch.rand((), generator=generator).item()}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
@@ -76,6 +79,12 @@ class TestLoop:
         draws = [torch.rand((), generator=generator_at(7, "step", step)).item() for step in range(12)]
         assert history.last["draw"] == pytest.approx(sum(draws[8:]) / 4)
         assert history["valid_count"] == [6, 6, 6]
+
+    def test_held_out_batches_go_on_from_step_to_step(self) -> None:
+        strategy, aside = Recording(held_out_per_step=2), numbered(6)
+        fit(strategy, numbered(8), epochs=1, seed=0, held_out=aside)
+        row = [batch.inputs.flatten().tolist() for epoch in range(3) for batch in aside.epoch(epoch)]
+        assert strategy.aside == [row[2 * step] + row[2 * step + 1] for step in range(4)]
 
     def test_batches_come_in_the_order_of_their_epochs(self) -> None:
         strategy, batches = Recording(), numbered(8)
