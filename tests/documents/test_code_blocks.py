@@ -24,7 +24,16 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"
 )
 NEEDS_REAL_DATA = {"predictions.md": "fashion_mnist", "RESULTS.md": "cifar10"}
 NEEDS_CURL = ("predictions.md",)
-LONG = ("commands.md", "depth.md", "index.md", "predictions.md", "RESULTS.md", "supernets.md", "your-network.md")
+LONG = (
+    "commands.md",
+    "depth.md",
+    "differentiable-search.md",
+    "index.md",
+    "predictions.md",
+    "RESULTS.md",
+    "supernets.md",
+    "your-network.md",
+)
 """Pages with many runs, or with thousands of files."""
 
 
