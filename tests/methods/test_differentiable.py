@@ -96,7 +96,7 @@ def test_q_is_learned_from_what_helps() -> None:
     for gradient in get_args(GradientName):
         with global_seed(0, "blind"):
             net = from_module(nn.Sequential(OneOf("eye", blind=Blind(), seeing=nn.Identity()), nn.Linear(3, 3)))
-        strategy = bilevel(mixed_supernet(net, "softmax"), sgd(net), hypergradient(gradient, steps=2), q_rate=0.1)
-        fit(strategy, data, epochs=6, seed=0, held_out=data)
+        strategy = bilevel(mixed_supernet(net, "softmax"), sgd(net), hypergradient(gradient, steps=2), q_rate=0.05)
+        fit(strategy, data, epochs=25, seed=0, held_out=data)
         assert strategy.q.mean()["eye"][1].item() > 0.6, gradient
         assert strategy.evaluate(data.epoch(0), generator=generator_at(0, "unused"))["accuracy"] > 0.6
