@@ -5,8 +5,6 @@ from polyarch.strategies.hypergradients import (
     HeldOutLoss,
     Hypergradient,
     LossSum,
-    UnrolledLoss,
-    UnrolledLossSum,
     take_step,
 )
 from polyarch.strategies.inner import InnerLoop, InnerSteps, PathGradients
@@ -22,6 +20,7 @@ from polyarch.strategies.replicated import (
 )
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally
 from polyarch.strategies.supervised import Supervised
+from polyarch.strategies.unrolled_hypergradients import UnrolledLoss, UnrolledLossSum
 from polyarch.strategies.variational import Variational
 
 __all__ = [

@@ -26,6 +26,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 RESULT_PAGES = {
     "variational-depth": {"variational depth": set(range(1, 10))},
     "one-shot": {"training speed": set(range(1, 9)), "inter-choice weights": {1, 2, 3}},
+    "differentiable": {"differentiable search": set(range(9, 19))},
 }
 """Pages of results: their documents, and the numbers of the claims that are judged."""
 WITHOUT_A_PAGE = {"experiments"}
