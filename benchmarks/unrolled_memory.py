@@ -1,4 +1,4 @@
-"""Peak memory and seconds of exact SoTL gradients through T steps, in one graph over segments of sqrt(T) steps.
+"""Peak memory and processor seconds of exact SoTL gradients through T steps: one graph over segments of sqrt(T).
 
 An MLP 784-200-10 whose learning rate is the setting. Plain training, the direct gradient, is the third side. Every
 measurement is taken in a process of its own. The ratio is that of the memory of both at the largest T.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from measure import Goal, options, report, seconds
+from measure import Goal, options, report
 from torch import nn
 
 from polyarch.data import Batch
@@ -21,7 +22,7 @@ from polyarch.objectives import InnerSGD, direct_gradient, module_loss, unrolled
 from polyarch.randomness import generator_at, global_seed
 
 NAME = "unrolled_memory"
-GOAL = Goal(">=", 6.0)
+GOAL = Goal(">=", 10.0)
 SEED = 0
 FEATURES, WIDTH, CLASSES, BATCH = 784, 200, 10, 100
 
@@ -53,19 +54,20 @@ def megabytes(name: str) -> float:
 
 
 def measure(side: str, steps: int) -> tuple[float, float]:
-    """Seconds, and megabytes at most above what was there before."""
+    """Processor seconds, and megabytes at most above what was there before."""
     torch.set_num_threads(1)
     work(side, 2)()  # what torch loads and keeps the first time
     action = work(side, steps)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     resident = megabytes("VmRSS")
-    taken = seconds(action)
-    return taken, megabytes("VmHWM") - resident
+    started = time.process_time()
+    action()
+    return time.process_time() - started, megabytes("VmHWM") - resident
 
 
 def main() -> None:
     asked = options(NAME, __doc__ or NAME)
-    lengths, rounds = ((4, 16, 64), 1) if asked.quick else ((4, 16, 64, 256), 5)
+    lengths, rounds = ((4, 16, 64), 1) if asked.quick else ((4, 16, 64, 256, 1024), 3)
     sides = ["plain training", "segments", "one graph"]
     rows = []
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
@@ -75,19 +77,13 @@ def main() -> None:
                 for side in sides:
                     found[side].append(pool.apply(measure, (side, steps)))
                 sides.reverse()
-            middle = {
-                side: {
-                    "seconds": round(statistics.median(taken for taken, _ in runs), 4),
-                    "peak_megabytes": round(statistics.median(peak for _, peak in runs), 1),
-                }
-                for side, runs in found.items()
-            }
-            rows.append({"steps": steps, **middle})
+            peaks = {side: round(statistics.median(peak for _, peak in runs), 1) for side, runs in found.items()}
+            times = {side: round(statistics.median(taken for taken, _ in runs), 4) for side, runs in found.items()}
+            rows.append({"steps": steps, "median_peak_megabytes": peaks, "median_processor_seconds": times})
             print(rows[-1])
-    last = middle
-    ratio = last["one graph"]["peak_megabytes"] / last["segments"]["peak_megabytes"]
+    ratio = peaks["one graph"] / peaks["segments"]
     settings = {"features": FEATURES, "width": WIDTH, "batch": BATCH, "rounds": rounds, "data": "random"}
-    report(NAME, ratio, GOAL, options=asked, settings=settings, details={"median_by_steps": rows})
+    report(NAME, ratio, GOAL, options=asked, settings=settings, details={"by_steps": rows})
 
 
 if __name__ == "__main__":

@@ -151,8 +151,8 @@ def _run(*, size: int | None, limit: int | None, epochs: int) -> Settings:
 
 _STEPS = 5
 _OWN: Settings = {
-    "darts": {"differentiable": {"q_learning_rate": 0.02}},
-    "sotl-darts": {"differentiable": {"q_learning_rate": 0.02 * _STEPS, "steps": _STEPS}},
+    "darts": {"differentiable": {"q_learning_rate": 0.03}},
+    "sotl-darts": {"differentiable": {"q_learning_rate": 0.03 * _STEPS, "steps": _STEPS}},
 }
 
 CELL_SHAPE = Experiment(
@@ -165,8 +165,8 @@ CELL_SHAPE = Experiment(
             "run": _run(size=8, limit=130, epochs=1), "own": {"sotl-darts": {"differentiable": {"steps": 2}}},
         },
         "cpu": {
-            "seeds": 2, "spaces": _spaces(layers=(4, 8), channels=4, cells=1),
-            "run": _run(size=16, limit=1000, epochs=24), "own": _OWN,
+            "seeds": 2, "spaces": _spaces(layers=(4, 6), channels=4, cells=1),
+            "run": _run(size=16, limit=1000, epochs=16), "own": _OWN,
         },
         "paper": {
             "seeds": 3, "spaces": _spaces(layers=(8, 20), channels=16, cells=3),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -106,30 +107,26 @@ def unrolled_gradient(
     parts = [batches[start : start + length] for start in range(0, len(batches), length)]
     state = _start(weights, velocity)
     starts, seen = [state], []
-    for part in parts[:-1]:
-        state, values = _steps(loss, state, _detached(settings), part, optimiser, graph=False)
+    for some in parts[:-1]:
+        state, values = _steps(loss, state, _detached(settings), some, optimiser, graph=False)
         starts.append(state)
-        seen.append(values)
+        seen.append([value.item() for value in values])
+
+    def final_terms(end: _State, leaves: Tensors) -> list[Tensor]:
+        return [] if final_loss is None else [_finite(final_loss(end.weights, leaves))]
 
     gradient = {name: torch.zeros_like(value) for name, value in settings.items()}
     losses: list[float] = []
-    behind = _State({}, {})
+    after: _Terms = final_terms
     for index in reversed(range(len(parts))):
-        start, leaves = starts.pop().leaves(), _leaves(settings)
-        reached, values = _steps(loss, start, leaves, parts[index], optimiser, graph=True)
-        terms = list(values) if final_loss is None else []
+        part = _pulled_back(loss, starts.pop(), settings, parts[index], optimiser, after, summed=final_loss is None)
         if index == len(parts) - 1:
-            end = reached.detached()
-            if final_loss is not None:
-                terms = [_finite(final_loss(reached.weights, leaves))]
+            end = part.end
         else:
-            _check_repeated(values, seen[index])
-        terms += [*_products(behind.weights, reached.weights), *_products(behind.velocity, reached.velocity)]
-        objective = sum(terms, start=torch.zeros(()))
-        by_weights, by_velocity, direct = _gradients(objective, start.weights, start.velocity, leaves)
-        behind = _State(by_weights, by_velocity)
-        _accumulate(gradient, direct)
-        losses = [*(value.item() for value in values), *losses]
+            _check_repeated(part.losses, seen[index])
+        after = partial(_products, part.by_start)
+        _accumulate(gradient, part.direct)
+        losses = [*part.losses, *losses]
     return Unrolled(losses, gradient, *end)
 
 
@@ -203,6 +200,10 @@ class _State(NamedTuple):
         return _State(_leaves(self.weights), _leaves(self.velocity))
 
 
+_Terms = Callable[[_State, Tensors], list[Tensor]]
+"""What the objective has besides a segment's losses, from the state at its end and the settings."""
+
+
 def _start(weights: Tensors, velocity: Tensors | None) -> _State:
     if velocity is None:
         velocity = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -226,6 +227,37 @@ def _steps(
     return state, losses
 
 
+class _PulledBack(NamedTuple):
+    """A segment run with its graph: its losses, its end, and its objective's gradient in its start and the settings."""
+
+    losses: list[float]
+    end: _State
+    by_start: _State
+    direct: dict[str, Tensor]
+
+
+def _pulled_back(
+    loss: TrainingLoss,
+    start: _State,
+    settings: Tensors,
+    batches: Sequence[Any],
+    optimiser: InnerSGD,
+    after: _Terms,
+    *,
+    summed: bool,
+) -> _PulledBack:
+    """The gradient of the segment's losses, if they are summed, and of the terms after it.
+
+    A function of its own, so that nothing of the graph is left when the next segment begins.
+    """
+    start, leaves = start.leaves(), _leaves(settings)
+    end, values = _steps(loss, start, leaves, batches, optimiser, graph=True)
+    objective = sum([*(values if summed else ()), *after(end, leaves)], start=torch.zeros(()))
+    by_weights, by_velocity, direct = _gradients(objective, start.weights, start.velocity, leaves)
+    losses = [value.item() for value in values]
+    return _PulledBack(losses, end.detached(), _State(by_weights, by_velocity), direct)
+
+
 def _gradients(value: Tensor, *groups: Tensors, graph: bool = False) -> list[dict[str, Tensor]]:
     """d value / d each tensor of each group; without those that it does not depend on."""
     if not value.requires_grad:
@@ -235,9 +267,10 @@ def _gradients(value: Tensor, *groups: Tensors, graph: bool = False) -> list[dic
     return [{name: slope for name in group if (slope := next(slopes)) is not None} for group in groups]
 
 
-def _products(cotangents: Tensors, tensors: Tensors) -> list[Tensor]:
-    """<u, x> of every tensor x that has a u."""
-    return [(u * tensors[name]).sum() for name, u in cotangents.items()]
+def _products(cotangents: _State, end: _State, leaves: Tensors) -> list[Tensor]:
+    """<u, x> for every tensor x at the end of a segment that has a u."""
+    pairs = zip(cotangents, end, strict=True)
+    return [(u * tensors[name]).sum() for some, tensors in pairs for name, u in some.items()]
 
 
 def _accumulate(totals: dict[str, Tensor], terms: Tensors) -> None:
@@ -259,9 +292,9 @@ def _finite(loss: Tensor) -> Tensor:
     return loss
 
 
-def _check_repeated(losses: list[Tensor], seen: list[Tensor]) -> None:
+def _check_repeated(losses: list[float], seen: list[float]) -> None:
     """A segment that is run again has to be the segment that was run."""
-    if not torch.allclose(torch.stack(losses), torch.stack(seen), rtol=1e-3, atol=1e-6):
+    if not all(math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-6) for one, other in zip(losses, seen, strict=True)):
         raise InvalidInput(
             "Expected a loss that depends on weights, settings and batch alone. Got other numbers for the same ones; "
             "what is random, e.g. dropout, has to come with the batch."
