@@ -25,10 +25,14 @@ from polyarch.methods.variational_depth import RULES
 from polyarch.results import ExperimentResults
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+AKIN = ("spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape")
+"""They share all but their settings with another experiment that is run."""
 TINY_SPIRALS = {**EXPERIMENTS["spiral_depth"].presets["paper"], "epochs": 3, "seeds": 2}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in AKIN else []) for name in EXPERIMENTS]
+)
 def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: Path) -> None:
     out = tmp_path / "run"
     words = ["experiment", "run", name, "--preset", "quick", "--out", str(out), "--workers", "1"]
