@@ -56,7 +56,7 @@ def sides_of(name: str, size: int) -> dict[str, Callable[[], object]]:
 
 def main() -> None:
     asked = options(NAME, __doc__ or NAME)
-    rounds = 5 if asked.quick else 21
+    rounds = 5 if asked.quick else 11
     configurations = [("nb201", 16)] if asked.quick else [("nb201", 16), ("nb201", 32), ("darts", 16)]
     rows = []
     for name, size in configurations:
