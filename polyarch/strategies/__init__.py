@@ -1,6 +1,7 @@
 """Strategies: what happens in one training step."""
 
 from polyarch.strategies.bilevel import Bilevel
+from polyarch.strategies.consistency import Consistency, DropoutPass, RandomPass, WiringPass
 from polyarch.strategies.hypergradients import (
     HeldOutLoss,
     Hypergradient,
@@ -20,12 +21,16 @@ from polyarch.strategies.replicated import (
     ReplicatedVariational,
     loss_name,
 )
+from polyarch.strategies.stochastic import Draws, StochasticArchitectures
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally
 from polyarch.strategies.supervised import Supervised
 from polyarch.strategies.variational import Variational
 
 __all__ = [
     "Bilevel",
+    "Consistency",
+    "Draws",
+    "DropoutPass",
     "FairPaths",
     "HeldOutLoss",
     "Hypergradient",
@@ -37,12 +42,14 @@ __all__ = [
     "OneShot",
     "PathGradients",
     "PathSampler",
+    "RandomPass",
     "RandomPaths",
     "Replicated",
     "ReplicatedDepths",
     "ReplicatedSupervised",
     "ReplicatedVariational",
     "Stateful",
+    "StochasticArchitectures",
     "Strategy",
     "Supervised",
     "Tally",
@@ -50,6 +57,7 @@ __all__ = [
     "UnrolledLossSum",
     "Variational",
     "Weighing",
+    "WiringPass",
     "loss_name",
     "take_step",
 ]
