@@ -8,6 +8,7 @@ from polyarch.data.decoding import decode_image
 from polyarch.data.fourier import Regression, fourier
 from polyarch.data.images import ImageFiles
 from polyarch.data.locations import data_root
+from polyarch.data.lookalikes import shaped_like
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
 from polyarch.data.sources import DATASETS, load
 from polyarch.data.spirals import spirals
@@ -56,6 +57,7 @@ __all__ = [
     "preprocessing_from",
     "read_frame",
     "resident",
+    "shaped_like",
     "spirals",
     "stratified_split",
 ]

@@ -1,5 +1,6 @@
 """Building blocks of supernets."""
 
+from polyarch.nn.batch_means import MeanVariance, batch_mean_variances
 from polyarch.nn.batchnorm import (
     AdaptedStatistics,
     BatchStatistics,
@@ -8,6 +9,7 @@ from polyarch.nn.batchnorm import (
     RunningStatistics,
 )
 from polyarch.nn.choice_vectors import Selection
+from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
 from polyarch.nn.exits import Exits
 from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
 from polyarch.nn.mixed import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
@@ -17,15 +19,18 @@ from polyarch.nn.recording import call, record
 from polyarch.nn.residual import ReductionBlock, bottleneck
 from polyarch.nn.split_copies import SplitCopies
 from polyarch.nn.stacked import Stacked
+from polyarch.nn.wiring import DependentModule, WiredModule, WiringNorm
 
 __all__ = [
     "AdaptedStatistics",
     "BatchStatistics",
     "ChoiceBlock",
+    "DependentModule",
     "Exits",
     "InterChoice",
     "InterChoiceKind",
     "Maybe",
+    "MeanVariance",
     "NormPolicy",
     "OneOf",
     "PartialChannels",
@@ -37,10 +42,16 @@ __all__ = [
     "Selection",
     "SplitCopies",
     "Stacked",
+    "WiredModule",
+    "WiringNorm",
     "adds",
+    "batch_mean_variances",
     "bottleneck",
     "call",
     "dependent_weights",
+    "drawing_from",
+    "dropout_layers",
+    "dropping",
     "gate_for",
     "options_run",
     "partial_channels",

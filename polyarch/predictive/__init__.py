@@ -1,5 +1,6 @@
 """What a network or a mixture of networks predicts, how sure it is, and whether that can be trusted."""
 
+from polyarch.predictive.attacks import PGD, Predict
 from polyarch.predictive.calibration import (
     Bin,
     brier,
@@ -8,6 +9,7 @@ from polyarch.predictive.calibration import (
     negative_log_likelihood,
     reliability,
 )
+from polyarch.predictive.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from polyarch.predictive.early_exit import (
     LEAST_MASS,
     EarlyExit,
@@ -16,6 +18,7 @@ from polyarch.predictive.early_exit import (
     choose_confidence,
     exit_curve,
 )
+from polyarch.predictive.mc_dropout import MCDropout
 from polyarch.predictive.mixture import Mixture
 from polyarch.predictive.modes import most_probable
 from polyarch.predictive.responsibilities import responsibilities
@@ -32,20 +35,26 @@ from polyarch.predictive.uncertainty import (
 )
 
 __all__ = [
+    "CORRUPTIONS",
     "LEAST_MASS",
+    "PGD",
+    "SEVERITIES",
     "Bin",
     "Curve",
     "Detection",
     "EarlyExit",
     "ExitMeasure",
     "Exited",
+    "MCDropout",
     "Mixture",
+    "Predict",
     "area",
     "aupr",
     "auroc",
     "brier",
     "calibration_error",
     "choose_confidence",
+    "corrupt",
     "detect",
     "entropy",
     "exit_curve",

@@ -13,6 +13,7 @@ from polyarch.ranking.halving import (
     top_kept,
 )
 from polyarch.ranking.improvement import ImprovementCurve, improvement
+from polyarch.ranking.norm_modes import NormModes, norm_modes
 from polyarch.ranking.quality import RankQuality, rank_quality, regret, top_k
 from polyarch.ranking.top import TopOne, top_one
 from polyarch.ranking.trust import Trust, trust
@@ -21,6 +22,7 @@ __all__ = [
     "Elimination",
     "ImprovementCurve",
     "Interval",
+    "NormModes",
     "RankQuality",
     "SelfConsistency",
     "TopOne",
@@ -32,6 +34,7 @@ __all__ = [
     "halving_on_curves",
     "halving_steps",
     "improvement",
+    "norm_modes",
     "rank_quality",
     "regret",
     "self_consistency",

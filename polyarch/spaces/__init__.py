@@ -35,8 +35,22 @@ from polyarch.spaces.nb101 import (
     nb101_space,
     parse_nb101,
 )
+from polyarch.spaces.per_example import per_example_gates
 from polyarch.spaces.shape import cell_depths, operation_count, skip_count
 from polyarch.spaces.space import Constraint, Space
+from polyarch.spaces.wiring import (
+    SKIP_OPTIONS,
+    SkipEdge,
+    Sources,
+    erdos_renyi,
+    module_sources,
+    parse_wiring,
+    residual_wiring,
+    skip_edges,
+    wired_shape,
+    wired_space,
+    wiring_string,
+)
 
 __all__ = [
     "DARTS_CELLS",
@@ -52,6 +66,7 @@ __all__ = [
     "NB201_NO_NONE",
     "NB201_OPERATIONS",
     "S2_OPERATIONS",
+    "SKIP_OPTIONS",
     "Architecture",
     "Choice",
     "ChoiceKind",
@@ -59,6 +74,8 @@ __all__ = [
     "Edge",
     "Gates",
     "NB101Cell",
+    "SkipEdge",
+    "Sources",
     "Space",
     "cell_depths",
     "crossover",
@@ -66,8 +83,10 @@ __all__ = [
     "darts_space",
     "darts_string",
     "edge_name",
+    "erdos_renyi",
     "macro_space",
     "macro_string",
+    "module_sources",
     "mutate",
     "nb101_cell",
     "nb101_parents",
@@ -81,5 +100,12 @@ __all__ = [
     "parse_macro",
     "parse_nb101",
     "parse_nb201",
+    "parse_wiring",
+    "per_example_gates",
+    "residual_wiring",
     "skip_count",
+    "skip_edges",
+    "wired_shape",
+    "wired_space",
+    "wiring_string",
 ]

@@ -1,6 +1,7 @@
 """Strategies: what happens in one training step."""
 
 from polyarch.strategies.bilevel import Bilevel
+from polyarch.strategies.consistency import Consistency, DropoutPass, RandomPass, WiringPass
 from polyarch.strategies.hypergradients import (
     HeldOutLoss,
     Hypergradient,
@@ -18,6 +19,7 @@ from polyarch.strategies.replicated import (
     ReplicatedVariational,
     loss_name,
 )
+from polyarch.strategies.stochastic import Draws, StochasticArchitectures
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally
 from polyarch.strategies.supervised import Supervised
 from polyarch.strategies.unrolled_hypergradients import UnrolledLoss, UnrolledLossSum
@@ -25,6 +27,9 @@ from polyarch.strategies.variational import Variational
 
 __all__ = [
     "Bilevel",
+    "Consistency",
+    "Draws",
+    "DropoutPass",
     "FairPaths",
     "HeldOutLoss",
     "Hypergradient",
@@ -36,12 +41,14 @@ __all__ = [
     "OneShot",
     "PathGradients",
     "PathSampler",
+    "RandomPass",
     "RandomPaths",
     "Replicated",
     "ReplicatedDepths",
     "ReplicatedSupervised",
     "ReplicatedVariational",
     "Stateful",
+    "StochasticArchitectures",
     "Strategy",
     "Supervised",
     "Tally",
@@ -49,6 +56,7 @@ __all__ = [
     "UnrolledLossSum",
     "Variational",
     "Weighing",
+    "WiringPass",
     "loss_name",
     "take_step",
 ]

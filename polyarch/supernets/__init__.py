@@ -13,6 +13,7 @@ from polyarch.supernets.relaxation import Chosen, DartsRelaxation, Relaxation, r
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.replicas import FullyConnectedReplicas
 from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
     "CellSupernet",
@@ -31,6 +32,7 @@ __all__ = [
     "Relaxation",
     "RepeatSupernet",
     "Supernet",
+    "WiredSupernet",
     "fairnas_chain",
     "from_module",
     "nb101_network",

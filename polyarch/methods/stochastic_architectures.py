@@ -1,0 +1,57 @@
+"""Networks with stochastic architectures: one set of weights trained under wirings drawn before training.
+
+==========  ==================  =======================================================
+method      a draw for every    weights of each wiring
+==========  ==================  =======================================================
+`nsa`       batch               none
+`nsa_i`     example             none
+`nsa_id`    example             coefficients of inputs, scale and shift of normalisations
+==========  ==================  =======================================================
+
+The document draws 5 to 50,000 wirings of three stages with eight modules (`polyarch.spaces.erdos_renyi`) and takes 5
+where wirings have weights of their own; the baseline is `polyarch.spaces.residual_wiring`, trained alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from polyarch.distributions import Empirical
+from polyarch.errors import InvalidInput
+from polyarch.spaces import Architecture
+from polyarch.strategies import Loss, StochasticArchitectures
+from polyarch.supernets import Supernet, WiredSupernet
+
+
+def nsa(
+    net: Supernet,
+    architectures: Sequence[Architecture],
+    optimizer: torch.optim.Optimizer,
+    *,
+    loss: Loss = F.cross_entropy,
+) -> StochasticArchitectures:
+    """One of the architectures for every batch."""
+    return StochasticArchitectures(net, Empirical(net.space, architectures), optimizer, draws="batch", loss=loss)
+
+
+def nsa_i(
+    net: Supernet,
+    architectures: Sequence[Architecture],
+    optimizer: torch.optim.Optimizer,
+    *,
+    loss: Loss = F.cross_entropy,
+) -> StochasticArchitectures:
+    """One of the architectures for every example."""
+    return StochasticArchitectures(net, Empirical(net.space, architectures), optimizer, draws="example", loss=loss)
+
+
+def nsa_id(
+    net: WiredSupernet, optimizer: torch.optim.Optimizer, *, loss: Loss = F.cross_entropy
+) -> StochasticArchitectures:
+    """One of the network's own wirings for every example, with the weights of that wiring."""
+    if net.wirings is None:
+        raise InvalidInput("Expected a network whose wirings have weights of their own. Got one without.")
+    return nsa_i(net, net.wirings, optimizer, loss=loss)

@@ -1,0 +1,289 @@
+"""Wired networks: contracts, wirings that differ from example to example, shared prefixes, weights of wirings."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from contextlib import nullcontext
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import DependentModule, WiredModule, WiringNorm, skipping_zeros
+from polyarch.randomness import generator_at, global_seed
+from polyarch.spaces import (
+    Architecture,
+    Space,
+    erdos_renyi,
+    module_sources,
+    parse_wiring,
+    per_example_gates,
+    residual_wiring,
+    wired_space,
+)
+from polyarch.supernets import Supernet, WiredSupernet
+from polyarch.testing import SupernetContract
+
+SPACE = wired_space(2, 4)
+WIRINGS = [parse_wiring(text, SPACE) for text in ("000000-000000", "111111-111111", "101001-010110", "000000-100000")]
+UNSEEN = parse_wiring("101001-010111", SPACE)
+
+
+def wired(*, wirings: list[Architecture] | None = None, auxiliary: bool = False) -> WiredSupernet:
+    with global_seed(0, "weights"):
+        net = WiredSupernet(
+            width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=wirings, auxiliary=auxiliary
+        )
+    generator = generator_at(0, "disturbed")
+    with torch.no_grad():
+        for parameter in net.double().parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator).to(parameter))
+    return net
+
+
+def images(count: int = 6) -> Tensor:
+    return torch.randn(count, 2, 7, 6, dtype=torch.float64, generator=generator_at(0, "images"))
+
+
+def assigned(count: int) -> list[Architecture]:
+    return [WIRINGS[row % len(WIRINGS)] for row in range(count)]
+
+
+def with_statistics(net: WiredSupernet) -> WiredSupernet:
+    """In evaluation mode, with running statistics of some batches."""
+    for position, wiring in enumerate(WIRINGS):
+        net.train()(images() * (1 + position / 5), wiring)
+    return net.eval()
+
+
+class TestWiredSupernet(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4).double()
+
+    def make_inputs(self) -> Tensor:
+        return torch.randn(6, 2, 7, 6, dtype=torch.float64)
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return [*WIRINGS, residual_wiring(space)]
+
+
+class TestWiredSupernetWithAuxiliaryClassifier(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return WiredSupernet(width=2, modules=2, stages=3, in_channels=1, classes=3, auxiliary=True).double()
+
+    def make_inputs(self) -> Tensor:
+        return torch.randn(5, 1, 8, 8, dtype=torch.float64)
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return list(space.enumerate())[1::3]
+
+
+class TestWiringDependentWeights(TestWiredSupernet):
+    """Relaxed gates belong to no wiring and are refused, so what the contract does with them is left out."""
+
+    def make_supernet(self) -> Supernet:
+        return WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=WIRINGS).double()
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return list(WIRINGS)
+
+    def _trained(self) -> tuple[Supernet, Tensor, list[Architecture]]:
+        return with_statistics(wired(wirings=WIRINGS)), images(), list(WIRINGS)
+
+    def test_relaxed_gates_are_differentiable(self) -> None:
+        net, x, _ = self._trained()
+        with pytest.raises(InvalidInput, match="Expected gates of the 4 wirings"):
+            net(x, {choice.name: torch.full((2,), 0.5) for choice in SPACE.choices})
+
+    def test_a_path_computes_only_what_it_selects(self) -> None:
+        net, x, _ = self._trained()
+        net(x, WIRINGS[2]).sum().backward()
+        for module in net.modules():
+            if isinstance(module, DependentModule):
+                assert all(parameter.grad is None for parameter in module.unselected(2))
+                assert module.coefficients[2].grad is not None
+
+
+def test_a_module_reads_the_mean_of_its_active_inputs() -> None:
+    """Against the formula, written out for one stage."""
+    space = wired_space(1, 3)
+    net = WiredSupernet(width=2, modules=3, stages=1, in_channels=1, classes=2).double().eval()
+    x = torch.randn(3, 1, 5, 5, dtype=torch.float64, generator=generator_at(0, "x"))
+    first, second, third = (block.operation for block in net.blocks if isinstance(block, WiredModule))
+    with torch.no_grad():
+        zero = net.stem(x)
+        one = first(zero)
+        two = second((zero + one) / 2)
+        expected = net.head(third((one + two) / 2))
+        torch.testing.assert_close(net(x, parse_wiring("101", space)), expected)
+
+
+def test_every_example_of_a_batch_has_its_own_wiring() -> None:
+    """In evaluation mode a batch with gates (B, O) is the examples one by one, with and without weights of wirings."""
+    x = images()
+    for net in (wired(), wired(wirings=WIRINGS)):
+        with_statistics(net)
+        alone = torch.cat([net(x[row : row + 1], wiring) for row, wiring in enumerate(assigned(len(x)))])
+        torch.testing.assert_close(net(x, per_example_gates(assigned(len(x)))), alone, rtol=1e-10, atol=1e-10)
+        with skipping_zeros():
+            torch.testing.assert_close(net(x, per_example_gates(assigned(len(x)))), alone, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("wirings", [None, WIRINGS])
+def test_statistics_of_training_are_those_of_the_whole_batch(wirings: list[Architecture] | None) -> None:
+    """The input of a normalisation layer has its batch mean over all examples, whatever their wirings."""
+    net, x = wired(wirings=wirings).train(), images()
+    layers = [
+        block.norm.statistics if isinstance(block, DependentModule) else block.operation[-1]
+        for block in net.blocks
+        if isinstance(block, WiredModule | DependentModule)
+    ]
+    seen: dict[nn.Module, Tensor] = {}
+    for layer in layers:
+        layer.register_forward_hook(lambda module, inputs, _: seen.update({module: inputs[0]}))
+    net(x, per_example_gates(assigned(len(x))))
+    assert len(seen) == len(layers) == 8
+    for layer, entering in seen.items():
+        assert isinstance(layer, nn.BatchNorm2d) and layer.running_mean is not None
+        torch.testing.assert_close(layer.running_mean, 0.1 * entering.mean((0, 2, 3)))  # momentum 0.1 from zero
+        assert layer.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("wirings", [None, WIRINGS])
+def test_gradients_of_a_batch_are_those_of_its_examples(wirings: list[Architecture] | None) -> None:
+    """In evaluation mode, where examples do not touch each other."""
+    net, x = with_statistics(wired(wirings=wirings)), images()
+    net.zero_grad()
+    net(x, per_example_gates(assigned(len(x)))).square().sum().backward()
+    together = {name: parameter.grad for name, parameter in net.named_parameters()}
+    net.zero_grad()
+    for row, wiring in enumerate(assigned(len(x))):
+        net(x[row : row + 1], wiring).square().sum().backward()
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(together[name], parameter.grad, msg=name)
+
+
+def test_sources_that_no_example_reads_are_skipped_on_request() -> None:
+    """Output and gradients are the same, but for the gates of these edges: they count in the mean's divisor alone."""
+    net, x = with_statistics(wired()), images(4)
+    gates = {name: gate.requires_grad_() for name, gate in per_example_gates([WIRINGS[0], WIRINGS[3]] * 2).items()}
+    found, of_unread = [], []
+    for skipping in (skipping_zeros, nullcontext):
+        with skipping():
+            output = net(x, gates)
+        wanted = [gates["stage0_0->2"], gates["stage1_0->2"], *net.parameters()]
+        unread, *gradients = torch.autograd.grad(output.square().sum(), wanted)
+        found.append([output, *gradients])
+        of_unread.append(unread)
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(of_unread[0], of_unread[1])
+
+
+def test_shared_prefixes_are_computed_once() -> None:
+    """As many module calls as there are different prefixes of what modules read, the results those of the loop."""
+    texts = ("101001-010110", "101001-010111", "101000-010110", "001001-010110", "101001-110110", "101001-010110")
+    wirings = [parse_wiring(text, SPACE) for text in texts]
+    net, x = with_statistics(wired()), images()
+    calls: Counter[nn.Module] = Counter()
+    for module in (*net.blocks, net.stem, *net.downs):
+        module.register_forward_hook(lambda module, *_: calls.update([module]))
+    many = net.forward_many(x, wirings)
+    found = [calls[module] for module in net.blocks]
+    rows = [[sources for stage in module_sources(wiring) for sources in stage] for wiring in wirings]
+    prefixes = [len({tuple(row[: length + 1]) for row in rows}) for length in range(8)]
+    assert found == prefixes == [1, 2, 2, 3, 3, 4, 4, 5]
+    assert (calls[net.stem], calls[net.downs[0]]) == (1, 3)
+    torch.testing.assert_close(many, torch.stack([net(x, wiring) for wiring in wirings]), rtol=1e-12, atol=1e-12)
+
+
+def test_auxiliary_logits_come_from_the_last_stage_but_one() -> None:
+    net, x = with_statistics(wired(auxiliary=True)), images()
+    logits, auxiliary = net.with_auxiliary(x, WIRINGS[2])
+    torch.testing.assert_close(logits, net(x, WIRINGS[2]))
+    assert auxiliary.shape == logits.shape
+    assert net.auxiliary is not None
+    other = torch.autograd.grad(auxiliary.sum(), [*net.blocks.parameters()], allow_unused=True)
+    half = len(other) // 2
+    assert all(gradient is not None for gradient in other[:half])
+    assert all(gradient is None for gradient in other[half:])
+    extracted = net.extract(WIRINGS[2])
+    assert not [name for name, _ in extracted.named_parameters() if "auxiliary" in name]
+    with pytest.raises(InvalidInput, match="with an auxiliary classifier"):
+        wired().with_auxiliary(x, WIRINGS[0])
+
+
+def test_weights_of_wirings_start_as_the_mean() -> None:
+    """With fresh weights and the same convolutions, the network is the one without weights of wirings."""
+    x = images()
+    with global_seed(0, "weights"):
+        plain = WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4).double()
+        net = WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=WIRINGS).double()
+    convolutions = [[m for m in one.modules() if isinstance(m, nn.Conv2d | nn.Linear)] for one in (plain, net)]
+    for ours, theirs in zip(*convolutions, strict=True):
+        theirs.load_state_dict(ours.state_dict())
+    for mode in (True, False):
+        for wiring in WIRINGS:
+            torch.testing.assert_close(net.train(mode)(x, wiring), plain.train(mode)(x, wiring))
+
+
+def test_weights_of_wirings_make_wirings_differ() -> None:
+    """The same sources under two wirings, but coefficients and affine of their own; statistics are shared."""
+    norm = WiringNorm(2, 2).double()
+    layers = [layer for layer in norm.norms if isinstance(layer, nn.BatchNorm2d)]
+    with torch.no_grad():
+        layers[1].weight.fill_(3.0)
+    for one, other in pairwise([norm.statistics, *layers]):
+        assert one.running_mean is other.running_mean and one.num_batches_tracked is other.num_batches_tracked
+    again = copy.deepcopy(norm)
+    assert again.norms[0].running_var is again.statistics.running_var is not norm.statistics.running_var
+
+
+def test_unseen_wirings_are_refused_where_wirings_have_weights() -> None:
+    net, x = wired(wirings=WIRINGS).eval(), images()
+    for refused in (UNSEEN, UNSEEN.one_hot(), per_example_gates([*assigned(5), UNSEEN])):
+        with pytest.raises(InvalidInput, match=r"^Expected .* wirings with weights of their own. Got [^.]*\.$"):
+            net(x, refused)
+    with pytest.raises(InvalidInput, match="weights of their own"):
+        net.extract(UNSEEN)
+
+
+def test_weights_of_unused_wirings_get_no_gradient() -> None:
+    net = wired(wirings=WIRINGS).train()
+    net(images(4), per_example_gates([WIRINGS[0], WIRINGS[2]] * 2)).square().sum().backward()
+    for block in net.blocks:
+        assert isinstance(block, DependentModule)
+        have = [parameter.grad is not None for parameter in block.coefficients]
+        assert have == [True, False, True, False]
+        for coefficients, mask in zip(block.coefficients, block.masks, strict=True):
+            assert coefficients.grad is None or not coefficients.grad[mask == 0].any()
+
+
+def test_the_network_has_one_convolution_per_module() -> None:
+    """Every wiring has the same weights: those of the residual network of the document's size, 36.5 million."""
+    with torch.device("meta"):
+        net = WiredSupernet(width=160, auxiliary=True)
+    wirings = erdos_renyi(net.space, 3, generator=generator_at(0, "wirings"))
+    body = sum(8 * (9 * w * w + 2 * w) for w in (160, 320, 640)) + sum(9 * 2 * w * w + 4 * w for w in (160, 320))
+    expected = 3 * 160 * 9 + 2 * 160 + body + 641 * 10
+    assert {net.parameter_count(wiring) for wiring in (*wirings, residual_wiring(net.space))} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"width": 0}, "width"),
+        ({"classes": 1}, "classes"),
+        ({"modules": 1}, "2 or more modules"),
+        ({"stages": 1, "auxiliary": True}, "2 or more stages"),
+        ({"wirings": []}, "different wirings"),
+        ({"modules": 4, "stages": 2, "wirings": [WIRINGS[0], WIRINGS[0]]}, "different wirings"),
+        ({"wirings": WIRINGS}, "Expected an architecture of space 'wired3x8'"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        WiredSupernet(**settings)  # type: ignore[arg-type]
