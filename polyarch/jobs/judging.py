@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyarch.data import BatchSource, TensorData, load, resident
-from polyarch.data.dataset import resize
+from polyarch.data import BatchSource, TensorData, load, resident, shaped_like
 from polyarch.errors import ConfigError
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import outputs
@@ -135,17 +134,10 @@ def outside_batches(parts: Parts) -> BatchSource | None:
     other = load(name)
     if not (parts.data.is_image and other.is_image):
         raise ConfigError(f"Expected images on both sides for data.outside. Got {parts.data.name!r} and {name!r}.")
-    channels, height, width = parts.data.input_shape
+    _, height, width = parts.data.input_shape
     if height != width:
         raise ConfigError(f"Expected square images for data.outside. Got {height}x{width} pixels.")
-    images = resize(resident(other.test).inputs, height)
-    if images.is_floating_point():
-        images = (images * 255).round().clamp(0, 255).byte()
-    if channels == 1 and images.shape[1] > 1:
-        images = images.float().mean(1, keepdim=True).round().byte()
-    if not parts.data.is_bytes:
-        images = images.float() / 255
-    shaped = images.expand(-1, channels, -1, -1).contiguous()
+    shaped = shaped_like(resident(other.test).inputs, parts.data.input_shape, as_bytes=parts.data.is_bytes)
     return parts.evaluation_batches(TensorData(shaped, torch.zeros(len(shaped), dtype=torch.int64), 1))
 
 

@@ -15,7 +15,7 @@ from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.nn.dropout import drawing_from, dropout_layers
-from polyarch.spaces import Architecture, Gates
+from polyarch.spaces import Architecture, Gates, per_example_gates
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
 from polyarch.supernets import Supernet
 
@@ -52,9 +52,7 @@ class WiringPass(RandomPass):
     def _drawn(self, inputs: Tensor, generator: Generator) -> Architecture | Gates:
         if not self.per_example:
             return self.q.sample(1, generator=generator)[0]
-        drawn = torch.tensor([a.indices for a in self.q.sample(len(inputs), generator=generator)])  # (B, choices)
-        columns = zip(self.net.space.choices, drawn.unbind(1), strict=True)
-        return {choice.name: F.one_hot(column, len(choice)).to(inputs) for choice, column in columns}
+        return per_example_gates(self.q.sample(len(inputs), generator=generator))
 
 
 class DropoutPass(RandomPass):
