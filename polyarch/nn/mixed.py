@@ -109,8 +109,10 @@ class ChoiceBlock(nn.Module):
         if shortcut and skips_zeros() and not selection[..., self.passing].any():
             return x
         total = None
+        # Taken apart once: every single look into a tensor costs a step of the backward pass.
+        gates = selection.unbind(-1)
         for index in options_run(selection, self.passing):
-            gate = gate_for(selection, index, x)
+            gate = gates[index].to(x).reshape(-1, *[1] * (x.dim() - 1)) if selection.dim() == 2 else gates[index].to(x)
             if self.interchoice is None:
                 total = plus(total, weighted(self.operation(index), x, gate))
                 continue
