@@ -18,12 +18,18 @@ MIXED = 3
 PASSES = {"second_order": 4, "second_order_difference": 5, "sotl": 2, "sovl": 3, "sotl_exact": 4}
 """Passes over the training examples of an epoch, in units of one; 2 with the gradient of a held-out batch."""
 
+FEW_EPOCHS = 4
+"""With fewer, sums of losses do without the repetition of their steps, which is half of the cost."""
+
 MOVES = 150
 """Steps of q that should fit into the search, where a step of q takes many batches."""
 
 REACH = 6.0
 """How far Adam can move a logit in the course of the search, if all its steps agree; DARTS' own schedule has this."""
 
+
+PROTOCOL = {"learning_rate": 0.025, "final_learning_rate": 0.001, "weight_decay": 3e-4}
+"""Of the weights, as in the document."""
 
 SUMS = ("sotl", "sovl", "sotl_exact")
 """Gradients for which a step of q takes T batches."""
@@ -42,7 +48,11 @@ def suggest_differentiable(
     if "partial" in found.get("space", {}) and channels:
         found["space"]["partial"] = next(parts for parts in (4, 2, 1) if channels % parts == 0)
     parts = parts_with(settings, data, {name: found[name] for name in ("data", "space") if name in found}, builder)
-    found["train"] = _training(found, asked, len(parts.net.space.choices[0]))
+    paths = len(parts.net.space.choices[0]) if found["train"].pop("strategy") == "fair" else 1
+    passes = found["train"]["epochs"] * paths
+    if _epochs(passes, merged(found, asked)["differentiable"]) < FEW_EPOCHS:
+        found["differentiable"]["repeat"] = False
+    found["train"] |= {**PROTOCOL, "epochs": _epochs(passes, merged(found, asked)["differentiable"])}
     batches = len(parts.batches(parts.train, merged(found, asked)["train"]["batch_size"], stream="train"))
     moves, choices = _choices(merged(found, asked), batches)
     found["differentiable"] |= choices
@@ -57,23 +67,17 @@ def suggest_differentiable(
     return found, reasons
 
 
-def _training(found: Mapping[str, Any], asked: Mapping[str, Any], paths: int) -> dict[str, Any]:
-    """The protocol of the document, in the time that a supernet of sampled paths would take.
+def passes_of(differentiable: Mapping[str, Any]) -> int:
+    """How many passes over a batch a step of the weights costs, with what q needs; by the settings of the section."""
+    gradient = differentiable["gradient"]
+    repeated = differentiable.get("repeat", True) or gradient not in ("sotl", "sovl")
+    return PASSES.get(gradient, 2) - (0 if repeated else 1)
 
-    Args:
-        paths: that a step of fair paths has.
-    """
-    taken = merged(found, asked)
-    passes = found["train"]["epochs"] * (paths if found["train"]["strategy"] == "fair" else 1)
-    stages = len(taken["differentiable"].get("stages", ())) or 1
-    epochs = max(round(passes / (MIXED * PASSES.get(taken["differentiable"]["gradient"], 2))), 4)
-    return {
-        "epochs": epochs * stages,
-        "batch_size": taken["train"]["batch_size"],
-        "learning_rate": 0.025,
-        "final_learning_rate": 0.001,
-        "weight_decay": 3e-4,
-    }
+
+def _epochs(passes: float, differentiable: Mapping[str, Any]) -> int:
+    """In the time that sampled paths would take for so many passes; every stage has one or more."""
+    stages = len(differentiable.get("stages", ())) or 1
+    return max(round(passes / (MIXED * passes_of(differentiable) * stages)), 1) * stages
 
 
 def _choices(taken: Mapping[str, Any], batches: int) -> tuple[int, dict[str, Any]]:

@@ -18,6 +18,7 @@ from polyarch.executors import one_thread
 from polyarch.jobs.comparison import EXPORT_SECONDS
 from polyarch.jobs.context import Context
 from polyarch.jobs.depth_choosing import SHARE_OF_WORK
+from polyarch.jobs.differentiable_choosing import MIXED, passes_of
 from polyarch.jobs.display import Display
 from polyarch.jobs.elimination import rungs_of
 from polyarch.jobs.fixed_depths import MOST_DEPTHS
@@ -31,8 +32,6 @@ from polyarch.strategies import OneShot
 WARM_UP_STEPS = 8
 START_SECONDS = 5.0
 """What it takes to start worker processes."""
-OPTIONS_AT_ONCE = 3
-"""How much longer a step of a differentiable search takes than one of an architecture alone, or more."""
 LARGER = 1.5
 """Networks that a search finds train slower than random ones, because it prefers large ones."""
 
@@ -136,7 +135,7 @@ def _differentiable_plan(settings: RunSettings, timings: Timings, examples: int,
     trained = PlannedStage("train", work, timings.step * steps * train.epochs * (1.5 if chosen.stages else 1.0))
     if until == "train":
         return [trained]
-    example = timings.step / (timings.batches * batch_size * OPTIONS_AT_ONCE)
+    example = timings.step / (timings.batches * batch_size * MIXED * passes_of(chosen.model_dump()))
     return [
         trained,
         _retraining(settings, examples, example),

@@ -112,7 +112,7 @@ class ChoiceBlock(nn.Module):
         # Taken apart once: every single look into a tensor costs a step of the backward pass.
         gates = selection.unbind(-1)
         for index in options_run(selection, self.passing):
-            gate = gates[index].to(x).reshape(-1, *[1] * (x.dim() - 1)) if selection.dim() == 2 else gates[index].to(x)
+            gate = _shaped(gates[index], x)
             if self.interchoice is None:
                 total = plus(total, weighted(self.operation(index), x, gate))
                 continue
@@ -194,5 +194,9 @@ def adds(interchoice: ChoiceVectors | SplitCopies | None) -> TypeGuard[ChoiceVec
 
 def gate_for(gates: Tensor, index: int, x: Tensor) -> Tensor:
     """The weight of one option, shaped to multiply x: () from (O,), or (B, 1, ...) from (B, O)."""
-    gate = gates[..., index].to(x)
-    return gate if gates.dim() == 1 else gate.reshape(-1, *[1] * (x.dim() - 1))
+    return _shaped(gates[..., index], x)
+
+
+def _shaped(gate: Tensor, x: Tensor) -> Tensor:
+    """A weight () or (B,), shaped to multiply x."""
+    return gate.to(x) if gate.dim() == 0 else gate.to(x).reshape(-1, *[1] * (x.dim() - 1))
