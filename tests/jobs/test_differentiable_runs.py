@@ -120,6 +120,7 @@ class TestCells:
         assert Results.read(cell_run.folder / "results.json") == cell_run.results
 
 
+@pytest.mark.slow
 def test_partial_channels_search_edges_and_train_all_channels_alone(tmp_path: Path) -> None:
     found = searched("pc-darts", tmp_path / "run", {**DARTS, "retrain.members": 1})
     record = record_of(found.results)
