@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from polyarch.errors import InvalidInput
@@ -42,11 +43,16 @@ class MACs(Estimator):
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
         """A whole number."""
-        network = net.extract(architecture).eval()
-        parameter = next(network.parameters())
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            network(torch.zeros(1, *self.input_shape, dtype=parameter.dtype, device=parameter.device))
-        return float(counter.get_total_flops()) / 2
+        return _macs(net.extract(architecture), self.input_shape)
+
+
+def shared_macs(net: Supernet, example_shape: Sequence[int]) -> Callable[[Sequence[Architecture]], float]:
+    """What one forward pass of one example costs for several architectures together, in multiply-accumulates.
+
+    Counted on what `Supernet.extract_many` makes of them in this order: what is computed once counts once. Where the
+    supernet is on the meta device, nothing is copied or computed.
+    """
+    return lambda architectures: _macs(net.extract_many(architectures), example_shape)
 
 
 class Latency(Estimator):
@@ -85,6 +91,14 @@ class Latency(Estimator):
                 if attempt >= 3:
                     times.append(time.perf_counter() - started)
         return statistics.median(times)
+
+
+def _macs(network: nn.Module, input_shape: Sequence[int]) -> float:
+    """Half the operations that torch's flop counter finds for one example; leaves the network in evaluation mode."""
+    parameter = next(network.eval().parameters())
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(torch.zeros(1, *input_shape, dtype=parameter.dtype, device=parameter.device))
+    return float(counter.get_total_flops()) / 2
 
 
 def _wait(device: torch.device) -> None:

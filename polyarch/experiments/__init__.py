@@ -12,10 +12,13 @@ from polyarch.experiments.fourier_degree import FOURIER_DEGREE
 from polyarch.experiments.image_depth import IMAGE_DEPTH
 from polyarch.experiments.interchoice_ranking import INTERCHOICE_RANKING
 from polyarch.experiments.learning_rate import LEARNING_RATE
+from polyarch.experiments.shared_wirings import SHARED_WIRINGS
 from polyarch.experiments.spiral_depth import SPIRAL_DEPTH
 from polyarch.experiments.spiral_sweeps import SPIRAL_MAX_DEPTH, SPIRAL_POINTS, SPIRAL_ROTATION, SPIRAL_WIDTH
 from polyarch.experiments.strategy_ranking import STRATEGY_RANKING
 from polyarch.experiments.supernet_recipe import SUPERNET_RECIPE
+from polyarch.experiments.wiring_consistency import WIRING_CONSISTENCY
+from polyarch.experiments.wiring_ensemble import WIRING_ENSEMBLE
 
 EXPERIMENTS: dict[str, Experiment] = {
     item.name: item
@@ -38,6 +41,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         EVIDENCE_BOUND,
         FOURIER_DEGREE,
         LEARNING_RATE,
+        SHARED_WIRINGS,
+        WIRING_ENSEMBLE,
+        WIRING_CONSISTENCY,
     )
 }
 

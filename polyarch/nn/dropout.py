@@ -9,6 +9,7 @@ import torch
 from torch import Generator, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from polyarch.errors import InvalidInput
 from polyarch.randomness import seed_global
 
 
@@ -41,3 +42,22 @@ def dropping(network: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes.items():
             part.training = mode
+
+
+def with_dropout(network: nn.Module, p: float) -> None:
+    """Puts dropout in front of every convolution and linear layer but the first, in place.
+
+    Any network becomes one whose passes differ by chance, such as `polyarch.predictive.MCDropout` wants it.
+    """
+    if not 0 < p < 1:
+        raise InvalidInput(f"Expected a probability of dropout between 0 and 1. Got {p}.")
+    places = [
+        (parent, name, layer)
+        for parent in network.modules()
+        for name, layer in parent.named_children()
+        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear)
+    ]
+    if len(places) < 2:
+        raise InvalidInput(f"Expected two or more convolutions or linear layers. Got {len(places)}.")
+    for parent, name, layer in places[1:]:
+        setattr(parent, name, nn.Sequential(nn.Dropout(p), layer))

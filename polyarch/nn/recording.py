@@ -8,6 +8,7 @@ on symbols: no patch, and the same code is forward pass and extraction.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 
 Path = Callable[[Tensor], Tensor]
-"""A way through some modules of a network, which it calls with `call`: (B, ...) -> (B, ...)."""
+"""A way through some modules of a network, which it calls with `call`: (B, ...) -> (B, ...), or several stacked."""
 
 
 def call(module: nn.Module, x: Tensor, *, known_as: nn.Module | None = None) -> Tensor:
@@ -37,7 +38,8 @@ def constant(value: Tensor, x: Tensor, *, owner: nn.Module, name: str) -> Tensor
     """The value itself; where x is a symbol, a parameter of the recorded network that starts with this value.
 
     Args:
-        owner: the module of the network that stands for it; the parameter is ``name`` in its place.
+        owner: the module of the network that stands for it; the parameter is ``name`` in its place, and where the path
+            comes by several times, ``name2`` and so on for the next ones.
     """
     symbol: Any = x
     if isinstance(symbol, fx.Proxy):
@@ -72,13 +74,19 @@ class _Recorder(GraphAppendingTracer):
             assert module is known_as  # its parts are known by their own names
             return cast(fx.Proxy, module(x))
         name = self._names[known_as]
-        self.used[name] = module
+        # A second module under one name would also replace the first where that has been recorded.
+        assert self.used.setdefault(name, module) is module
         return fx.Proxy(self.graph.call_module(name, (x.node,)), self)
 
     def record_constant(self, value: Tensor, owner: nn.Module, name: str) -> fx.Proxy:
-        name = f"{self._names[owner]}.{name}"
+        name = self._free(f"{self._names[owner]}.{name}")
         self.used[name] = nn.Parameter(value.detach().clone())
         return fx.Proxy(self.graph.get_attr(name), self)
+
+    def _free(self, name: str) -> str:
+        """The name itself, or with the first number from 2 on that makes it new."""
+        numbered = (f"{name}{number}" for number in itertools.count(2))
+        return next(free for free in itertools.chain([name], numbered) if free not in self.used)
 
 
 def record(network: nn.Module, path: Path) -> nn.Module:

@@ -1,6 +1,8 @@
 """What a network or a mixture of networks predicts, how sure it is, and whether that can be trusted."""
 
+from polyarch.predictive.attacked import Attacked, Members, under_attack
 from polyarch.predictive.attacks import PGD, Predict
+from polyarch.predictive.budget import Cost, members_within
 from polyarch.predictive.calibration import (
     Bin,
     brier,
@@ -33,19 +35,23 @@ from polyarch.predictive.uncertainty import (
     max_probability,
     mutual_information,
 )
+from polyarch.predictive.weighting import posterior_weights, stacked_weights
 
 __all__ = [
     "CORRUPTIONS",
     "LEAST_MASS",
     "PGD",
     "SEVERITIES",
+    "Attacked",
     "Bin",
+    "Cost",
     "Curve",
     "Detection",
     "EarlyExit",
     "ExitMeasure",
     "Exited",
     "MCDropout",
+    "Members",
     "Mixture",
     "Predict",
     "area",
@@ -61,11 +67,15 @@ __all__ = [
     "fit_temperature",
     "fpr_at_tpr",
     "max_probability",
+    "members_within",
     "most_probable",
     "mutual_information",
     "negative_log_likelihood",
+    "posterior_weights",
     "reliability",
     "responsibilities",
     "risk_coverage",
+    "stacked_weights",
     "threshold_at",
+    "under_attack",
 ]

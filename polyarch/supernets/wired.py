@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import DependentModule, WiredModule, call, skips_zeros
+from polyarch.nn import DependentModule, WiredModule, call, record, skips_zeros
 from polyarch.nn.ops import relu_conv_bn
 from polyarch.nn.wiring import Read, ReadAs, ReadAsEach, Reading, ReadWeighted
 from polyarch.spaces import Architecture, Gates, module_sources, wired_shape, wired_space
@@ -113,8 +113,14 @@ class WiredSupernet(Supernet):
                 else:
                     features.append(self._module(stage, node)(features[-node:], reading))
             before = rows[row]
-            logits[row] = self.head(features[-1])
+            logits[row] = call(self.head, features[-1])
         return torch.stack([logits[row] for row in range(len(rows))])
+
+    def extract_many(self, architectures: Sequence[Architecture]) -> nn.Module:
+        """One plain network without a polyarch class inside: the walk of ``forward_many``, every weight there once."""
+        if not architectures:
+            raise InvalidInput("Expected at least one wiring. Got none.")
+        return record(self, lambda x: self.forward_many(x, architectures))
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The weights of the wiring's network: without the auxiliary classifier and the weights of other wirings."""

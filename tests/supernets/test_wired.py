@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections import Counter
 from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import DependentModule, WiredModule, WiringNorm, skipping_zeros
+from polyarch.export.weights import distinct_weights_of, load_weights
+from polyarch.nn import DependentModule, Stacked, WiredModule, WiringNorm, skipping_zeros
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import (
     Architecture,
@@ -25,11 +27,16 @@ from polyarch.spaces import (
     wired_space,
 )
 from polyarch.supernets import Supernet, WiredSupernet
-from polyarch.testing import SupernetContract
+from polyarch.testing import SupernetContract, same_bits
 
 SPACE = wired_space(2, 4)
 WIRINGS = [parse_wiring(text, SPACE) for text in ("000000-000000", "111111-111111", "101001-010110", "000000-100000")]
 UNSEEN = parse_wiring("101001-010111", SPACE)
+PREFIXED = [
+    parse_wiring(text, SPACE)
+    for text in ("101001-010110", "101001-010111", "101000-010110", "001001-010110", "101001-110110", "101001-010110")
+]
+"""With beginnings in common; the last is the first once more."""
 
 
 def wired(*, wirings: list[Architecture] | None = None, auxiliary: bool = False) -> WiredSupernet:
@@ -185,19 +192,91 @@ def test_sources_that_no_example_reads_are_skipped_on_request() -> None:
 
 def test_shared_prefixes_are_computed_once() -> None:
     """As many module calls as there are different prefixes of what modules read, the results those of the loop."""
-    texts = ("101001-010110", "101001-010111", "101000-010110", "001001-010110", "101001-110110", "101001-010110")
-    wirings = [parse_wiring(text, SPACE) for text in texts]
     net, x = with_statistics(wired()), images()
     calls: Counter[nn.Module] = Counter()
     for module in (*net.blocks, net.stem, *net.downs):
         module.register_forward_hook(lambda module, *_: calls.update([module]))
-    many = net.forward_many(x, wirings)
+    many = net.forward_many(x, PREFIXED)
     found = [calls[module] for module in net.blocks]
-    rows = [[sources for stage in module_sources(wiring) for sources in stage] for wiring in wirings]
+    rows = [[sources for stage in module_sources(wiring) for sources in stage] for wiring in PREFIXED]
     prefixes = [len({tuple(row[: length + 1]) for row in rows}) for length in range(8)]
     assert found == prefixes == [1, 2, 2, 3, 3, 4, 4, 5]
     assert (calls[net.stem], calls[net.downs[0]]) == (1, 3)
-    torch.testing.assert_close(many, torch.stack([net(x, wiring) for wiring in wirings]), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(many, torch.stack([net(x, wiring) for wiring in PREFIXED]), rtol=1e-12, atol=1e-12)
+
+
+def convolutions(network: nn.Module) -> list[nn.Module]:
+    """The convolutions of an extracted network as often as its graph has them."""
+    assert isinstance(network, fx.GraphModule)
+    called = [network.get_submodule(str(node.target)) for node in network.graph.nodes if node.op == "call_module"]
+    return [module for module in called if isinstance(module, nn.Conv2d)]
+
+
+def numbers(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def test_shared_prefixes_are_extracted_once() -> None:
+    """The stem, 24 modules and 3 down-sampling ones as above; alone every wiring has 10 convolutions."""
+    net, x = with_statistics(wired(auxiliary=True)), images()
+    together = net.extract_many(PREFIXED).eval()
+    calls: list[nn.Module] = []
+    for module in set(convolutions(together)):
+        module.register_forward_hook(lambda module, *_: calls.append(module))
+    torch.testing.assert_close(together(x), net.forward_many(x, PREFIXED), rtol=1e-12, atol=1e-12)
+    assert calls == convolutions(together)
+    assert len(calls) == 1 + 24 + 3 < sum(len(convolutions(net.extract(wiring))) for wiring in PREFIXED) == 60
+    assert numbers(together) == net.parameter_count(PREFIXED[0])
+
+
+def test_weights_of_wirings_are_extracted_once() -> None:
+    """Each wiring has coefficients, scales and shifts of its own; all else, statistics too, is there once."""
+    net, x = with_statistics(wired(wirings=WIRINGS)), images()
+    assert numbers(net.extract_many([*WIRINGS, WIRINGS[1]])) == numbers(net)
+    some = [WIRINGS[3], WIRINGS[1], WIRINGS[3]]
+    together = net.extract_many(some).eval()
+    torch.testing.assert_close(together(x), net.forward_many(x, some), rtol=1e-12, atol=1e-12)
+    assert len(convolutions(together)) == 1 + 2 * 9
+    counts = [net.parameter_count(wiring) for wiring in WIRINGS]
+    shared = (sum(counts) - numbers(net)) // (len(counts) - 1)  # each count has it, all of them together have it once
+    assert numbers(together) == counts[3] + counts[1] - shared
+    assert sum("running_mean" in name for name in distinct_weights_of(together)) == 10
+
+
+@pytest.mark.parametrize("wirings", [None, WIRINGS])
+def test_many_extracted_together_are_one_plain_network(wirings: list[Architecture] | None) -> None:
+    """No class of ours, so that artifacts know it as shared, and it fits into networks of the meta device."""
+    net, x = with_statistics(wired(wirings=wirings)), images()
+    together = net.extract_many(WIRINGS).eval()
+    assert not isinstance(together, Stacked)
+    assert all("polyarch" not in type(module).__module__ for module in together.modules())
+    content = pickle.dumps(together)
+    assert b"polyarch" not in content
+    assert same_bits(pickle.loads(content)(x), together(x))
+    with torch.device("meta"):
+        other = WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=wirings).double()
+        again = other.extract_many(WIRINGS).eval()
+    load_weights(again, distinct_weights_of(together))
+    assert same_bits(again(x), together(x))
+
+
+@pytest.mark.parametrize("wirings", [None, WIRINGS])
+def test_many_extracted_together_train_as_the_supernet_does(wirings: list[Architecture] | None) -> None:
+    """The same logits, and the same running statistics afterwards."""
+    net, x = with_statistics(wired(wirings=wirings)).train(), images()
+    some = [WIRINGS[3], WIRINGS[0], WIRINGS[2]]
+    together = net.extract_many(some).train()
+    torch.testing.assert_close(together(x), net.forward_many(x, some), rtol=1e-12, atol=1e-12)
+    expected = net.state_dict()
+    found = {name: value for name, value in together.state_dict().items() if name in expected}
+    assert sum("running_var" in name for name in found) >= 10
+    for name, value in found.items():
+        torch.testing.assert_close(value, expected[name], msg=name)
+
+
+def test_no_wiring_is_no_network() -> None:
+    with pytest.raises(InvalidInput, match=r"^Expected at least one wiring\. Got none\.$"):
+        wired().extract_many([])
 
 
 def test_auxiliary_logits_come_from_the_last_stage_but_one() -> None:

@@ -1,0 +1,91 @@
+"""Whether a predictor under attack still gets it right, and whether it notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyarch.errors import InvalidInput
+from polyarch.objectives import mixed
+from polyarch.predictive.attacks import PGD
+from polyarch.predictive.checks import check_outputs, normalised_weights
+from polyarch.predictive.log_space import log_probabilities
+from polyarch.predictive.uncertainty import Detection, detect, entropy, max_probability, mutual_information
+
+Members = Callable[[Tensor], Tensor]
+"""Inputs (B, ...) -> logits or log-probabilities (K, B, C) of every member, differentiable."""
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """A mixture on attacked inputs, and how well scores tell these from the inputs as they were.
+
+    Args:
+        accuracy: on attacked inputs.
+        entropy: detection by the entropy of the mixture.
+        mutual_information: by what the members disagree about; ``None`` for one member, which has nobody to disagree.
+        max_probability: by 1 - max probability.
+    """
+
+    accuracy: float
+    entropy: Detection
+    mutual_information: Detection | None
+    max_probability: Detection
+
+
+def under_attack(
+    members: Members,
+    attack: PGD,
+    inputs: Tensor,
+    labels: Tensor,
+    weights: Tensor | Sequence[float] | None = None,
+    *,
+    batch_size: int = 256,
+) -> Attacked:
+    """Moves every input against log sum_k w_k p_k(y | x), the mixture as a whole, and compares before and after.
+
+    For a `Mixture` pass its weights, and as members
+
+        lambda x: mixture.member_logits(normalise(x)) / mixture.temperature
+
+    Args:
+        members: in evaluation mode, for inputs in the range of the attack: normalisation belongs inside.
+        inputs: (N, ...), as they are.
+        labels: (N,).
+        weights: (K,) of 0 or more, normalised here; equal by default.
+        batch_size: inputs that are attacked at a time.
+    """
+    if not 0 < len(inputs) == len(labels):
+        raise InvalidInput(f"Expected one or more inputs, each with a label. Got {len(inputs)} and {len(labels)}.")
+    if batch_size < 1:
+        raise InvalidInput(f"Expected a batch size of 1 or more. Got {batch_size}.")
+
+    def predict(x: Tensor) -> Tensor:
+        outputs = members(x)
+        check_outputs(outputs.detach(), "(K, B, C)")
+        return mixed(log_probabilities(outputs, 1.0), normalised_weights(weights, len(outputs)).log())
+
+    known, foreign, right = [], [], 0
+    for x, y in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
+        moved = attack(predict, x, y)
+        with torch.no_grad():
+            before, after = (torch.softmax(members(part).double(), -1) for part in (x, moved))
+        known.append(_scores(before, weights))
+        foreign.append(_scores(after, weights))
+        right += int((_mixture(after, weights).argmax(-1) == y).sum())
+    by_entropy, by_information, by_probability = map(detect, torch.cat(known, 1), torch.cat(foreign, 1))
+    return Attacked(right / len(labels), by_entropy, by_information if len(after) > 1 else None, by_probability)
+
+
+def _mixture(members: Tensor, weights: Tensor | Sequence[float] | None) -> Tensor:
+    """sum_k w_k p_k: (K, B, C) -> (B, C)."""
+    return torch.einsum("k,kbc->bc", normalised_weights(weights, len(members)).to(members), members)
+
+
+def _scores(members: Tensor, weights: Tensor | Sequence[float] | None) -> Tensor:
+    """Entropy, mutual information and 1 - max probability, (K, B, C) -> (3, B)."""
+    mixture = _mixture(members, weights)
+    return torch.stack([entropy(mixture), mutual_information(members, weights), 1 - max_probability(mixture)])
