@@ -13,12 +13,19 @@ from torch import Tensor
 from polyarch.estimators import ValAcc
 from polyarch.experiments.experiment import Experiment, Settings
 from polyarch.experiments.ranked_supernets import seeded
-from polyarch.experiments.shared_wirings_claims import figures, judge, tables
-from polyarch.experiments.spirals import scores
-from polyarch.experiments.wired_networks import DOCUMENT, Images, build, draw_wirings, member_logits, train
+from polyarch.experiments.shared_wirings_claims import counts, figures, judge, tables
+from polyarch.experiments.wired_networks import (
+    DOCUMENT,
+    Images,
+    build,
+    draw_wirings,
+    measure,
+    member_logits,
+    store_of,
+    train,
+)
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.nn.batch_means import batch_mean_variances
-from polyarch.objectives import mixed
 from polyarch.predictive import auroc
 from polyarch.randomness import generator_at
 from polyarch.ranking import norm_modes
@@ -34,11 +41,6 @@ def items(settings: Settings) -> dict[str, Item]:
     return seeded(counts(settings))
 
 
-def counts(settings: Settings) -> dict[str, int]:
-    """How many seeds every ``data, method`` has."""
-    return {f"{data}, {method}": settings["seeds"] for data in settings["data"] for method in settings["methods"]}
-
-
 def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     """Trains one network and judges wirings with its weights, on test examples."""
     name, seed = item
@@ -47,7 +49,7 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     described = settings["methods"][method]
     wirings = draw_wirings(settings, described["wirings"], seed)
     net = build(settings, images, seed, wirings=wirings if described["own_weights"] else None)
-    store = folder / "checkpoints" / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+    store = store_of(folder, name, seed)
     history = train(settings, images, net, wirings, seed, store, per_example=described["draws"] == "example")
     judged = wirings[: settings["judged"]]
     modes = norm_modes(net, judged, images.batches(images.test, settings["batch_size"]))
@@ -61,14 +63,15 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
         "ensemble": _ensembles(settings, member_logits(net, judged, images.batches(images.test)), images.test.targets),
     }
     if not described["own_weights"]:
+        known = set(wirings)
         fresh = [
-            wiring
-            for wiring in draw_wirings(settings, 2 * len(judged) + 10, seed, "unseen")
-            if wiring not in set(wirings)
-        ][: len(judged)]
+            wiring for wiring in draw_wirings(settings, 3 * settings["judged"], seed, "unseen") if wiring not in known
+        ][: settings["judged"]]
         logits = member_logits(net, fresh, images.batches(images.test))
         unseen = (logits.argmax(-1) == images.test.targets).double().mean(1)
         found["unseen"] = _rounded(unseen.tolist())
+        # Where many wirings were seen, those that were not are the rarer ones, with more edges.
+        found["edges"] = {side: _mean_edges(some) for side, some in (("seen", judged), ("unseen", fresh))}
         # Rounded, so that equal counts of right answers are equal numbers.
         found["seen_auc"] = auroc(torch.tensor(found["unseen"]), torch.tensor(found["running"]))
     return found
@@ -78,15 +81,15 @@ def _rounded(values: Sequence[float]) -> list[float]:
     return [round(value, 5) for value in values]
 
 
+def _mean_edges(wirings: Sequence[Architecture]) -> float:
+    """How many skip edges are on, in the mean."""
+    return sum(sum(wiring.indices) for wiring in wirings) / len(wirings)
+
+
 def _ensembles(settings: Settings, logits: Tensor, targets: Tensor) -> dict[str, dict[str, float]]:
     """Mixtures of the first T wirings with equal weights: logits (K, N, C)."""
-    log_members = torch.log_softmax(logits.double(), -1)
-    found = {}
-    for size in settings["ensemble_sizes"]:
-        if size <= len(logits):
-            weights = torch.full((size,), 1 / size, dtype=torch.float64).log()
-            found[str(size)] = scores(mixed(log_members[:size], weights), targets)
-    return found
+    sizes = [size for size in settings["ensemble_sizes"] if size <= len(logits)]
+    return {str(size): measure(logits[:size], targets) for size in sizes}
 
 
 def _mean_variances(
@@ -97,7 +100,9 @@ def _mean_variances(
     found = {}
 
     def one(judged: WiredSupernet, x: Tensor) -> Tensor:
-        return judged(x, wirings[int(torch.randint(len(wirings), (), generator=generator))])  # type: ignore[no-any-return]
+        # As gates: a wiring by itself would use its own layers of normalisation, and shared ones see no other.
+        wiring = wirings[int(torch.randint(len(wirings), (), generator=generator))]
+        return judged(x, per_example_gates([wiring] * len(x)))  # type: ignore[no-any-return]
 
     def each(judged: WiredSupernet, x: Tensor) -> Tensor:
         rows = torch.randint(len(wirings), (len(x),), generator=generator).tolist()
@@ -105,9 +110,8 @@ def _mean_variances(
 
     draws: dict[str, Callable[[WiredSupernet, Tensor], Tensor]] = {"batch": one, "example": each}
     for name, forward in draws.items():
-        inputs = (
-            batch.inputs for batch in islice(_train_batches(settings, images, seed), settings["variance_batches"])
-        )
+        source = images.training_batches(images.train, settings["batch_size"], seed, "variances")
+        inputs = (batch.inputs for batch in islice(source.epoch(0), settings["variance_batches"]))
         layers = batch_mean_variances(net, forward, inputs)
         shares = [layer.relative for layer in layers.values() if layer.relative is not None]
         found[name] = sum(shares) / len(shares)
@@ -132,10 +136,6 @@ def _policies(
         / len(wirings)
         for policy in policies
     }
-
-
-def _train_batches(settings: Settings, images: Images, seed: int) -> Any:
-    return images.training_batches(images.train, settings["batch_size"], seed, "variances").epoch(0)
 
 
 def _method(draws: str, wirings: int, *, own_weights: bool = False) -> Settings:

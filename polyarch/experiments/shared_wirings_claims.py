@@ -7,6 +7,7 @@ from typing import Any
 
 from polyarch.experiments.experiment import Settings, Table, spread
 from polyarch.experiments.figures import Spec, grouped_bars, lines, scatter, side_by_side, summary, with_spread
+from polyarch.experiments.ranked_supernets import runs_of
 from polyarch.experiments.wired_networks import NAMES
 from polyarch.results import Claim
 
@@ -16,9 +17,14 @@ REPORTED_AUC = {"nsa-i 5": 1.00, "nsa-i 50": 0.77, "nsa-i 500": 0.57, "nsa-i 500
 """Of telling seen from unseen wirings, table 1."""
 
 
+def counts(settings: Settings) -> dict[str, int]:
+    """How many seeds every ``data, method`` has."""
+    return {f"{data}, {method}": settings["seeds"] for data in settings["data"] for method in settings["methods"]}
+
+
 def of(settings: Settings, runs: dict[str, Any], data: str, method: str) -> list[dict[str, Any]]:
     """The runs of one method on one data set, one per seed."""
-    return [runs[f"{data}, {method} seed {seed}"] for seed in range(settings["seeds"])]
+    return runs_of(runs, counts(settings), f"{data}, {method}")
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
@@ -67,9 +73,7 @@ def _disparity(settings: Settings, runs: dict[str, Any]) -> Claim:
     for data in settings["data"]:
         found = {method: gaps(settings, runs, data, f"{method} {MANY}") for method in ("nsa", "nsa-i")}
         held.append(statistics.fmean(map(abs, found["nsa-i"])) < statistics.fmean(map(abs, found["nsa"])))
-        parts.append(
-            f"{NAMES[data]}: {spread(found['nsa'], 2)} points per batch, {spread(found['nsa-i'], 2)} per example"
-        )
+        parts.append(f"{NAMES[data]}: NSA {spread(found['nsa'], 2)}, NSA-i {spread(found['nsa-i'], 2)} points")
     return Claim(
         number=1,
         text="Accuracy differs less between batch and running statistics with a wiring per example than per batch.",
@@ -97,10 +101,14 @@ def _order(settings: Settings, runs: dict[str, Any]) -> Claim:
     )
 
 
-def gain(run: dict[str, Any]) -> float:
-    """What the largest ensemble has over one wiring, in points of accuracy; the mean wiring, not the first."""
-    largest = max(run["ensemble"], key=int)
-    return 100 * (float(run["ensemble"][largest]["accuracy"]) - statistics.fmean(run["running"]))
+def gain(run: dict[str, Any], size: int) -> float:
+    """What an ensemble of this size has over one wiring, in points of accuracy; the mean wiring, not the first."""
+    return 100 * (float(run["ensemble"][str(size)]["accuracy"]) - statistics.fmean(run["running"]))
+
+
+def largest(run: dict[str, Any]) -> int:
+    """The size of the largest ensemble that was judged."""
+    return max(map(int, run["ensemble"]))
 
 
 def _gain(settings: Settings, runs: dict[str, Any]) -> Claim:
@@ -109,15 +117,17 @@ def _gain(settings: Settings, runs: dict[str, Any]) -> Claim:
     )
     parts, held = [], []
     for data in settings["data"]:
-        found = {name: [gain(run) for run in of(settings, runs, data, name)] for name in (f"nsa-i {MANY}", own)}
-        shared, dependent = found.values()
+        sides = [of(settings, runs, data, name) for name in (f"nsa-i {MANY}", own)]
+        size = min(largest(side[0]) for side in sides)
+        shared, dependent = ([gain(run, size) for run in side] for side in sides)
         held.append(statistics.fmean(dependent) > statistics.fmean(shared))
         parts.append(f"{NAMES[data]}: NSA-i {spread(shared, 2)}, NSA-id {spread(dependent, 2)} points")
     return Claim(
         number=2,
         text="An ensemble of wirings gains more over a single one where wirings have weights of their own.",
         supported=all(held),
-        numbers="; ".join(parts) + f" ({own} against nsa-i {MANY}; the largest ensemble against the mean wiring)",
+        numbers="; ".join(parts)
+        + f" ({own} against nsa-i {MANY}; {size} wirings together against the mean of single ones)",
         document="NSA-i gains about 0.3 % and flattens; NSA-id gains more and is flat after about 20",
     )
 
@@ -130,7 +140,7 @@ def _unseen(settings: Settings, runs: dict[str, Any]) -> Claim:
     for data in settings["data"]:
         found = {name: _values(settings, runs, data, name, "seen_auc") for name in methods}
         means = [statistics.fmean(values) for values in found.values()]
-        held.append(means[0] > 0.9 and means[-1] < 0.65 and means[0] > means[-1])
+        held.append(means[0] > 0.9 and means[-1] < 0.65)
         told = ", ".join(f"S = {name.split()[1]}: {spread(values, 2)}" for name, values in found.items())
         parts.append(f"{NAMES[data]}: {told}")
     return Claim(
@@ -154,9 +164,9 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
             if "unseen" in found[0]:
                 unseen = spread([100 * statistics.fmean(run["unseen"]) for run in found], 2)
                 auc = spread([run["seen_auc"] for run in found], 2)
-                seen.append(
-                    [*where, running, unseen, auc, f"{REPORTED_AUC[method]:.2f}" if method in REPORTED_AUC else "-"]
-                )
+                edges = [spread([run["edges"][side] for run in found], 1) for side in ("seen", "unseen")]
+                reported = f"{REPORTED_AUC[method]:.2f}" if method in REPORTED_AUC else "-"
+                seen.append([*where, running, unseen, *edges, auc, reported])
             modes.append(
                 [
                     *where,
@@ -164,14 +174,14 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
                     running,
                     spread([run["spearman"] or 0.0 for run in found], 2),
                     *(spread([run["mean_variance"][draws] for run in found], 4) for draws in ("batch", "example")),
-                    spread([gain(run) for run in found], 2),
+                    spread([gain(run, largest(run)) for run in found], 2),
                 ]
             )
             names = list(found[0]["policies"])
             policies.append([*where, *(spread([100 * run["policies"][name] for run in found], 2) for name in names)])
     return {
         "Accuracy of seen and unseen wirings, %": Table(
-            ["data", "method and S", "seen", "unseen", "AUC", "document's AUC"], seen
+            ["data", "method and S", "seen", "unseen", "edges, seen", "edges, unseen", "AUC", "document's AUC"], seen
         ),
         "Batch and running statistics; var(mean) is relative, for one wiring per batch and per example": Table(
             ["data", "method and S", "batch, %", "running, %", "Spearman", "var(mean), batch", "var(mean), example",
@@ -185,7 +195,7 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Test curves, ensembles by size, both modes of statistics, and seen against unseen wirings."""
+    """Validation curves, ensembles by size, both modes of statistics (first seed), seen against unseen wirings."""
     curves, ensembles, modes, unseen = [], [], [], []
     for data in settings["data"]:
         panels: dict[str, list[dict[str, Any]]] = {"curve": [], "ensemble": [], "modes": []}

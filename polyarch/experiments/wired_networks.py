@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +23,12 @@ from polyarch.data import (
     stratified_split,
 )
 from polyarch.experiments.experiment import Settings
+from polyarch.experiments.spirals import scores
 from polyarch.jobs.devices import to_device
 from polyarch.methods.stochastic_architectures import nsa, nsa_i
 from polyarch.nn.dropout import with_dropout
+from polyarch.objectives import mixed
+from polyarch.predictive import area, brier, entropy, risk_coverage
 from polyarch.randomness import derive_seed, generator_at, global_seed
 from polyarch.spaces import Architecture, erdos_renyi, wired_space
 from polyarch.strategies import Strategy
@@ -40,7 +42,7 @@ NAMES = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "mnist": "MNIS
 
 @dataclass(frozen=True)
 class Images:
-    """Parts of a data set as bytes, and how they become inputs; flips only where a mirrored image is one of them."""
+    """Parts of a data set as they are, and how they become inputs; flips only where a mirrored image is one of them."""
 
     name: str
     train: TensorData
@@ -62,7 +64,7 @@ class Images:
         if name not in ("mnist", "svhn", "digits"):
             found.append(RandomFlip())
         if settings["cutout"]:
-            found.append(Cutout(pixels // 4))
+            found.append(Cutout(pixels // 2))
         test = _share(resident(data.test), settings["test"], 0)
         return cls(name, train, valid, test, Normalisation.of(train), tuple(found))
 
@@ -89,6 +91,11 @@ class Images:
 
 def _share(data: TensorData, count: int, seed: int) -> TensorData:
     return stratified_split(data, count / len(data), seed=seed)[1] if count < len(data) else data
+
+
+def store_of(folder: Path, name: str, seed: int) -> Path:
+    """Where a run keeps its checkpoints."""
+    return folder / "checkpoints" / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
 
 
 def draw_wirings(settings: Settings, count: int, seed: int, stream: str = "wirings") -> list[Architecture]:
@@ -184,6 +191,19 @@ def fit_cosine(
     )
 
 
+def measure(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
+    """Of a mixture of members (K, N, C), with equal weights by default."""
+    shares = torch.full((len(logits),), 1 / len(logits), dtype=torch.float64) if weights is None else weights
+    log_probs = mixed(torch.log_softmax(logits.double(), -1), shares.double().log())
+    probabilities = log_probs.exp()
+    correct = probabilities.argmax(-1) == targets
+    return {
+        **scores(log_probs, targets),
+        "brier": brier(probabilities, targets),
+        "risk_area": area(risk_coverage(entropy(probabilities), correct)),
+    }
+
+
 @torch.no_grad()
 def logits_of(network: nn.Module, batches: Batches) -> Tensor:
     """In evaluation mode: (N, C), or (K, N, C) of members."""
@@ -196,9 +216,3 @@ def member_logits(net: WiredSupernet, wirings: Sequence[Architecture], batches: 
     """Of every wiring with the shared weights, running statistics: (K, N, C)."""
     net.eval()
     return torch.cat([net.forward_many(batch.inputs, wirings) for batch in batches.epoch(0)], dim=1)
-
-
-def percent(value: float, digits: int = 3) -> float:
-    """A share in percent, short enough for a file; NaN is refused."""
-    assert math.isfinite(value)
-    return round(100 * value, digits)

@@ -19,10 +19,11 @@ from polyarch.experiments.wired_networks import (
     draw_wirings,
     fit_cosine,
     logits_of,
+    measure,
     member_logits,
     sgd,
+    store_of,
 )
-from polyarch.experiments.wiring_ensemble import measure
 from polyarch.methods.stochastic_architectures import nsa_i
 from polyarch.results import Claim
 from polyarch.spaces import residual_wiring
@@ -74,7 +75,7 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
         strategy = Consistency(passes, optimizer, ramp_steps=ramp, weight=float(weight))
     else:
         strategy = nsa_i(net, wirings, optimizer) if kind == "nsa-i" else Supervised(residual, optimizer)
-    store = folder / "checkpoints" / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+    store = store_of(folder, name, seed)
     held_out = unlabelled if strategy.held_out_per_step else None
     history = fit_cosine(settings, strategy, optimizer, source, images.batches(images.valid), seed, store, held_out)
     test = images.batches(images.test)
@@ -194,7 +195,9 @@ _CPU: Settings = {
 WIRING_CONSISTENCY = Experiment(
     name="wiring_consistency",
     document=DOCUMENT,
-    claim="Few labels and many images without: consistency of two passes under random wirings, under dropout, or none.",
+    claim="Few labels and many images without: consistency of two passes under random wirings, under dropout, or none. "
+    "Both passes see the same augmented image. The Pi model has one rate of dropout and answers without it. The "
+    "weight of the consistency loss is chosen by validation examples, which are as many as the labels or more.",
     presets={
         "quick": {
             **_CPU, "data": ["digits"], "seeds": 1, "labels": 60, "weights": [2.0], "size": None, "train": 200,

@@ -14,16 +14,21 @@ from polyarch.data import TensorData
 from polyarch.estimators import shared_macs
 from polyarch.experiments.experiment import Experiment, Settings
 from polyarch.experiments.ranked_supernets import seeded
-from polyarch.experiments.spirals import scores
-from polyarch.experiments.wired_networks import DOCUMENT, Images, build, draw_wirings, logits_of, train
+from polyarch.experiments.wired_networks import (
+    DOCUMENT,
+    Images,
+    build,
+    draw_wirings,
+    logits_of,
+    measure,
+    store_of,
+    train,
+)
 from polyarch.experiments.wiring_ensemble_claims import counts, figures, judge, tables
 from polyarch.nn import Stacked
-from polyarch.objectives import mixed
 from polyarch.predictive import (
     PGD,
     MCDropout,
-    area,
-    brier,
     corrupt,
     detect,
     entropy,
@@ -31,7 +36,6 @@ from polyarch.predictive import (
     max_probability,
     mutual_information,
     posterior_weights,
-    risk_coverage,
     stacked_weights,
     under_attack,
 )
@@ -53,7 +57,7 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     name, seed = item
     data, method = name.split(", ")
     images = Images.of(settings, data, seed)
-    store = folder / "checkpoints" / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+    store = store_of(folder, name, seed)
     members, macs = _trained(settings, images, method, seed, store)
     valid, test = (logits_of(members, images.batches(side)) for side in (images.valid, images.test))
     temperature = fit_temperature(valid, images.valid.targets)
@@ -71,7 +75,7 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
         "detection": _detections(settings, images, members, test, seed),
         "attacks": _attacks(settings, images, members),
     }
-    if 1 < len(test) <= settings["wirings"]:  # members that stay the same from pass to pass
+    if len(test) > 1 and not isinstance(members, MCDropout):  # members that stay the same from pass to pass
         found["weighted"] = {
             kind: {**measure(test, targets, weights), "weights": weights.tolist()}
             for kind, weights in (
@@ -119,19 +123,6 @@ def _trained(
     return net.extract_many(wirings), {"one": cost(wirings[:1]), "all": cost(wirings)}
 
 
-def measure(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
-    """Of a mixture of members (K, N, C), equal by default."""
-    shares = torch.full((len(logits),), 1 / len(logits)) if weights is None else weights
-    log_probs = mixed(torch.log_softmax(logits.double(), -1), shares.double().log())
-    probabilities = log_probs.exp()
-    correct = probabilities.argmax(-1) == targets
-    return {
-        **scores(log_probs, targets),
-        "brier": brier(probabilities, targets),
-        "risk_area": area(risk_coverage(entropy(probabilities), correct)),
-    }
-
-
 def _alone(logits: Tensor, targets: Tensor) -> dict[str, float]:
     """Means over members, each as a predictor of its own."""
     each = [measure(member[None], targets) for member in logits]
@@ -167,7 +158,8 @@ def _strange(images: Images, members: nn.Module, data: TensorData) -> dict[str, 
 
 def _attacks(settings: Settings, images: Images, members: nn.Module) -> dict[str, dict[str, Any]]:
     """Accuracy under attacks ``radius-steps-step`` in bytes, and whether they are noticed."""
-    inputs = images.test.inputs[: settings["attacked"]].float() / 255
+    inputs = images.test.inputs[: settings["attacked"]]
+    inputs = inputs if inputs.is_floating_point() else inputs.float() / 255
     labels = images.test.targets[: settings["attacked"]]
     if isinstance(members, MCDropout):
         members = MCDropout(members.network, settings["attacked_passes"], generator=members.generator)
@@ -181,7 +173,7 @@ def _attacks(settings: Settings, images: Images, members: nn.Module) -> dict[str
 
 
 _SEEDS: Mapping[str, int] = {
-    "residual": 3, "dropout 0.1": 3, "dropout 0.3": 2, "alone": 2, "nsa-i": 2, "nsa-id": 3,
+    "residual": 3, "dropout 0.1": 3, "dropout 0.3": 2, "alone": 1, "nsa-id": 3,
 }  # fmt: skip
 _CPU: Settings = {
     "data": ["fashion_mnist", "cifar10"], "seeds": dict(_SEEDS),
@@ -197,7 +189,8 @@ WIRING_ENSEMBLE = Experiment(
     name="wiring_ensemble",
     document=DOCUMENT,
     claim="One network with five wirings as an ensemble, against a residual network, MC dropout, and networks trained "
-    "one by one (tables 2 and 3).",
+    "one by one (tables 2 and 3). The better rate of dropout stands for it, by the measure in question. Methods with "
+    "fewer seeds are compared on these.",
     presets={
         "quick": {
             **_CPU, "data": ["digits"], "seeds": dict.fromkeys(("residual", "dropout 0.1", "alone", "nsa-id"), 1),
@@ -207,7 +200,7 @@ WIRING_ENSEMBLE = Experiment(
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, "data": ["cifar10", "fashion_mnist"], "seeds": dict.fromkeys(_SEEDS, 3),
+            **_CPU, "data": ["cifar10", "fashion_mnist"], "seeds": dict.fromkeys((*_SEEDS, "nsa-i"), 3),
             "outside": {"cifar10": ["svhn", "fashion_mnist"], "fashion_mnist": ["mnist"]}, "attacked": 10_000,
             "attacked_passes": 100, "passes": 100, "size": None, "train": 45_000, "valid": 5000, "test": 10_000,
             "cutout": True, "width": 160, "modules": 8, "epochs": 300, "batch_size": 128, "learning_rate": 0.1,

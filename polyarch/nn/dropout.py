@@ -51,13 +51,10 @@ def with_dropout(network: nn.Module, p: float) -> None:
     """
     if not 0 < p < 1:
         raise InvalidInput(f"Expected a probability of dropout between 0 and 1. Got {p}.")
-    places = [
-        (parent, name, layer)
-        for parent in network.modules()
-        for name, layer in parent.named_children()
-        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear)
-    ]
-    if len(places) < 2:
-        raise InvalidInput(f"Expected two or more convolutions or linear layers. Got {len(places)}.")
-    for parent, name, layer in places[1:]:
-        setattr(parent, name, nn.Sequential(nn.Dropout(p), layer))
+    kinds = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
+    layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, kinds)]
+    if len(layers) < 2:
+        raise InvalidInput(f"Expected two or more convolutions or linear layers. Got {len(layers)}.")
+    for name, layer in layers[1:]:
+        parent, _, last = name.rpartition(".")
+        setattr(network.get_submodule(parent), last, nn.Sequential(nn.Dropout(p), layer).train(layer.training))

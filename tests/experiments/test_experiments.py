@@ -25,7 +25,7 @@ from polyarch.methods.variational_depth import RULES
 from polyarch.results import ExperimentResults
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
-AKIN = ("spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape")
+AKIN = ("spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe")
 """They share all but their settings with another experiment that is run."""
 TINY_SPIRALS = {**EXPERIMENTS["spiral_depth"].presets["paper"], "epochs": 3, "seeds": 2}
 

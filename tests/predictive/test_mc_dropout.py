@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from polyarch.errors import InvalidInput
 from polyarch.jobs.judging import Ensemble
 from polyarch.nn import Stacked, drawing_from, dropping
+from polyarch.nn.dropout import dropout_layers, with_dropout
 from polyarch.predictive import MCDropout, Mixture, fit_temperature, mutual_information
 from polyarch.randomness import generator_at, global_seed
+from polyarch.spaces import residual_wiring
+from polyarch.supernets import WiredSupernet
 from polyarch.testing import same_bits, state_of
 
 RATE = 0.25
@@ -127,3 +130,101 @@ def test_what_does_not_fit() -> None:
     for net in (nn.Linear(3, 2), nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.0))):
         with pytest.raises(InvalidInput, match="dropout layers of p above 0"):
             MCDropout(net, 5, generator=generator)
+
+
+def plain_network() -> nn.Sequential:
+    """Three layers with weights, one of them inside a block."""
+    with global_seed(0, "network"):
+        block = nn.Sequential(nn.ReLU(), nn.Linear(4, 4), nn.BatchNorm1d(4))
+        return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), block, nn.Linear(4, 2)).double()
+
+
+def test_dropout_goes_in_front_of_all_layers_but_the_first() -> None:
+    net = plain_network()
+    first, *others = (net.get_submodule(name) for name in ("0", "2.1", "3"))
+    with_dropout(net, RATE)
+    assert net[0] is first
+    for name, layer in zip(("2.1", "3"), others, strict=True):
+        place = net.get_submodule(name)
+        assert isinstance(place, nn.Sequential) and isinstance(place[0], nn.Dropout) and place[1] is layer
+    assert [layer.p for layer in dropout_layers(net)] == [RATE] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"), [(nn.Conv1d, (2, 3, 7)), (nn.Conv2d, (2, 3, 7, 7)), (nn.Conv3d, (2, 3, 7, 7, 7))]
+)
+def test_dropout_in_front_of_convolutions(kind: type[nn.Conv2d], shape: tuple[int, ...]) -> None:
+    net = nn.Sequential(kind(3, 4, 3), kind(4, 2, 3))
+    with_dropout(net, RATE)
+    assert [name for name, layer in net.named_modules() if isinstance(layer, nn.Dropout)] == ["1.0"]
+    assert net(torch.zeros(shape)).shape[1] == 2
+
+
+def test_dropout_in_a_wired_supernet() -> None:
+    """In front of every module, of the down-sampling and of both classifiers; the stem reads whole images."""
+    with global_seed(0, "network"):
+        net = WiredSupernet(width=4, modules=3, stages=2, auxiliary=True)
+    wiring, x = residual_wiring(net.space), torch.randn(2, 3, 8, 8, generator=generator_at(0, "images"))
+    with torch.no_grad():
+        before = net.eval()(x, wiring)
+        with_dropout(net.train(), RATE)
+        assert len(list(dropout_layers(net))) == 2 * 3 + 1 + 2
+        assert not any(isinstance(layer, nn.Dropout) for layer in net.stem.modules())
+        assert same_bits(net.eval()(x, wiring), before)
+        network = net.extract(wiring)  # without the classifier for training alone
+        assert len(list(dropout_layers(network))) == 2 * 3 + 1 + 1
+        assert same_bits(network.eval()(x), before)
+        first, second = MCDropout(network, 2, generator=generator_at(0, "masks"))(x)
+    assert not first.equal(second)
+
+
+def test_dropout_changes_nothing_in_evaluation_mode() -> None:
+    net, x = plain_network(), inputs()
+    before = net.eval()(x)
+    with_dropout(net.train(), RATE)
+    assert same_bits(net.eval()(x), before)
+    assert not net.train()(x).equal(net(x))
+
+
+def test_passes_of_a_network_that_got_dropout() -> None:
+    """With one hidden unit h a pass sees h / (1 - p) or 0, the latter with probability p."""
+    with global_seed(0, "network"):
+        net = nn.Sequential(nn.Linear(3, 1), nn.Linear(1, 2)).double()
+    x, passes = inputs(1), 1000
+    with torch.no_grad():
+        hidden, last = net[0](x), net[1]
+        kept, dropped = (torch.log_softmax(last(value), -1) for value in (hidden / (1 - RATE), 0 * hidden))
+        with_dropout(net, RATE)
+        found = MCDropout(net, passes, generator=generator_at(0, "masks"))(x)
+    is_kept, is_dropped = ((found - value).abs().amax((1, 2)) < 1e-12 for value in (kept, dropped))
+    assert (is_kept ^ is_dropped).all()
+    deviation = (RATE * (1 - RATE) / passes) ** 0.5
+    assert abs(is_dropped.double().mean() - RATE) < 3.3 * deviation  # 0.999 of a binomial
+
+
+def test_the_first_layer_may_be_inside_a_block() -> None:
+    net = nn.Sequential(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), nn.Linear(4, 2))
+    with_dropout(net, RATE)
+    assert [name for name, layer in net.named_modules() if isinstance(layer, nn.Dropout)] == ["1.0"]
+
+
+def test_new_dropout_is_in_the_mode_of_the_network() -> None:
+    net, x = plain_network().eval(), inputs()
+    before = net(x)
+    with_dropout(net, RATE)
+    assert same_bits(net(x), before)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_rates_that_are_refused(p: float) -> None:
+    net = plain_network()
+    with pytest.raises(InvalidInput, match="between 0 and 1"):
+        with_dropout(net, p)
+    assert not list(dropout_layers(net))
+
+
+@pytest.mark.parametrize("net", [nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2)), nn.ReLU(), nn.Linear(3, 2)])
+def test_networks_without_a_second_layer_are_refused(net: nn.Module) -> None:
+    with pytest.raises(InvalidInput, match="two or more convolutions or linear layers"):
+        with_dropout(net, RATE)
+    assert not list(dropout_layers(net))
