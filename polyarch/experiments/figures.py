@@ -22,7 +22,7 @@ CONFIG: Spec = {
     "axis": {"labelFontSize": 11, "titleFontSize": 12, "gridColor": "#e6e6e6"},
     "legend": {"labelFontSize": 11, "titleFontSize": 12, "orient": "top"},
     "title": {"fontSize": 13, "anchor": "start"},
-    "range": {"category": ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]},
+    "range": {"category": ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]},
 }
 
 

@@ -198,7 +198,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Validation curves, ensembles by size, both modes of statistics (first seed), seen against unseen wirings."""
     curves, ensembles, modes, unseen = [], [], [], []
     for data in settings["data"]:
-        panels: dict[str, list[dict[str, Any]]] = {"curve": [], "ensemble": [], "modes": []}
+        panels: dict[str, list[dict[str, Any]]] = {"curve": [], "ensemble": [], "modes": [], "unseen": []}
         for method in settings["methods"]:
             found = of(settings, runs, data, method)
             for epoch in range(settings["epochs"]):
@@ -215,7 +215,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
             if "unseen" in found[0]:
                 for side, name in (("seen", "running"), ("unseen", "unseen")):
                     values = [100 * statistics.fmean(run[name]) for run in found]
-                    unseen.append({"x": f"{NAMES[data]}, {method}", "series": side, **summary(values)})
+                    panels["unseen"].append({"x": method, "series": side, **summary(values)})
         title = NAMES[data]
         curves.append(lines(panels["curve"], "epoch", "validation accuracy, %", title=title))
         ensembles.append(
@@ -232,9 +232,10 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
                 title=title,
             )
         )
+        unseen.append(grouped_bars(panels["unseen"], "", "mean test accuracy, %", series="", title=title))
     return {
         "wiring_curves": side_by_side(*curves),
         "wiring_ensembles": side_by_side(*ensembles),
         "wiring_norm_modes": side_by_side(*modes),
-        "wiring_unseen": grouped_bars(unseen, "", "mean test accuracy, %", series=""),
+        "wiring_unseen": side_by_side(*unseen),
     }

@@ -243,33 +243,31 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Accuracy and calibration, detection, and accuracy under attack, as bars."""
-    accuracy, calibration, detection, attacks = [], [], [], []
+    accuracy, calibration, detections, attacks = [], [], [], []
     for data in settings["data"]:
+        noticed, struck = [], []
         for method in settings["seeds"]:
             found = of(settings, runs, data, method)
             accuracy.append(_bar(NAMES[data], method, [100 * run["test"]["accuracy"] for run in found]))
             calibration.append(_bar(NAMES[data], method, [run["test"]["calibration_error"] for run in found]))
-            detection += [
-                _bar(
-                    f"{NAMES[data]}: {_strange(strange)}",
-                    method,
-                    documented_score(settings, runs, data, method, strange),
-                )
+            noticed += [
+                _bar(_strange(strange), method, documented_score(settings, runs, data, method, strange))
                 for strange in found[0]["detection"]
             ]
-            attacks += [
-                _bar(f"{NAMES[data]}: {attack}", method, [run["attacks"][attack]["accuracy"] for run in found])
+            struck += [
+                _bar(attack, method, [run["attacks"][attack]["accuracy"] for run in found])
                 for attack in settings["attacks"]
             ]
+        title = f"{NAMES[data]}: strange inputs by mutual information (residual: entropy)"
+        detections.append(grouped_bars(noticed, "", "AUROC", series="", title=title))
+        attacks.append(grouped_bars(struck, "", "accuracy", series="", title=f"{NAMES[data]} under attack"))
     return {
         "ensemble_quality": side_by_side(
             grouped_bars(accuracy, "", "test accuracy, %", series="", title="Accuracy"),
             grouped_bars(calibration, "", "expected calibration error", series="", title="Calibration, no temperature"),
         ),
-        "ensemble_detection": grouped_bars(
-            detection, "", "AUROC", series="", title="Strange inputs by mutual information (residual: entropy)"
-        ),
-        "ensemble_attacks": grouped_bars(attacks, "", "accuracy", series="", title="Accuracy under attack"),
+        "ensemble_detection": side_by_side(*detections),
+        "ensemble_attacks": side_by_side(*attacks),
     }
 
 
