@@ -6,28 +6,35 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from typing import TypeGuard
+from typing import Literal, TypeGuard
 
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.choice_vectors import ChoiceVectors, Selection
+from polyarch.nn.grouped import grouped, shaped
 from polyarch.nn.ops import ends_in_norm, raised, weighted
 from polyarch.nn.recording import call, constant
 from polyarch.nn.split_copies import SplitCopies
 
-_skips_zeros: ContextVar[bool] = ContextVar("polyarch_skips_zeros", default=False)
+_skips_zeros: ContextVar[Literal["no", "per option", "per example"]] = ContextVar("polyarch_skips_zeros", default="no")
 
 
 @contextmanager
-def skipping_zeros() -> Iterator[None]:
+def skipping_zeros(*, per_example: bool = False) -> Iterator[None]:
     """Mixed passes inside, in this thread, do not run options whose weight is exactly zero for all examples.
 
     Such options add nothing to the output anyway. Here they get no gradient either, and the statistics of their
     normalisation layers stay as they are. It is for weights whose zeros need no gradient: those of options that were
     dropped, or of draws whose gradient goes to the drawn option alone.
+
+    Args:
+        per_example: whether choice blocks with weights (B, O) also run every option on those examples alone whose
+            weight for it is not zero, see `grouped`. In training mode that changes the statistics that normalisation
+            layers use, and with them the output. Blocks with inter-choice weights run options on all examples all the
+            same.
     """
-    token = _skips_zeros.set(True)
+    token = _skips_zeros.set("per example" if per_example else "per option")
     try:
         yield
     finally:
@@ -36,7 +43,7 @@ def skipping_zeros() -> Iterator[None]:
 
 def skips_zeros() -> bool:
     """Whether this is inside of `skipping_zeros`."""
-    return _skips_zeros.get()
+    return _skips_zeros.get() != "no"
 
 
 def options_run(weights: Tensor, options: Sequence[int]) -> Sequence[int]:
@@ -108,20 +115,10 @@ class ChoiceBlock(nn.Module):
             return entering + output if shortcut else output
         if shortcut and skips_zeros() and not selection[..., self.passing].any():
             return x
-        total = None
-        # Taken apart once: every single look into a tensor costs a step of the backward pass.
-        gates = selection.unbind(-1)
-        for index in options_run(selection, self.passing):
-            gate = _shaped(gates[index], x)
-            if self.interchoice is None:
-                total = plus(total, weighted(self.operation(index), x, gate))
-                continue
-            entering = self._entering(x, index, previous)
-            output = self._output(entering, index, previous)
-            if shortcut and entering is not x:
-                output = output + (entering - x)
-            total = plus(total, gate * output)
-        assert total is not None
+        if self._groups(selection):
+            total = grouped([self.operation(index) for index in self.passing], x, selection[:, self.passing])
+        else:
+            total = self._mixed(x, selection, previous, shortcut=shortcut)
         return x + total if shortcut else total
 
     def addend(self, x: Tensor, index: int, previous: Sequence[int]) -> Tensor | None:
@@ -148,6 +145,30 @@ class ChoiceBlock(nn.Module):
         operation = self.operation(index)
         entering = x if before is None else x + before
         return call(operation, entering) if after is None else raised(operation, entering, after)
+
+    def _groups(self, weights: Tensor) -> bool:
+        """Whether every example goes through its own options alone; where there are none, zeros need their shape."""
+        if _skips_zeros.get() != "per example" or weights.dim() == 1 or self.interchoice is not None:
+            return False
+        return bool(weights[:, self.passing].any())
+
+    def _mixed(self, x: Tensor, selection: Tensor, previous: Sequence[Selection], *, shortcut: bool) -> Tensor:
+        """The mixture of options that are run on all examples, without x itself; see `forward`."""
+        total = None
+        # Taken apart once: every single look into a tensor costs a step of the backward pass.
+        gates = selection.unbind(-1)
+        for index in options_run(selection, self.passing):
+            gate = shaped(gates[index], x)
+            if self.interchoice is None:
+                total = plus(total, weighted(self.operation(index), x, gate))
+                continue
+            entering = self._entering(x, index, previous)
+            output = self._output(entering, index, previous)
+            if shortcut and entering is not x:
+                output = output + (entering - x)
+            total = plus(total, gate * output)
+        assert total is not None
+        return total
 
     def _entering(self, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
         """What goes into an operation."""
@@ -194,9 +215,4 @@ def adds(interchoice: ChoiceVectors | SplitCopies | None) -> TypeGuard[ChoiceVec
 
 def gate_for(gates: Tensor, index: int, x: Tensor) -> Tensor:
     """The weight of one option, shaped to multiply x: () from (O,), or (B, 1, ...) from (B, O)."""
-    return _shaped(gates[..., index], x)
-
-
-def _shaped(gate: Tensor, x: Tensor) -> Tensor:
-    """A weight () or (B,), shaped to multiply x."""
-    return gate.to(x) if gate.dim() == 0 else gate.to(x).reshape(-1, *[1] * (x.dim() - 1))
+    return shaped(gates[..., index], x)

@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
+from polyarch.nn import skipping_zeros
 from polyarch.nn.dropout import drawing_from, dropout_layers
 from polyarch.spaces import Architecture, Gates, per_example_gates
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
@@ -46,7 +47,8 @@ class WiringPass(RandomPass):
 
     def logits(self, inputs: Tensor, generator: Generator) -> Tensor:
         """Under a new draw, in training and in evaluation mode."""
-        output: Tensor = self.net(inputs, self._drawn(inputs, generator))
+        with skipping_zeros(per_example=True):  # every operation runs on the examples that drew it
+            output: Tensor = self.net(inputs, self._drawn(inputs, generator))
         return output
 
     def _drawn(self, inputs: Tensor, generator: Generator) -> Architecture | Gates:

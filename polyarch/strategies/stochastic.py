@@ -28,7 +28,8 @@ class StochasticArchitectures(Strategy):
     """Minimises E_a[loss(net(x, a), y)] over the shared weights, with architectures a ~ q of a fixed, finite set.
 
     With one draw per batch all its examples share an architecture: their features shift together from batch to batch,
-    so that statistics of single batches and running averages differ. With one draw per example they do not.
+    so that statistics of single batches and running averages differ. With one draw per example they do not. Choice
+    blocks then run every operation on the examples that drew it, and these are its batch (`skipping_zeros`).
 
     Args:
         q: the architectures drawn before training, usually all equally likely.
@@ -57,7 +58,7 @@ class StochasticArchitectures(Strategy):
         ((inputs, targets),) = train
         to_training(self.net)
         architecture = self._draw(self.draws, len(inputs), generator)
-        with skipping_zeros():  # options that no example drew
+        with skipping_zeros(per_example=True):
             if isinstance(self.net, WiredSupernet) and self.net.auxiliary is not None:
                 logits, auxiliary = self.net.with_auxiliary(inputs, architecture)
                 loss = self.loss(logits, targets) + AUXILIARY_WEIGHT * self.loss(auxiliary, targets)
@@ -76,7 +77,7 @@ class StochasticArchitectures(Strategy):
         tally = Tally()
         with torch.no_grad():
             for inputs, targets in batches:
-                with skipping_zeros():
+                with skipping_zeros(per_example=True):
                     logits = self.net(inputs, self._draw("example", len(inputs), generator))
                 tally.add(logits, targets)
         return tally.means()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import cast
 
@@ -86,28 +86,39 @@ class Cell(nn.Module):
         return (torch.zeros_like(x) if nodes[3] is None else nodes[3]), None
 
     def _soft(self, x: Tensor, gates: Gates) -> Tensor:
-        # A node that nothing feeds passes nothing on, also not the constant that a normalisation layer would
-        # make of zeros. `fed` is 0 or 1, () or (B,); it is all ones for relaxed gates.
-        nodes, fed = [x], [x.new_ones(())]
-        edges_run = self._weighty_edges(gates) if skips_zeros() else range(len(NB201_EDGES))
+        nodes, live = [x], self._live_edges(gates)
+        edges_run = [edge for edge in range(len(live)) if not skips_zeros() or live[edge].any()]
         for target in (1, 2, 3):
             value: Tensor | None = None
-            is_fed = x.new_zeros(())
             for edge, (source, edge_target) in enumerate(NB201_EDGES):
                 if edge_target != target or edge not in edges_run:
                     continue
                 block = self.edges[edge]
                 assert isinstance(block, ChoiceBlock)
-                weights = gates[block.choice]
                 previous = [gates[edge_name(*NB201_EDGES[other])] for other in self.predecessors[edge]]
-                open_edge = fed[source] * (weights[..., block.passing] != 0).any(-1).to(x)
-                is_fed = torch.maximum(is_fed, open_edge)
                 # The weights are masked, not the output: it takes no pass over values.
-                weights = weights * open_edge.unsqueeze(-1)
+                weights = gates[block.choice] * live[edge].unsqueeze(-1)
                 value = plus(value, self._on_edge(edge, nodes[source], weights, previous))
             nodes.append(torch.zeros_like(x) if value is None else value)
-            fed.append(is_fed)
         return nodes[3]
+
+    def _live_edges(self, gates: Gates) -> list[Tensor]:
+        """Which edges pass something on that comes from the input: () or (B,) for each, all true for relaxed gates.
+
+        A node that nothing feeds passes nothing on, also not the constant that a normalisation layer would make of
+        zeros. Where zeros are skipped, an edge has to lead to the output, too.
+        """
+        blocks = cast(Sequence[ChoiceBlock], tuple(self.edges))
+        passing = [(gates[block.choice][..., block.passing] != 0).any(-1) for block in blocks]
+        yes, no = torch.ones_like(passing[0]), torch.zeros_like(passing[0])
+        edges = [(*ends, passes) for ends, passes in zip(NB201_EDGES, passing, strict=True)]
+        fed = [yes, no, no, no]
+        for source, target, passes in edges:  # in order of their targets, so one pass is enough
+            fed[target] = fed[target] | fed[source] & passes
+        useful = [no, no, no, yes] if skips_zeros() else [yes] * 4
+        for source, target, passes in reversed(edges):
+            useful[source] = useful[source] | useful[target] & passes
+        return [fed[source] & passes & useful[target] for source, target, passes in edges]
 
     def _on_edge(self, edge: int, x: Tensor, selection: Selection, previous: Sequence[Selection]) -> Tensor:
         block = self.edges[edge]
@@ -116,12 +127,6 @@ class Cell(nn.Module):
         assert isinstance(block, ChoiceBlock)
         passing = selection if isinstance(selection, int) else selection[..., block.passing]
         return cast(Tensor, self.partial(x, passing, lambda seen: block(seen, selection, previous)))
-
-    def _weighty_edges(self, gates: Gates) -> Collection[int]:
-        """The edges that carry something from the input to the output with a weight other than zero."""
-        blocks = cast(Sequence[ChoiceBlock], tuple(self.edges))
-        weighty = tuple(int(gates[block.choice][..., block.passing].any()) for block in blocks)
-        return {edge for edge, *_ in live_steps(weighty, (False, True))}
 
 
 def predecessors_of(interchoice: InterChoice | None) -> EdgePredecessors:

@@ -127,6 +127,23 @@ def test_batch_statistics_vary_less_with_a_draw_per_example() -> None:
     assert variances["example"] < variances["batch"] / 8
 
 
+def test_cells_are_trained_with_a_draw_per_example() -> None:
+    """The loss falls, and operations see the examples that drew them, and no others."""
+    with global_seed(0, "weights"):
+        net = CellSupernet(channels=4, cells=1, classes=3)
+    cells = [Architecture(net.space, (2, 0, 4, 3, 1, 0)), Architecture(net.space, (1, 3, 0, 2, 3, 4))]
+    images = torch.cat([batch.inputs for batch in batches()])
+    strategy, batch = nsa_i(net, cells, sgd(net, 0.1)), Batch(images, images.mean((2, 3)).argmax(1))
+    seen: dict[str, list[int]] = {}
+    for index, operation in net.get_submodule("layers.0.edges.3.operations").named_children():  # of edge 0->3
+        sizes = seen.setdefault(index, [])
+        operation.register_forward_pre_hook(lambda _, inputs, sizes=sizes: sizes.append(len(inputs[0])))
+    losses = [strategy.step([batch], generator=generator_at(0, "step", step))["loss"] for step in range(16)]
+    assert sum(losses[-4:]) < sum(losses[:4]) / 2
+    assert [sum(sizes) for sizes in zip(seen["2"], seen["3"], strict=True)] == [len(images)] * 16
+    assert seen["1"] == seen["4"] == []
+
+
 def test_other_spaces_and_networks_are_refused() -> None:
     net = wired()
     with pytest.raises(InvalidInput, match="Expected architectures of space 'wired2x3'"):
