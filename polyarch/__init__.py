@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from polyarch.nn import Maybe, OneOf, Repeat
     from polyarch.supernets import from_module
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = ["Found", "Maybe", "OneOf", "PolyarchClassifier", "Predictor", "Repeat", "from_module", "search"]
 

@@ -87,6 +87,7 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "programs": [],
                     "data.validation": HELD_OUT,
                     "retrain.members": self.members,
+                    "stochastic.members": self.members,
                     "retrain.seeds": 1,
                     "retrain.random_architectures": 0,
                     "rank.architectures": 0,

@@ -43,7 +43,7 @@ class Found:
     builder: Builder | None = None
 
     def predictor(self) -> Predictor:
-        """The best network with its calibration."""
+        """The best network alone, with its calibration."""
         return Predictor.load(self.folder / "artifact", module=self.builder)
 
     def ensemble(self) -> Predictor:
@@ -73,6 +73,7 @@ def search(
     max_latency: float | None = None,
     max_minutes: float | None = None,
     outside: str | None = None,
+    unlabelled: Any = None,
     seed: int = 0,
     workers: int = 1,
     device: str = "cpu",
@@ -88,12 +89,14 @@ def search(
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
         method: ``one-shot`` by default; ``variational-depth`` or ``deterministic-depth`` look for a depth, ``darts``,
-            ``sotl-darts`` and others search by gradients.
+            ``sotl-darts`` and others search by gradients, ``stochastic`` trains one network under many architectures.
         space: one of `polyarch spaces list`; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks: a module, a function that makes one (its
             arguments may be ``input_shape`` and ``classes``), or ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
         outside: images of another kind, to try the uncertainty on.
+        unlabelled: more examples to learn from with ``stochastic``: a known name, a path, an array, or a data set whose
+            labels are ignored.
         workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
@@ -102,11 +105,13 @@ def search(
     """
     builder = None if module is None or isinstance(module, str) else _builder(module)
     given = None if isinstance(data, str | Path) else _dataset(data, target)
+    more = None if isinstance(unlabelled, str | Path) else unlabelled
     described = any(name.startswith("space.") for name in settings or {})
     overrides: dict[str, Any] = {
         "data.name": str(data) if given is None else IN_PYTHON,
         "data.target": target,
         "data.outside": outside,
+        "data.unlabelled": None if unlabelled is None else str(unlabelled) if more is None else IN_PYTHON,
         "method": method,
         "space.kind": space or (None if described else "auto") if module is None else "module",
         "space.module": None if module is None else module if isinstance(module, str) else IN_PYTHON,
@@ -124,7 +129,7 @@ def search(
     asked = {key: value for key, value in overrides.items() if value is not None}
     display: Display = Quiet() if quiet else Terminal()
     with stop_on_signal() as stop:
-        beginning = Beginning(Path(out), "search", display, stop, data=given, builder=builder)
+        beginning = Beginning(Path(out), "search", display, stop, data=given, builder=builder, unlabelled=more)
         if resume:
             context = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
         else:

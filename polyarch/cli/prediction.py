@@ -38,8 +38,9 @@ def predict(
         str | None,
         typer.Option(
             "--mode",
-            help="Of a run: single (the best network, the default), marginal (the mixture over the learned "
-            "distribution) or early-exit (that mixture, left as soon as it is sure; also of an artifact).",
+            help="Of a run: single (the best network, the default), ensemble (several together, the default after "
+            "--method stochastic), marginal (the mixture over the learned distribution) or early-exit (that mixture, "
+            "left as soon as it is sure; also of an artifact).",
         ),
     ] = None,
     exit_above: Annotated[

@@ -19,7 +19,7 @@ from polyarch.jobs.space_settings import SPACES
 from polyarch.jobs.starting import Beginning
 from polyarch.methods.variational_depth import RULES
 from polyarch.reports import write_report
-from polyarch.results import EliminationRecord, Results
+from polyarch.results import EliminationRecord, Results, StochasticRecord
 from polyarch.training import stop_on_signal
 
 DataOption = Annotated[
@@ -67,6 +67,10 @@ def search(
     outside: Annotated[
         str | None, typer.Option("--outside", help="Images of another kind, to try the uncertainty on.")
     ] = None,
+    unlabelled: Annotated[
+        str | None,
+        typer.Option("--unlabelled", help="More examples to learn from, without labels; with --method stochastic."),
+    ] = None,
     settings: SetOption = None,
 ) -> None:
     """Find an architecture for data: train a supernet, rank, search, train the best alone, calibrate and export."""
@@ -88,6 +92,7 @@ def search(
         "search.max_latency": max_latency,
         "max_minutes": max_minutes,
         "data.outside": outside,
+        "data.unlabelled": unlabelled,
         "method": method,
         "depth.rule": rule,
         "depth.prior": parse_prior(prior),
@@ -208,6 +213,8 @@ def _show_summary(results: Results, out: Path) -> None:
         console.print(table)
     if results.artifact:
         found = "Best architecture: " + "|".join(results.artifact["architecture"].values())
+        if results.stochastic:
+            found = _show_stochastic(results.stochastic) or found
         if results.depth:
             deepest = max(one.depth for one in results.depth.depths)
             found = f"Depth: {results.depth.chosen} of {deepest} by rule {results.depth.rule}"
@@ -215,6 +222,20 @@ def _show_summary(results: Results, out: Path) -> None:
         folders = [out / name for name in ("artifact", "ensemble", "posterior") if (out / name).exists()]
         console.print(f"Artifacts: {', '.join(map(str, folders))}   Report: {out / 'report.html'}", markup=False)
     console.print(f"Results: {out / 'results.json'}", markup=False)
+
+
+def _show_stochastic(found: StochasticRecord) -> str | None:
+    """What the ensemble is made of, and what it costs; returns the best wiring, where there are wirings."""
+    shares = [f"{member.weight:.3f}" for member in found.members if member.weight]
+    times = found.ensemble_macs / max(found.member_macs, 1.0)
+    console.print(
+        f"Ensemble: {len(shares)} of {found.drawn:,} architectures with shares {', '.join(shares)}, "
+        f"{found.parameters:,} parameters, {found.ensemble_macs:,.0f} multiply-accumulates per example "
+        f"({times:.2f} times those of the best)",
+        markup=False,
+    )
+    best = found.members[0].notation
+    return best and f"Best wiring: {best}"
 
 
 def _show_elimination(found: EliminationRecord) -> None:

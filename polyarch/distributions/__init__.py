@@ -4,6 +4,7 @@ from polyarch.distributions.dirichlet import FactorisedDirichlet
 from polyarch.distributions.distribution import ArchDistribution, DrawMode
 from polyarch.distributions.factorised import Factorised, FactorisedCategorical
 from polyarch.distributions.finite import Categorical, Empirical, FiniteDistribution, geometric_prior
+from polyarch.distributions.keep_drop import KeepDrop
 from polyarch.distributions.uniform import Uniform
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "FactorisedCategorical",
     "FactorisedDirichlet",
     "FiniteDistribution",
+    "KeepDrop",
     "Uniform",
     "geometric_prior",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from polyarch.data import Dataset
@@ -35,13 +35,16 @@ They are counted, not timed: the same data give the same schedule on every machi
 SMALLEST_EXAMPLE = 2.5e5
 """What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
 
+Candidate = tuple[dict[str, Any], str]
+"""Settings of a space, and the reason for it in words."""
+
 
 def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None) -> tuple[dict[str, Any], list[str]]:
     """Settings by section for this data, and the reasons; a ``module`` space is kept and gets a schedule only."""
     found: dict[str, Any] = {"data": {"validation": round(min(0.2, 5000 / len(data.train)), 3)}}
     reasons = []
     if settings.space.kind == "auto":
-        space, reason, parts = _space(settings, data, found)
+        space, reason, parts = widest(settings, data, found, _candidates(data))
         found["space"] = space
     else:
         reason, parts = "your own network", parts_with(settings, data, found, builder)
@@ -88,9 +91,11 @@ def _augmentation(data: Dataset) -> dict[str, Any]:
     }
 
 
-def _space(settings: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tuple[dict[str, Any], str, Parts]:
-    """The widest of the candidates of which a quarter keeps the limits on parameters and operations."""
-    for space, reason in _candidates(data):
+def widest(
+    settings: RunSettings, data: Dataset, found: Mapping[str, Any], candidates: Iterable[Candidate]
+) -> tuple[dict[str, Any], str, Parts]:
+    """The first of the candidates of which a quarter keeps the limits on parameters and operations, or the last."""
+    for space, reason in candidates:
         parts = parts_with(settings, data, {**found, "space": space})
         limits = parts.limits(measured=False)
         if not limits.limits:
@@ -102,16 +107,21 @@ def _space(settings: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tu
     return space, f"{reason}; few architectures keep the limits, even at this width", parts
 
 
-def _candidates(data: Dataset) -> Iterator[tuple[dict[str, Any], str]]:
+def fully_connected(data: Dataset) -> Iterator[Candidate]:
+    """From wide to narrow."""
+    what = f"{len(data.columns)} columns" if data.is_table else f"examples of shape {data.input_shape}"
+    for width in (128, 64, 32, 16, 8):
+        inner = [width // 2, width, 2 * width]
+        yield (
+            {"kind": "mlp", "width": width, "inner_widths": inner},
+            f"{what} go to a fully connected network of width {width} that chooses its depth and inner widths",
+        )
+
+
+def _candidates(data: Dataset) -> Iterator[Candidate]:
     """From wide to narrow."""
     if not data.is_image:
-        what = f"{len(data.columns)} columns" if data.is_table else f"examples of shape {data.input_shape}"
-        for width in (128, 64, 32, 16, 8):
-            inner = [width // 2, width, 2 * width]
-            yield (
-                {"kind": "mlp", "width": width, "inner_widths": inner},
-                f"{what} go to a fully connected network of width {width} that chooses its depth and inner widths",
-            )
+        yield from fully_connected(data)
         return
     side = min(data.input_shape[1:])
     if side <= SMALL_IMAGE:

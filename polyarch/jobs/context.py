@@ -12,9 +12,9 @@ from typing import Any
 from polyarch.estimators import Failure, Score, Scoring
 from polyarch.executors import Mapper
 from polyarch.jobs.display import Display
+from polyarch.jobs.draws import distinct_draws
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.workspace import Workspace
-from polyarch.randomness import generator_at
 from polyarch.results import ScoreRecord
 from polyarch.searchers import Limits
 from polyarch.spaces import Architecture
@@ -43,12 +43,7 @@ class Context:
 
     def draw(self, n: int, stream: str) -> list[Architecture]:
         """Up to n distinct random architectures that keep the limits; fewer only in a very small space."""
-        found: dict[Architecture, None] = {}
-        for position in range(20 * n):
-            found[self.limits.sample(generator_at(self.parts.settings.seed, stream, position))] = None
-            if len(found) == n:
-                break
-        return list(found)
+        return distinct_draws(self.limits, n, seed=self.parts.settings.seed, stream=stream)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from polyarch.jobs.comparison import Comparison, contender, inherited_network
 from polyarch.jobs.context import Context
 from polyarch.jobs.depth_functions import depth_functions
 from polyarch.jobs.judging import Ensemble
+from polyarch.jobs.member_logits import MemberLogits
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.timing import forward_seconds
 from polyarch.methods.variational_depth import RULES, choose_depth, depth_prior, expected_depth, prune
 from polyarch.nn import Repeat, Stacked
-from polyarch.objectives import mixed
-from polyarch.predictive import calibration_error, choose_confidence, exit_curve
+from polyarch.predictive import choose_confidence, exit_curve
 from polyarch.results import Accuracy, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import DepthSupernet, ModuleSupernet, RepeatSupernet
@@ -50,39 +50,6 @@ def depths_of(space: Space) -> list[int]:
 
 
 @dataclass(frozen=True)
-class ExitLogits:
-    """The logits (K, N, C) of all depths on validation and on test examples, with their targets (N,)."""
-
-    valid: Tensor
-    valid_targets: Tensor
-    test: Tensor
-    targets: Tensor
-
-    @classmethod
-    def of(cls, parts: Parts, network: nn.Module, architectures: Sequence[Architecture]) -> ExitLogits:
-        """From one pass of a network that gives the logits of every exit."""
-        every = Ensemble("exits", architectures, network, [1 / len(architectures)] * len(architectures))
-        pairs = (every.logits(parts.evaluation_batches(data)) for data in (parts.valid, parts.data.test))
-        (valid, valid_targets), (test, targets) = pairs
-        return cls(valid, valid_targets, test, targets)
-
-    def measure(self, weights: Tensor) -> dict[str, float]:
-        """Of the mixture of the first exits with these weights, (k,)."""
-        found: dict[str, float] = {}
-        sides = (("valid_", self.valid, self.valid_targets), ("", self.test, self.targets))
-        for prefix, logits, targets in sides:
-            log_probs = mixed(torch.log_softmax(logits[: len(weights)], -1), weights.log())
-            true = log_probs.gather(1, targets[:, None])
-            found |= {
-                f"{prefix}accuracy": float((log_probs.argmax(1) == targets).double().mean()),
-                f"{prefix}loss": float(-true.mean()),
-                f"{prefix}mean_probability": float(true.exp().mean()),
-                f"{prefix}calibration_error": calibration_error(log_probs.exp(), targets),
-            }
-        return found
-
-
-@dataclass(frozen=True)
 class FoundDepth:
     """What a depth search found; ``seconds`` are measured, everything else is the same bits for the same settings."""
 
@@ -103,7 +70,7 @@ def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
     smallest = torch.finfo(torch.float32).tiny
     learned = Categorical(space, torch.tensor(probabilities).clamp_min(smallest).log(), learnable=False)
     network = _exits(parts, space.members)
-    exits = ExitLogits.of(parts, network, space.members)
+    exits = MemberLogits.of(parts, network)
     settings = parts.settings.depth
     choices = {rule: choose_depth(learned, rule) for rule in RULES}
     chosen = _within_limits(context, choices[settings.rule])
@@ -167,7 +134,7 @@ def _within_limits(context: Context, position: int) -> int:
     return position
 
 
-def _early_exit(exits: ExitLogits, mixture: Ensemble, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
+def _early_exit(exits: MemberLogits, mixture: Ensemble, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
     """Early exit of the pruned mixture at several confidences, and the one that validation examples choose.
 
     All at the temperature with which the mixture predicts: another one makes other probabilities of the same exits.
@@ -190,7 +157,7 @@ def _early_exit(exits: ExitLogits, mixture: Ensemble, depths: Sequence[int]) -> 
     return points, choose_confidence(on_valid, full)
 
 
-def _measures(parts: Parts, exits: ExitLogits, learned: Categorical) -> list[DepthMeasure]:
+def _measures(parts: Parts, exits: MemberLogits, learned: Categorical) -> list[DepthMeasure]:
     space = parts.net.space
     prior = depth_prior(space, parts.settings.depth.prior, parts.settings.train.prior_ratio)
     columns = (learned.log_probabilities().exp().tolist(), prior.log_probabilities().exp().tolist())
@@ -211,7 +178,7 @@ def _measures(parts: Parts, exits: ExitLogits, learned: Categorical) -> list[Dep
     return found
 
 
-def _ways(parts: Parts, exits: ExitLogits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
+def _ways(parts: Parts, exits: MemberLogits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
     """The ways to predict, from the whole mixture to the pruned network alone."""
     space = parts.net.space
     deepest = len(space.members) - 1

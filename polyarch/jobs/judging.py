@@ -21,6 +21,7 @@ from polyarch.predictive import (
     detect,
     entropy,
     fit_temperature,
+    max_probability,
     mutual_information,
     reliability,
     risk_coverage,
@@ -98,14 +99,7 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
     detection = {}
     if outside is not None:
         foreign, _ = ensemble.logits(outside)
-        scores = {"entropy": (uncertainty, entropy(ensemble.log_probabilities(foreign, temperature).exp()))}
-        if len(ensemble.architectures) > 1:
-            known, other = (torch.softmax(logits / temperature, -1) for logits in (test, foreign))
-            scores["mutual_information"] = (
-                mutual_information(known, ensemble.weights),
-                mutual_information(other, ensemble.weights),
-            )
-        detection = {kind: asdict(detect(*pair)) for kind, pair in scores.items()}
+        detection = told_apart(ensemble, test, foreign, temperature)
     return PredictorRecord(
         name=ensemble.name,
         members=[architecture.to_dict() for architecture in ensemble.architectures],
@@ -124,6 +118,21 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
         flagged=float((uncertainty > threshold).double().mean()),
         detection=detection,
     )
+
+
+def told_apart(ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float) -> dict[str, dict[str, float]]:
+    """How well scores tell foreign examples from known ones, by the logits (K, N, C) and (K, M, C) of the members."""
+
+    def scores(logits: Tensor) -> dict[str, Tensor]:
+        mixture = ensemble.log_probabilities(logits, temperature).exp()
+        found = {"entropy": entropy(mixture), "max_probability": 1 - max_probability(mixture)}
+        if len(ensemble.architectures) > 1:
+            members = torch.softmax(logits / temperature, -1)
+            found["mutual_information"] = mutual_information(members, ensemble.weights)
+        return found
+
+    pairs = zip(scores(known).items(), scores(foreign).values(), strict=True)
+    return {kind: asdict(detect(inside, outside)) for (kind, inside), outside in pairs}
 
 
 def outside_batches(parts: Parts) -> BatchSource | None:

@@ -9,7 +9,7 @@ from torch import nn
 from polyarch.jobs.parts import Parts
 from polyarch.results import SearchRecord
 from polyarch.spaces import Architecture
-from polyarch.supernets import Supernet
+from polyarch.supernets import Supernet, WiredSupernet
 
 
 def ensemble_members(parts: Parts, record: SearchRecord) -> list[Architecture]:
@@ -27,10 +27,12 @@ def ensemble_members(parts: Parts, record: SearchRecord) -> list[Architecture]:
 
 
 def distinct(net: Supernet, architectures: Iterable[Architecture], *, most: int) -> list[Architecture]:
-    """The first of them that have other layers than those before, up to ``most``."""
+    """The first of them that have other layers, or another wiring, than those before, up to ``most``."""
     found: dict[tuple[str, ...], Architecture] = {}
     for architecture in architectures:
-        found.setdefault(_layers(net.extract(architecture)), architecture)
+        # All wirings have the same layers, and are different networks.
+        is_wiring = isinstance(net, WiredSupernet)
+        found.setdefault(architecture.names if is_wiring else _layers(net.extract(architecture)), architecture)
         if len(found) == most:
             break
     return list(found.values())

@@ -60,6 +60,7 @@ def _epochs(settings: RunSettings) -> str:
     words = {
         "variational-depth": f"up to {settings.train.epochs} epochs",
         "deterministic-depth": f"{settings.retrain.epochs} epochs for each network",
+        "stochastic": f"{settings.train.epochs} epochs under many architectures and {alone}",
     }
     return words.get(settings.method, f"{settings.train.epochs} epochs for the supernet and {alone}")
 
@@ -99,4 +100,5 @@ def _least(settings: RunSettings) -> int:
 
 def _most(section: str, settings: RunSettings) -> int:
     epochs: int = getattr(settings, section).epochs
-    return max(MOST_EPOCHS[section], epochs)
+    # What is compared with the one training of stochastic architectures has as many.
+    return max(MOST_EPOCHS["train" if settings.method == "stochastic" else section], epochs)

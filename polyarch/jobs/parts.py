@@ -47,6 +47,8 @@ from polyarch.jobs.optimisers import sgd, smoothed_loss
 from polyarch.jobs.own_module import Builder, build_own
 from polyarch.jobs.settings import OneShotName, RunSettings
 from polyarch.jobs.space_settings import as_trained_alone
+from polyarch.jobs.stochastic_parts import drawn_architectures, stochastic_strategy
+from polyarch.jobs.unlabelled import unlabelled_examples
 from polyarch.methods import one_shot
 from polyarch.methods.variational_depth import DepthSearch
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
@@ -66,6 +68,7 @@ class Parts:
 
     ``make`` gives a supernet of this kind with weights from torch's global generator, as often as it is called;
     ``make_plain`` gives one without inter-choice weights, which networks that are trained alone do not have.
+    ``unlabelled`` examples have labels that mean nothing.
     """
 
     settings: RunSettings
@@ -76,14 +79,23 @@ class Parts:
     make: Callable[[], Supernet]
     make_plain: Callable[[], Supernet]
     net: Supernet
+    unlabelled: Examples | None = None
 
     @classmethod
-    def build(cls, settings: RunSettings, *, data: Dataset | None = None, builder: Builder | None = None) -> Parts:
+    def build(
+        cls,
+        settings: RunSettings,
+        *,
+        data: Dataset | None = None,
+        builder: Builder | None = None,
+        unlabelled: Any = None,
+    ) -> Parts:
         """Loads the data and makes a supernet with fresh weights from the seed.
 
         Args:
             data: instead of what the settings name.
             builder: makes the user's own network, instead of what the settings name.
+            unlabelled: examples without labels, instead of what the settings name; see `unlabelled_examples`.
         """
         device = device_named(settings.device)
         data = data or load_data(settings.data)
@@ -97,7 +109,11 @@ class Parts:
             make = make_plain = partial(build_own, builder, shape, data.classes)
         with global_seed(settings.seed, "supernet"):
             net = to_device(make(), device)
-        return cls(settings, data, train, valid, preprocessing, make, make_plain, net)
+        if unlabelled is None:
+            same = settings.data.unlabelled == settings.data.name
+            unlabelled = data if same else settings.data.unlabelled
+        more = None if unlabelled is None else unlabelled_examples(unlabelled, data)
+        return cls(settings, data, train, valid, preprocessing, make, make_plain, net, more)
 
     def fresh(self, architecture: Architecture, *, seed: int) -> nn.Module:
         """The architecture alone with untrained weights from the seed."""
@@ -138,9 +154,9 @@ class Parts:
         )
 
     def held_out_batches(self) -> Batches:
-        """Shuffled, augmented batches of validation examples, as large as those of training."""
-        size = min(self.settings.train.batch_size, len(self.valid))
-        return self.batches(self.valid, size, stream="held out")
+        """Shuffled, augmented batches of validation examples, or of those without labels, as large as in training."""
+        data, stream = (self.valid, "held out") if self.unlabelled is None else (self.unlabelled, "unlabelled")
+        return self.batches(data, min(self.settings.train.batch_size, len(data)), stream=stream)
 
     def evaluation_batches(self, data: Examples) -> Batches:
         """Batches in order, without augmentation."""
@@ -159,6 +175,8 @@ class Parts:
         if self.settings.is_differentiable:
             bilevel = bilevel_strategy(self.net, self.settings)
             return bilevel, bilevel.optimizer
+        if self.settings.method == "stochastic":
+            return self._stochastic()
         if train.strategy != "variational":
             optimizer = sgd(self.net, train)
             return self._one_shot(train.strategy, optimizer), optimizer
@@ -171,6 +189,16 @@ class Parts:
         expectation = Sampled(train.samples)
         sampled = Variational(self.net, q, Uniform(space), optimizer, num_data=len(self.train), expectation=expectation)
         return sampled, optimizer
+
+    def _stochastic(self) -> tuple[Strategy, torch.optim.Optimizer]:
+        train = self.settings.train
+        epoch = len(self.batches(self.train, train.batch_size, stream="train"))
+        steps = None if self.unlabelled is None else train.epochs * epoch
+        return stochastic_strategy(self.net, self.settings, self.stochastic_architectures(), steps=steps)
+
+    def stochastic_architectures(self) -> list[Architecture]:
+        """Those that one network is trained under, the same in every call."""
+        return drawn_architectures(self.net, self.settings, self.limits(measured=False))
 
     def _one_shot(self, name: OneShotName, optimizer: torch.optim.Optimizer) -> OneShot:
         """A strategy of sampled paths by name; where it takes inner steps, the optimiser is that of the inner steps."""

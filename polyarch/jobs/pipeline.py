@@ -27,8 +27,9 @@ from polyarch.jobs.ranking import rank
 from polyarch.jobs.samplers import sampler
 from polyarch.jobs.searching import search
 from polyarch.jobs.second_supernet import second_supernet
-from polyarch.jobs.settings import SearchSettings
+from polyarch.jobs.settings import SearchSettings, TrainSettings
 from polyarch.jobs.space_settings import interchoice_of
+from polyarch.jobs.stochastic_search import EVALUATED, affordable, choose_members, find_ensemble
 from polyarch.jobs.supernet_training import train
 from polyarch.jobs.trusting import judges
 from polyarch.jobs.truths import truth_for
@@ -47,6 +48,8 @@ def run(context: Context, until: Stage = "search") -> Results:
     settings = context.parts.settings
     if settings.is_differentiable:
         return _run_differentiable(context, until)
+    if settings.method == "stochastic":
+        return _run_stochastic(context, until)
     if settings.method != "one-shot":
         return _run_depth(context, until)
     stages = stages_until(until)
@@ -83,10 +86,10 @@ def _run_differentiable(context: Context, until: Stage) -> Results:
         results.write(context.workspace.results)
         if until == "search":
             trained = with_trained(context, learned)
-            with _timed(seconds, "choose"):
+            with _timed(results.seconds, "choose"):
                 best = find_architectures(trained, learned)
             results.differentiable = record_of(learned, best[0])
-            with _timed(seconds, "retrain"):
+            with _timed(results.seconds, "retrain"):
                 compared = compare(trained, best, None)
             results.comparison, results.artifact = compared.contenders, compared.artifact
             results.predictors = compared.predictors
@@ -118,6 +121,27 @@ def _run_depth(context: Context, until: Stage) -> Results:
     return results
 
 
+def _run_stochastic(context: Context, until: Stage) -> Results:
+    """One training under many architectures, then the ensemble of some of them, against a network trained alone."""
+    _refuse_ranking(context.parts, until)
+    seconds: dict[str, float] = {}
+    with one_thread():
+        with _timed(seconds, "train"):
+            training = train(context).model_copy(update={"strategy": "stochastic"})
+        results = _results(context.parts, training, seconds)
+        results.write(context.workspace.results)
+        if until == "search":
+            with _timed(results.seconds, "choose"):
+                chosen = choose_members(context)
+            with _timed(results.seconds, "retrain"):
+                found = find_ensemble(context, chosen)
+            results.stochastic, results.artifact = found.record, found.comparison.artifact
+            results.comparison, results.predictors = found.comparison.contenders, found.comparison.predictors
+            results.write(context.workspace.results)
+    context.workspace.log("finished", stage=until)
+    return results
+
+
 def stages_until(until: Stage) -> tuple[Stage, ...]:
     """The stages up to and including this one."""
     return STAGES[: STAGES.index(until) + 1]
@@ -128,6 +152,9 @@ def check(context: Context, until: Stage) -> None:
     settings, stages = context.parts.settings, stages_until(until)
     if settings.is_differentiable:
         _check_differentiable(context, until)
+        return
+    if settings.method == "stochastic":
+        _check_stochastic(context, until)
         return
     if settings.method != "one-shot":
         _check_depth(context, until)
@@ -170,6 +197,17 @@ def _check_differentiable(context: Context, until: Stage) -> None:
     outside_batches(parts)
     _check_training(parts)
     context.draw(1, "check")
+
+
+def _check_stochastic(context: Context, until: Stage) -> None:
+    parts = context.parts
+    _refuse_ranking(parts, until)
+    _refuse_searching(parts)
+    if parts.settings.train.strategy != TrainSettings().strategy:
+        raise ConfigError("Expected train.strategy with method one-shot only. Got method 'stochastic'.")
+    affordable(parts, parts.stochastic_architectures()[:EVALUATED], most=1)
+    outside_batches(parts)
+    _check_training(parts)
 
 
 def _check_depth(context: Context, until: Stage) -> None:

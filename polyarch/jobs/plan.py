@@ -25,6 +25,7 @@ from polyarch.jobs.fixed_depths import MOST_DEPTHS
 from polyarch.jobs.pipeline import Stage, stages_until
 from polyarch.jobs.second_supernet import wants_second
 from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.stochastic_choosing import PASSES_UNLABELLED
 from polyarch.randomness import generator_at
 from polyarch.ranking import halving_steps
 from polyarch.strategies import OneShot
@@ -78,6 +79,8 @@ def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -
     """The stages of a run that starts from nothing, with ``examples`` for training."""
     if settings.is_differentiable:
         return _differentiable_plan(settings, timings, examples, until)
+    if settings.method == "stochastic":
+        return _stochastic_plan(settings, timings, examples, until)
     if settings.method != "one-shot":
         return _depth_plan(settings, timings, examples, until)
     stages = stages_until(until)
@@ -141,6 +144,29 @@ def _differentiable_plan(settings: RunSettings, timings: Timings, examples: int,
         _retraining(settings, examples, example),
         PlannedStage("export", "calibration, artifacts and report", EXPORT_SECONDS),
     ]
+
+
+def _stochastic_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
+    """The one training under many architectures, then the network to compare with."""
+    train, retrain, workers = settings.train, settings.retrain, settings.workers
+    batch_size = min(train.batch_size, examples)
+    unlabelled = settings.data.unlabelled is not None
+    also = ", also on examples without labels" if unlabelled else ""
+    work = (
+        f"{settings.space.kind} under {settings.stochastic.architectures} architectures{also}, {train.epochs} epochs "
+        f"of {examples} examples"
+    )
+    trained = PlannedStage("train", work, timings.step * (examples // batch_size) * train.epochs)
+    if until == "train":
+        return [trained]
+    example = timings.step / (batch_size * (PASSES_UNLABELLED if unlabelled else 1))
+    start = START_SECONDS if workers > 1 else 0.0
+    alone = PlannedStage(
+        "retrain",
+        f"{retrain.seeds} x a network trained alone, {retrain.epochs} epochs",
+        start + math.ceil(retrain.seeds / workers) * examples * retrain.epochs * example,
+    )
+    return [trained, alone, PlannedStage("export", "choice, calibration, artifacts and report", EXPORT_SECONDS)]
 
 
 def _depth_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:

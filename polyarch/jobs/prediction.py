@@ -188,7 +188,8 @@ def _onnx_program(folder: Path) -> OnnxSession:
 
 def _early_exit(artifact: Artifact, confidence: float) -> tuple[Run, tuple[int, ...]]:
     """The artifact as it stops early, and the depths of its exits."""
-    assert isinstance(artifact.networks, Exits)  # what depths share, and nothing else is shared
+    if not isinstance(artifact.networks, Exits):
+        raise InvalidInput("Expected a network with exits at several depths for early exit. Got one without.")
     weights = [member.weight for member in artifact.members]
     network = EarlyExit(artifact.networks, weights, confidence, artifact.temperature)
     depths = tuple(int(option) for member in artifact.members for option in member.architecture.values())

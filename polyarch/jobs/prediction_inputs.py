@@ -108,13 +108,14 @@ def _table(path: Path, predictor: Predictor) -> Inputs:
 
 
 def _array(path: Path, predictor: Predictor) -> Inputs:
-    inputs = _as_examples(_read_array(path), path, predictor)
+    inputs = _as_examples(read_array(path), path, predictor)
     ids = [str(number) for number in range(len(inputs))]
     predictor.check(inputs, names=[f"example {number} of {path}" for number in ids])
     return Inputs(ids, iter(inputs.split(predictor.batch_size)))
 
 
-def _read_array(path: Path) -> np.ndarray:
+def read_array(path: Path) -> np.ndarray:
+    """The array x of a file, or its only one."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             names = list(arrays.files)

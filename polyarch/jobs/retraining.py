@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def evaluate(network: nn.Module, batches: BatchSource) -> dict[str, float]:
     }
 
 
-def outputs(network: nn.Module, batches: BatchSource) -> tuple[Tensor, Tensor]:
+def outputs(network: Callable[[Tensor], Tensor], batches: BatchSource) -> tuple[Tensor, Tensor]:
     """Logits (N, C), or (K, N, C) of K members, in float64 and targets (N,) of all examples, on the CPU."""
     with torch.no_grad():
         pairs = [(network(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]

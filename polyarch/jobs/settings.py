@@ -33,11 +33,12 @@ from polyarch.methods.differentiable import (
 )
 from polyarch.methods.one_shot import INNER_STEPS, OUTER_RATE, PATHS, PROXIMAL
 from polyarch.methods.variational_depth import Rule, Updates
+from polyarch.strategies import Draws
 
 DepthMethod = Literal["variational-depth", "deterministic-depth"]
-Method = Literal["one-shot"] | DepthMethod | DifferentiableMethod
+Method = Literal["one-shot", "stochastic"] | DepthMethod | DifferentiableMethod
 DEPTH_METHODS: tuple[str, ...] = get_args(DepthMethod)
-METHODS: tuple[str, ...] = ("one-shot", *DEPTH_METHODS, *RECIPES)
+METHODS: tuple[str, ...] = ("one-shot", "stochastic", *DEPTH_METHODS, *RECIPES)
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -48,12 +49,13 @@ class DataSettings(Settings):
 
     ``name`` is a known data set or a path, ``target`` the label column of a table. ``size`` resizes images; ``limit``
     keeps that many training and as many validation examples, class by class. ``outside`` names data of another kind
-    on which the uncertainty is tried.
+    on which the uncertainty is tried, ``unlabelled`` more examples to learn from, whose labels do not matter.
     """
 
     name: str = "digits"
     target: str | None = None
     outside: str | None = None
+    unlabelled: str | None = None
     validation: Fraction = 0.25
     split: Literal["stratified", "nb201"] = "stratified"
     size: PositiveInt | None = None
@@ -213,6 +215,28 @@ class DifferentiableSettings(Settings):
     eigenvalue_every: NonNegativeInt = 0
 
 
+class StochasticSettings(Settings):
+    """How one network is trained under many architectures that predict together, by the method ``stochastic``.
+
+    ``architectures`` are drawn before training, wirings with ``edge_probability``; ``draws`` says what gets one of its
+    own. With ``own_weights`` every wiring has some weights to itself. Of up to 50 of them the ``members`` best on
+    validation examples form the ensemble, as far as ``max_macs`` goes: multiply-accumulates of all of it for one
+    example. ``weighting`` says how their shares are found, on validation examples as well. With ``data.unlabelled`` the
+    distance of two answers under different architectures counts ``consistency_weight`` times, reached after
+    ``ramp_share`` of all steps.
+    """
+
+    architectures: PositiveInt = 5
+    draws: Draws = "example"
+    own_weights: bool = True
+    edge_probability: Annotated[float, Field(ge=0, le=1)] = 0.3
+    members: PositiveInt = 5
+    weighting: Literal["uniform", "posterior", "stacked"] = "uniform"
+    max_macs: PositiveFloat | None = None
+    consistency_weight: NonNegative = 2.0
+    ramp_share: Annotated[float, Field(ge=0, le=1)] = 0.3
+
+
 class RetrainSettings(OptimiserSettings):
     """How the best architectures, and random ones for comparison, are trained from scratch.
 
@@ -261,6 +285,7 @@ class RunSettings(Settings):
     search: SearchSettings = SearchSettings()
     depth: DepthSettings = DepthSettings()
     differentiable: DifferentiableSettings = DifferentiableSettings()
+    stochastic: StochasticSettings = StochasticSettings()
     retrain: RetrainSettings = RetrainSettings()
     truth: TruthSettings = TruthSettings()
 

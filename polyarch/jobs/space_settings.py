@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.jobs.own_module import build_own, import_builder
 from polyarch.nn import InterChoice, InterChoiceKind, PredecessorRule
-from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS
+from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS, parse_wiring, wired_space
 from polyarch.supernets import (
     CellSupernet,
     ChainSupernet,
@@ -21,6 +21,7 @@ from polyarch.supernets import (
     MLPSupernet,
     NB101Supernet,
     Supernet,
+    WiredSupernet,
     fairnas_chain,
 )
 
@@ -204,6 +205,37 @@ class ImageDepthSettings(Settings):
         return ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
 
 
+class WiredSettings(Settings):
+    """Stages of convolution modules in a chain; which earlier modules of its stage a module also reads is the choice.
+
+    ``width`` are the channels of the first stage, by default half the height of the images, between 4 and 16; they
+    double with each stage. ``auxiliary`` gives the supernet a second classifier on its last stage but one, for training
+    with method ``stochastic``. ``wirings`` have weights of their own there, and are then the only ones: the bits of
+    every stage, as in ``101-000-011``.
+    """
+
+    kind: Literal["wired"] = "wired"
+    width: PositiveInt | None = None
+    modules: Annotated[int, Field(ge=2, le=32)] = 4
+    stages: Annotated[int, Field(ge=1, le=8)] = 3
+    auxiliary: bool = True
+    wirings: tuple[str, ...] = ()
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        _require_images(self.kind, input_shape)
+        space = wired_space(self.stages, self.modules)
+        return WiredSupernet(
+            width=self.width or min(max(input_shape[1] // 2, 4), 16),
+            modules=self.modules,
+            stages=self.stages,
+            in_channels=input_shape[0],
+            classes=classes,
+            wirings=[parse_wiring(text, space) for text in self.wirings] or None,
+            auxiliary=self.auxiliary and self.stages > 1,
+        )
+
+
 class MLPSettings(Settings):
     """A fully connected residual network whose depth and inner widths are the choices."""
 
@@ -246,6 +278,7 @@ SpaceSettings = Annotated[
     | ChainSettings
     | MacroSettings
     | FairnasSettings
+    | WiredSettings
     | VectorDepthSettings
     | ImageDepthSettings
     | MLPSettings
@@ -261,6 +294,7 @@ SPACES: dict[str, type[Settings]] = {
     "chain": ChainSettings,
     "macro": MacroSettings,
     "fairnas": FairnasSettings,
+    "wired": WiredSettings,
     "mlp": MLPSettings,
     "depth_fc": VectorDepthSettings,
     "depth_cnn": ImageDepthSettings,
@@ -274,8 +308,8 @@ def interchoice_of(space: SpaceSettings) -> InterChoiceSettings | None:
 
 
 def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
-    """The space as networks that are trained alone have it: no inter-choice weights, operations on all channels."""
-    alone = {"interchoice": None, "partial": 1}
+    """The space as networks that are trained alone have it: no weights of single choices, all channels, one head."""
+    alone = {"interchoice": None, "partial": 1, "wirings": (), "auxiliary": False}
     return space.model_copy(update={name: value for name, value in alone.items() if hasattr(space, name)})
 
 

@@ -23,6 +23,8 @@ from polyarch.jobs.parts import Parts
 from polyarch.jobs.pipeline import Stage, check
 from polyarch.jobs.plan import PlannedStage, measure, plan, show_plan
 from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.stochastic_choosing import suggest_stochastic
+from polyarch.jobs.stochastic_parts import refuse_settings_of_stochastic
 from polyarch.jobs.truths import whole_name, with_known_architectures
 from polyarch.jobs.workspace import Workspace
 from polyarch.training import StopRequest
@@ -36,6 +38,7 @@ class Beginning:
         until: the last stage.
         data: instead of what the settings name.
         builder: makes the user's own network, instead of what the settings name.
+        unlabelled: examples without labels, instead of what the settings name.
     """
 
     out: Path
@@ -44,11 +47,12 @@ class Beginning:
     stop: StopRequest
     data: Dataset | None = None
     builder: Builder | None = None
+    unlabelled: Any = None
     started: float = field(default_factory=time.monotonic)
 
     def start(self, asked: RunSettings) -> Context:
         """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
-        parts, decisions = prepared(asked, self.data, self.builder)
+        parts, decisions = prepared(asked, self.data, self.builder, self.unlabelled)
         settings, reason = with_known_architectures(parts, asked)
         decisions += [reason] if reason else []
         trial = self._context(parts, Workspace(self.out))
@@ -68,7 +72,7 @@ class Beginning:
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Context:
         """An earlier run, with its settings."""
         workspace, settings = resumed(self.out, content, overrides, origin)
-        parts = Parts.build(settings, data=self.data, builder=self.builder)
+        parts = Parts.build(settings, data=self.data, builder=self.builder, unlabelled=self.unlabelled)
         context = self._context(parts, workspace)
         planned = plan(settings, measure(context, self.until), len(parts.train), self.until)
         show_plan(self.display, planned, settings.workers, resumed=True)
@@ -78,8 +82,11 @@ class Beginning:
         return Context(parts, workspace, self.display, self.stop, self.started)
 
 
-def prepared(asked: RunSettings, data: Dataset | None, builder: Builder | None) -> tuple[Parts, list[str]]:
+def prepared(
+    asked: RunSettings, data: Dataset | None, builder: Builder | None, unlabelled: Any = None
+) -> tuple[Parts, list[str]]:
     """The parts of a new run, with whole paths and a space for the data, and what was chosen, in words."""
+    refuse_settings_of_stochastic(asked)
     settings = asked = _with_whole_paths(asked)
     data = data or load_data(asked.data)
     decisions = [note.rstrip(".") for note in data.notes]
@@ -87,13 +94,15 @@ def prepared(asked: RunSettings, data: Dataset | None, builder: Builder | None) 
         suggested, reasons = _suggesting(asked)(asked, data, builder)
         settings = with_suggestions(asked, suggested)
         decisions += reasons
-    return Parts.build(settings, data=data, builder=builder), decisions
+    return Parts.build(settings, data=data, builder=builder, unlabelled=unlabelled), decisions
 
 
 def _suggesting(asked: RunSettings) -> Callable[..., tuple[dict[str, Any], list[str]]]:
     """What chooses for the method that was asked for."""
     if asked.is_differentiable:
         return suggest_differentiable
+    if asked.method == "stochastic":
+        return suggest_stochastic
     return suggest if asked.method == "one-shot" else suggest_depth
 
 
@@ -141,5 +150,10 @@ def _whole(name: str) -> str:
     return str(Path(name).resolve()) if name not in DATASETS and Path(name).exists() else name
 
 
-PATHS: dict[str, Callable[[str], str]] = {"data.name": _whole, "data.outside": _whole, "rank.truth": whole_name}
+PATHS: dict[str, Callable[[str], str]] = {
+    "data.name": _whole,
+    "data.outside": _whole,
+    "data.unlabelled": _whole,
+    "rank.truth": whole_name,
+}
 """Settings that may be paths, and what makes them whole."""

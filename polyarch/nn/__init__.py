@@ -8,9 +8,11 @@ from polyarch.nn.batchnorm import (
     ReestimatedStatistics,
     RunningStatistics,
 )
+from polyarch.nn.channel_removal import remove_channels
 from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
 from polyarch.nn.exits import Exits
+from polyarch.nn.gated import Gate, run_gated
 from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
 from polyarch.nn.mixed import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
 from polyarch.nn.own import Maybe, OneOf, Repeat
@@ -27,6 +29,7 @@ __all__ = [
     "ChoiceBlock",
     "DependentModule",
     "Exits",
+    "Gate",
     "InterChoice",
     "InterChoiceKind",
     "Maybe",
@@ -57,7 +60,9 @@ __all__ = [
     "partial_channels",
     "plus",
     "record",
+    "remove_channels",
     "require_parts",
+    "run_gated",
     "skipping_zeros",
     "skips_zeros",
 ]

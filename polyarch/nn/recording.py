@@ -110,16 +110,19 @@ def graphs_of(network: nn.Module, paths: Iterable[Path]) -> list[nn.Module]:
         graph.output(output.node)
         used = nn.Module().train(network.training)
         for name, value in recorder.used.items():
-            _place(used, name, value)
+            place(used, name, value)
         found.append(fx.GraphModule(used, graph, class_name="Network"))
     return found
 
 
-def _place(root: nn.Module, name: str, value: nn.Module | nn.Parameter) -> None:
-    """Puts something where its dotted name says, with empty modules on the way."""
+def place(root: nn.Module, name: str, value: nn.Module | Tensor) -> None:
+    """Puts a module, parameter or buffer where its dotted name says, with empty modules on the way."""
     *way, last = name.split(".")
     for part in way:
         if not hasattr(root, part):
             root.add_module(part, nn.Module())
         root = getattr(root, part)
-    setattr(root, last, value)
+    if isinstance(value, nn.Module | nn.Parameter):
+        setattr(root, last, value)
+    elif not hasattr(root, last):  # it came with its module, which knows whether it is saved
+        root.register_buffer(last, value)

@@ -83,7 +83,7 @@ class Block(nn.Module, ABC):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the selected option, or the mixture sum_o weight_o * output_o."""
-        runner = _runner.get() or _noted(self.name)
+        runner = _runner.get() or noted(self.name)
         return self.run(self.default, *args, **kwargs) if runner is None else runner.run(self, args, kwargs)
 
     def extra_repr(self) -> str:
@@ -265,7 +265,7 @@ def _note(selected: Selected) -> None:
     _notes[key] = selected
 
 
-def _noted(name: str) -> Selected | None:
+def noted(name: str) -> Selected | None:
     """What the backward pass under way noted for a block; nothing outside of backward passes."""
     if not _notes:
         return None
@@ -279,5 +279,5 @@ def _noted(name: str) -> Selected | None:
     # A recomputation can start a backward pass of its own, so the thread's latest note counts, whatever its pass.
     # Other threads' notes on this pass are the last resort: the output may lie on another device.
     own = [note for (owner, _), note in reversed(notes) if owner == thread]
-    shared = [note for (_, noted), note in notes if noted == task]
+    shared = [note for (_, other), note in notes if other == task]
     return next((note for note in (*own, *shared) if name in note.selections), None)

@@ -11,6 +11,7 @@ from polyarch.objectives.expectation import (
     support,
 )
 from polyarch.objectives.mixture import mixed, mixture_log_probabilities
+from polyarch.objectives.spike_slab import SpikeSlab
 from polyarch.objectives.unrolling import (
     FinalLoss,
     InnerSGD,
@@ -29,6 +30,7 @@ __all__ = [
     "InnerSGD",
     "LogLikelihood",
     "Sampled",
+    "SpikeSlab",
     "Tensors",
     "TrainingLoss",
     "Unrolled",

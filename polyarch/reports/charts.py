@@ -11,6 +11,7 @@ from polyarch.reports.distribution import distributions
 from polyarch.reports.headline import entries
 from polyarch.reports.searched import best_architecture
 from polyarch.reports.specs import Spec
+from polyarch.reports.stochastic_plots import stochastic_charts
 from polyarch.reports.thinning import curve
 from polyarch.results import Results
 
@@ -29,6 +30,8 @@ def charts(results: Results) -> dict[str, Spec]:
     elif supernet:
         found["supernet"] = plots.curves(supernet, "loss (nats)")
     found.update(_retraining(results))
+    if results.stochastic is not None:
+        found.update(stochastic_charts(results.stochastic))
     found.update(_distribution(results) if results.depth is None else depth_charts(results.depth))
     if results.search is not None and results.search.evaluated:
         found["sizes"] = plots.score_against_size(results.search, best_architecture(results))
@@ -40,7 +43,8 @@ def charts(results: Results) -> dict[str, Spec]:
 
 
 def _retraining(results: Results) -> Iterator[tuple[str, Spec]]:
-    runs = results.comparison[0].runs if results.comparison else []
+    trained = (one.runs for one in results.comparison or [] if any(run.history for run in one.runs))
+    runs = next(trained, [])  # of what was trained alone, the best first
     losses = [{**row, "seed": run.seed} for run in runs for row in curve(run.history, LOSSES)]
     if losses:
         yield "retraining", plots.curves(losses, "loss (nats)")

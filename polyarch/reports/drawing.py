@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from polyarch.reports.canvas import WIDTH, arrow, box, label, picture
 from polyarch.reports.graphs import darts_picture, nb101_picture
+from polyarch.reports.wirings import wiring_picture
 from polyarch.spaces import NB201_EDGES, edge_name
 
 Choices = Mapping[str, Sequence[str]]
@@ -33,15 +34,15 @@ def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None 
 
     Args:
         architecture: choice name -> option name.
-        kind: the kind of space: ``nb201``, ``nb101`` and ``darts`` give graphs, a depth a row of blocks, ``mlp`` blocks
-            of their widths, and every other kind a box per choice.
+        kind: the kind of space: ``nb201``, ``nb101``, ``darts`` and ``wired`` give graphs, a depth a row of blocks,
+            ``mlp`` blocks of their widths, and every other kind a box per choice.
         choices: the options on offer; with them unused blocks of a depth are shown, and widths are compared with the
             largest possible one.
     """
     choices = choices or {}
     if kind == "nb201" and all(edge_name(*edge) in architecture for edge in NB201_EDGES):
         return _cell(architecture)
-    graph = {"darts": darts_picture, "nb101": nb101_picture}.get(kind)
+    graph = {"darts": darts_picture, "nb101": nb101_picture, "wired": wiring_picture}.get(kind)
     if graph is not None and (drawn := graph(architecture, _words(architecture))) is not None:
         return drawn
     depth = _number(architecture.get("depth", ""))

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from polyarch.errors import MissingExtra
 from polyarch.files import write_atomically
-from polyarch.reports import depth_headline, depths, words
+from polyarch.reports import depth_headline, depths, stochastic, words
 from polyarch.reports.canvas import printable
 from polyarch.reports.differentiable import differentiable_part
 from polyarch.reports.drawing import draw
@@ -42,7 +42,7 @@ def render(results: Results) -> str:
     found = charts(results)
     return (
         _environment()
-        .get_template("report.html" if results.depth is None else "depth.html")
+        .get_template(_template(results))
         .render(
             **scripts,
             policy=content_security_policy(*scripts.values()),
@@ -67,8 +67,21 @@ def render(results: Results) -> str:
     )
 
 
+def _template(results: Results) -> str:
+    if results.depth is not None:
+        return "depth.html"
+    return "report.html" if results.stochastic is None else "stochastic.html"
+
+
 def _answer(results: Results) -> dict[str, Any]:
-    """What differs between searches for an architecture and for a depth."""
+    """What differs between searches for an architecture and for a depth, and one network with many architectures."""
+    if results.stochastic is not None:
+        return {
+            "sentences": stochastic.sentences(results, results.stochastic),
+            "tiles": list(stochastic.tiles(results, results.stochastic)),
+            "ensembles": [],
+            "part": stochastic.stochastic_part(results, results.stochastic),
+        }
     depth = results.depth
     if depth is None:
         mixtures = [one for one in results.predictors if len(one.members) > 1]

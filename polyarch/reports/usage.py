@@ -22,27 +22,28 @@ def blocks(results: Results) -> list[Block]:
     shape = ", ".join(str(size) for size in results.data["input_shape"])
     dtype = str(results.data.get("dtype", "float32"))
     programs = results.settings.get("programs", ("pt2", "onnx"))
+    folder = "artifact" if results.stochastic is None else "ensemble"
     tensor = f"inputs = torch.zeros(1, {shape}, dtype=torch.{dtype})  # raw examples: preprocessing is inside\n"
     found = [
-        Block("In a shell", "polyarch predict artifact INPUT\npolyarch serve artifact"),
+        Block("In a shell", f"polyarch predict {folder} INPUT\npolyarch serve {folder}"),
         *_modes(results),
         Block(
             "In Python, with polyarch",
             "from pathlib import Path\n\nimport torch\nfrom polyarch import Predictor\n\n"
-            f'predictor = Predictor.load(Path("artifact"))\n{tensor}'
+            f'predictor = Predictor.load(Path("{folder}"))\n{tensor}'
             "predictions = predictor(inputs)\n"
             "print(predictions.probabilities, predictions.entropy, predictions.flagged)",
         ),
     ]
     if "pt2" in programs:
         code = (
-            'import torch\n\nprogram = torch.export.load("artifact/model.pt2").module()\n'
+            f'import torch\n\nprogram = torch.export.load("{folder}/model.pt2").module()\n'
             f"{tensor}probabilities, entropy, mutual_information = program(inputs)"
         )
         found.append(Block("In Python, with torch alone", code))
     if "onnx" in programs:
         code = (
-            'import numpy\nimport onnxruntime\n\nsession = onnxruntime.InferenceSession("artifact/model.onnx")\n'
+            f'import numpy\nimport onnxruntime\n\nsession = onnxruntime.InferenceSession("{folder}/model.onnx")\n'
             f"inputs = numpy.zeros((1, {shape}), dtype=numpy.{dtype})  # raw examples: preprocessing is inside\n"
             'probabilities, entropy, mutual_information = session.run(None, {"inputs": inputs})'
         )

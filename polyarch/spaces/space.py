@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -56,7 +57,7 @@ class Space:
         names = [choice.name for choice in self.choices]
         if not names:
             raise InvalidInput(f"Expected space {self.name!r} to have at least one choice. Got none.")
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
             raise InvalidInput(
                 f"Expected the choices of space {self.name!r} to have distinct names. Got {twice} twice."

@@ -12,6 +12,7 @@ from polyarch.strategies.inner import InnerLoop, InnerSteps, PathGradients
 from polyarch.strategies.mixed_supernet import MixedSupernet, Weighing
 from polyarch.strategies.one_shot import OneShot
 from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths
+from polyarch.strategies.posterior_guided import PosteriorGuided
 from polyarch.strategies.replicated import (
     Replicated,
     ReplicatedDepths,
@@ -41,6 +42,7 @@ __all__ = [
     "OneShot",
     "PathGradients",
     "PathSampler",
+    "PosteriorGuided",
     "RandomPass",
     "RandomPaths",
     "Replicated",

@@ -4,6 +4,7 @@ from polyarch.supernets.cell import CellSupernet
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
+from polyarch.supernets.gated import GatedSupernet, Groups, gate
 from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
@@ -25,6 +26,8 @@ __all__ = [
     "DepthSupernet",
     "FullyConnectedDepth",
     "FullyConnectedReplicas",
+    "GatedSupernet",
+    "Groups",
     "MLPSupernet",
     "MacroSupernet",
     "ModuleSupernet",
@@ -35,6 +38,7 @@ __all__ = [
     "WiredSupernet",
     "fairnas_chain",
     "from_module",
+    "gate",
     "nb101_network",
     "relaxation_of",
     "without",

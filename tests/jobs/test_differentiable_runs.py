@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from stopping import run_and_stop, run_whole
 from torch import nn
 
 import polyarch as library
@@ -18,15 +18,11 @@ from polyarch.errors import Interrupted
 from polyarch.facade import Found
 from polyarch.jobs.bilevel_parts import recipe_settings
 from polyarch.jobs.choosing import merged
-from polyarch.jobs.display import Quiet, Report
 from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.pipeline import run
 from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.starting import Beginning
 from polyarch.methods.differentiable import RECIPES
 from polyarch.results import DifferentiableRecord, Results
 from polyarch.spaces import parse_darts, parse_nb201, skip_count
-from polyarch.training import StopRequest
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Outcome = Callable[[Path], dict[str, Any]]
@@ -161,30 +157,6 @@ def test_perturbation_chooses_an_architecture(tmp_path: Path) -> None:
     assert found.results.artifact is not None
 
 
-class _Stopping(Quiet):
-    """Asks for a stop, as Ctrl-C would, after so many steps of training."""
-
-    def __init__(self, at: int, request: StopRequest) -> None:
-        self.at = at
-        self.request = request
-
-    @contextmanager
-    def stage(self, title: str) -> Iterator[Report]:
-        def report(done: int, total: int, note: str) -> None:
-            if title == "train" and done:
-                self.at -= 1
-                if self.at == 0:
-                    self.request.ask()
-
-        yield report
-
-
-def _stopped(asked: RunSettings, out: Path, at: int) -> Results:
-    request = StopRequest()
-    beginning = Beginning(out, "search", _Stopping(at, request), request)
-    return run(beginning.start(asked))
-
-
 @pytest.mark.parametrize(("method", "at"), [("pdarts", 3), ("sotl-darts", 2), ("gdas", 4)])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, at: int, tmp_path: Path, outcome: Outcome) -> None:
     (tmp_path / "net.py").write_text(OWN)
@@ -197,9 +169,9 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(method: str, at: int, tm
         patch.chdir(tmp_path)
         patch.syspath_prepend(tmp_path)
         asked = RunSettings.parse(with_overrides({}, described), "a test")
-        whole = run(Beginning(tmp_path / "whole", "search", Quiet(), StopRequest()).start(asked))
+        whole = run_whole(asked, tmp_path / "whole")
         with pytest.raises(Interrupted):
-            _stopped(asked, tmp_path / "stopped", at)
+            run_and_stop(asked, tmp_path / "stopped", at)
         library.search("spirals", out=tmp_path / "stopped", resume=True, quiet=True, report=False)
     assert whole.differentiable is not None
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")

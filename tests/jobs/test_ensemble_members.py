@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyarch.jobs.members import ensemble_members
+from polyarch.jobs.members import distinct, ensemble_members
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
 from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
@@ -26,3 +26,10 @@ def test_equal_networks_count_once() -> None:
     record = SearchRecord(sampler="random", objectives=["sotl"], limits={}, evaluated=scored[::-1], best=scored[:1])
     members = ensemble_members(parts, record)
     assert [member.key for member in members] == [CELLS[0], CELLS[2], CELLS[3]]
+
+
+def test_wirings_of_the_same_layers_are_different_networks() -> None:
+    space = {"kind": "wired", "width": 2, "modules": 3, "stages": 1}
+    net = Parts.build(RunSettings.parse({"space": space, "workers": 1}, "the test")).net
+    wirings = [net.space.architecture(key.split("|")) for key in ("off|off|off", "on|off|off", "off|off|off")]
+    assert distinct(net, wirings, most=3) == wirings[:2]

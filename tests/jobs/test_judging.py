@@ -70,7 +70,9 @@ def test_a_mixture_of_two() -> None:
         far = torch.stack([network(foreign) for _, network in members]).double()
     away = torch.special.entr(mix(far, record.temperature)).sum(1)
     assert record.detection["entropy"]["auroc"] == pytest.approx(auroc(entropy, away), abs=1e-3)
-    assert set(record.detection) == {"entropy", "mutual_information"}
+    assert set(record.detection) == {"entropy", "max_probability", "mutual_information"}
+    doubt = [1 - mix(values, record.temperature).amax(1) for values in (logits(inputs), far)]
+    assert record.detection["max_probability"]["auroc"] == pytest.approx(auroc(*doubt), abs=1e-3)
 
 
 def test_the_temperature_is_that_of_the_validation_data() -> None:

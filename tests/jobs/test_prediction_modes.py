@@ -169,6 +169,31 @@ class TestModes:
             assert found.exits == expected.exits
             assert torch.equal(found(inputs).probabilities, expected(inputs).probabilities)
 
+    @pytest.mark.parametrize(
+        ("content", "usual"),
+        [
+            ("{}", "artifact"),
+            ("[]", "artifact"),
+            ('{"stochastic": null}', "artifact"),
+            ('{"stochastic": {"drawn": 5}}', "ensemble"),
+        ],
+    )
+    def test_several_networks_predict_where_they_were_trained_together(
+        self, content: str, usual: str, examples: ModuleType, tmp_path: Path, inputs: Tensor
+    ) -> None:
+        (tmp_path / "results.json").write_text(content)
+        write_artifact(tmp_path / "artifact", examples.vector_artifact())
+        write_artifact(tmp_path / "ensemble", examples.vector_artifact(2))
+        found = load_predictor(tmp_path)(inputs)
+        assert torch.equal(found.probabilities, Predictor.load(tmp_path / usual)(inputs).probabilities)
+        together = load_predictor(tmp_path, "ensemble")(inputs)
+        assert bool(together.mutual_information.gt(0).any())
+
+    def test_damaged_results_are_named(self, tmp_path: Path) -> None:
+        (tmp_path / "results.json").write_text("{")
+        with pytest.raises(CorruptFile, match=r"results\.json to be a results file"):
+            load_predictor(tmp_path)
+
     def test_from_python(self, run: Path, inputs: Tensor, tmp_path: Path) -> None:
         training = TrainingRecord(strategy="variational", history=[])
         results = Results(polyarch="", torch="", settings={}, data={}, space={}, training=training)
@@ -225,12 +250,14 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [
-            (["{run}", "--mode", "all"], "Expected a mode out of single, marginal, early-exit"),
+            (["{run}", "--mode", "all"], "Expected a mode out of single, ensemble, marginal, early-exit"),
             (["{run}", "--exit-above", "0.9"], "Expected mode early-exit .* Got no mode"),
             (["{run}", "--mode", "marginal", "--exit-above", "0.9"], "Expected mode early-exit .* Got marginal"),
             (["{run}", "--mode", "early-exit", "--exit-above", "0"], "a confidence above 0"),
             (["{run}/artifact", "--mode", "single"], "the folder of a run for mode single. Found no results.json"),
             (["{run}/posterior", "--mode", "marginal"], "the folder of a run for mode marginal"),
+            (["{run}/posterior", "--mode", "ensemble"], "the folder of a run for mode ensemble"),
+            (["{run}", "--mode", "ensemble"], "a run with several networks for mode ensemble. Found no .*ensemble"),
             (["{run}/artifact", "--mode", "early-exit"], "share one network for early exit"),
             (["{tmp}", "--mode", "marginal"], "a run that learned a distribution"),
             (["{tmp}", "--mode", "early-exit"], "a run that learned a distribution"),

@@ -9,10 +9,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from polyarch.benchmarks import published_notation
 from polyarch.cli.spaces import spaces_app
 from polyarch.errors import ConfigError
 from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.space_settings import SPACES
+from polyarch.jobs.space_settings import SPACES, WiredSettings, as_trained_alone
 from polyarch.randomness import generator_at
 from polyarch.spaces import NB201_CONVOLUTIONS, NB201_NO_NONE, S2_OPERATIONS, darts_space, darts_string, nb201_space
 
@@ -41,6 +42,8 @@ def test_every_space_is_listed() -> None:
         (["nb101", "--set", "space=3"], "1,312,200"),
         (["macro"], "6,561"),
         (["fairnas"], f"{6**19:,}"),
+        (["wired"], f"{2**18:,}"),
+        (["wired", "--set", "modules=8"], f"{2**84:,}"),
     ],
 )
 def test_sizes_of_published_spaces(words: list[str], size: str) -> None:
@@ -53,6 +56,7 @@ def test_sizes_of_published_spaces(words: list[str], size: str) -> None:
         ("darts", GENOTYPE, "0,1|skip_connect|sep_conv_3x3|0,2|"),
         ("macro", "01201201", "identity|ir_3x3_t3|ir_5x5_t6|identity|"),
         ("nb201", "|none~0|+|none~0|none~1|+|none~0|none~1|skip_connect~2|", "none|none|none|none|none|skip_connect"),
+        ("wired", "100000-010000-000001", "on|off|off|off|off|off|off|on|off|"),
         ("nb101", "0|maxpool3x3|0,1|maxpool3x3|0,2|maxpool3x3|1,3|maxpool3x3|0,4", "0|maxpool3x3|0,1|"),
     ],
 )
@@ -68,7 +72,7 @@ def test_subspaces_of_nb201_have_names() -> None:
     assert nb201_space(NB201_CONVOLUTIONS).size == 64
 
 
-@pytest.mark.parametrize("kind", ["darts", "nb101", "macro", "fairnas"])
+@pytest.mark.parametrize("kind", ["darts", "nb101", "macro", "fairnas", "wired"])
 def test_published_spaces_build_supernets_for_images_only(kind: str) -> None:
     settings: Any = RunSettings.parse({"space": {"kind": kind}}, "test").space
     net = settings.build((1, 28, 28), 4).eval()
@@ -83,11 +87,26 @@ def test_published_spaces_build_supernets_for_images_only(kind: str) -> None:
         ({"kind": "nb101", "space": 4}, "space.space"),
         ({"kind": "darts", "layers": 2}, "space.layers"),
         ({"kind": "darts", "channels": 1}, "space.channels"),
+        ({"kind": "wired", "modules": 1}, "space.modules"),
+        ({"kind": "wired", "stages": 9}, "space.stages"),
     ],
 )
 def test_impossible_settings_are_refused(space: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         RunSettings.parse({"space": space}, "test")
+
+
+def test_wirings_have_weights_of_their_own_and_networks_alone_have_none() -> None:
+    bits = ["100000-000000-000001", "000000-000000-000000"]
+    space: Any = RunSettings.parse({"space": {"kind": "wired", "width": 2, "wirings": bits}}, "test").space
+    net = space.build((3, 8, 8), 4)
+    assert [published_notation(wiring) for wiring in net.wirings] == bits
+    assert net.auxiliary is not None and space.model_copy(update={"stages": 1, "wirings": ()}).build((3, 8, 8), 4)
+    alone: Any = as_trained_alone(space)
+    plain = alone.build((3, 8, 8), 4)
+    assert plain.wirings is None and plain.auxiliary is None and plain.space == net.space
+    for width, side in ((4, 6), (4, 8), (14, 28), (16, 64)):
+        assert next(WiredSettings().build((1, side, side), 2).parameters()).shape[0] == width
 
 
 def test_genotypes_and_settings_agree_on_the_space() -> None:

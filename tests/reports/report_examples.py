@@ -8,6 +8,7 @@ from typing import Any
 
 from depth_examples import baseline_results, photos_results, spirals_results
 from record_examples import Choices, contender, draw, history, predictor, ranking, scored
+from stochastic_examples import cells_results, stochastic_results
 
 from polyarch.results import Results, SearchRecord, TrainingRecord
 from polyarch.spaces import NB201_OPERATIONS, nb201_space
@@ -134,6 +135,8 @@ RUNS = {
     "spirals": spirals_results,
     "photos": photos_results,
     "baseline": baseline_results,
+    "stochastic": stochastic_results,
+    "cells": cells_results,
     "unfinished": unfinished_results,
     "hostile": hostile_results,
 }

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from polyarch.reports import draw
 from polyarch.reports.canvas import WIDTH, label, shortened
-from polyarch.spaces import darts_space, nb101_space, nb201_space
+from polyarch.spaces import darts_space, nb101_space, nb201_space, wired_space
 
 HOSTILE = "<script>alert(1)</script>"
 CELL = dict.fromkeys(nb201_space().choice_names, "nor_conv_3x3")
-KINDS = ("nb201", "nb101", "darts", "macro", "chain", "depth_fc", "depth_cnn", "mlp", "module")
+KINDS = ("nb201", "nb101", "darts", "wired", "macro", "chain", "depth_fc", "depth_cnn", "mlp", "module")
 
 
 def elements(svg: str, name: str) -> list[ElementTree.Element]:
@@ -62,6 +62,19 @@ def test_nb101_cells_have_an_arrow_per_edge_and_dashed_loose_ends() -> None:
     assert ["stroke-dasharray" in rect.attrib for rect in rects] == [False, False, True, False, True, False]
     assert svg.count("stroke-dasharray") == 2 + 4  # nodes 2 and 4, and what feeds them
     assert len(elements(draw({**architecture, "output_parents": "5,6"}, "nb101"), "rect")) == 9
+
+
+def test_wirings_have_a_row_per_stage_and_an_arc_per_skip() -> None:
+    names = wired_space(2, 4).choice_names
+    architecture = {name: "on" if name in ("stage0_0->2", "stage1_1->4", "stage1_0->4") else "off" for name in names}
+    svg = draw(architecture, "wired")
+    assert len(elements(svg, "circle")) == 2 * 5 and texts(svg) == ["stage 1", "stage 2"]
+    arcs = [node.attrib["d"] for node in elements(svg, "path") if " Q" in node.attrib["d"]]
+    assert len(arcs) == 3
+    heights = {float(node.attrib["cy"]) for node in elements(svg, "circle")}
+    assert {float(arc.partition(",")[2].partition(" ")[0]) for arc in arcs} == heights
+    for strange in ({"stage0_2->1": "on"}, {"stage0_0->2": "on", "x": "y"}, {"stage99_0->2": "on"}):
+        assert len(elements(draw(strange, "wired"), "rect")) == len(strange)  # a box per choice
 
 
 def test_chains_are_drawn_in_rows_with_skips_dashed() -> None:

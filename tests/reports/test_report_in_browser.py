@@ -29,7 +29,7 @@ ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--no-first-run"),
 )
-NAMES = ("cell", "table", "own", "depth", "spirals", "photos", "baseline", "unfinished", "hostile")
+NAMES = ("cell", "table", "own", "depth", "spirals", "photos", "baseline", "stochastic", "unfinished", "hostile")
 DRAWN = "html[data-charts]"
 TOOLTIP = "#tooltip:not([hidden])"
 

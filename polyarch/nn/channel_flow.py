@@ -1,0 +1,107 @@
+"""What is known of the channels of a graph, and the smaller graph that is made of those that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from polyarch.nn.recording import place
+
+Mask = Tensor
+"""Which channels of a value, boolean (C,). A value that is not (B, C, ...) counts as one channel."""
+
+
+class ChannelFlow:
+    """A graph on its way to a smaller one.
+
+    Args:
+        old: the graph as it was recorded. Its modules are cut and end up in the smaller one.
+        values: what its nodes give for an example.
+
+    Attributes:
+        zero: the channels of every value that are zero for any input.
+        read: those that somebody reads and that are not zero.
+        made: what stands for a value in the new graph, and the channels that it has.
+        graph: the new graph.
+    """
+
+    def __init__(self, old: fx.GraphModule, values: Mapping[fx.Node, Any]) -> None:
+        self.old = old
+        self.values = values
+        self.zero: dict[fx.Node, Mask] = {}
+        self.read: dict[fx.Node, Mask] = {}
+        self.made: dict[fx.Node, tuple[fx.Node, Mask]] = {}
+        self.graph = fx.Graph()
+        self._input = next(node for node in old.graph.nodes if node.op == "placeholder")
+        self._root = nn.Module().train(old.training)
+        self._taken: dict[tuple[fx.Node, tuple[bool, ...]], fx.Node] = {}
+
+    def network(self) -> nn.Module:
+        """The new graph with its modules."""
+        self.graph.lint()
+        return fx.GraphModule(self._root, self.graph, class_name="Network")
+
+    def shape(self, node: fx.Node) -> tuple[int, ...] | None:
+        """Of a value with channels, (B, C, ...)."""
+        value, batch = self.values[node], len(self.values[self._input])
+        if node.op == "get_attr" or not isinstance(value, Tensor) or value.dim() < 2 or len(value) != batch:
+            return None
+        return tuple(value.shape)
+
+    def nothing(self, node: fx.Node) -> Mask:
+        """No channel of a value."""
+        shape = self.shape(node)
+        return torch.zeros(1 if shape is None else shape[1], dtype=torch.bool)
+
+    def everything(self, node: fx.Node) -> Mask:
+        """All channels of a value."""
+        return ~self.nothing(node)
+
+    def take(self, node: fx.Node, wanted: Mask | None = None) -> fx.Node:
+        """The wanted channels of a value, or all, in the new graph; those that were not made are zero."""
+        wanted = self.everything(node) if wanted is None else wanted
+        new, has = self.made.get(node, (None, self.nothing(node)))
+        if new is None or not has.any():
+            return self.constant(node, int(wanted.sum()))
+        if has.equal(wanted):
+            return new
+        key = (node, tuple(wanted.tolist()))
+        if key not in self._taken:
+            count = int(has.sum())
+            index = torch.where(has, has.cumsum(0) - 1, count)[wanted]
+            if (index == count).any():  # one more channel, of zeros
+                new = self.graph.call_function(F.pad, (new, [0, 0] * (self.values[node].dim() - 2) + [0, 1]))
+            indices = self.attribute(f"_taken_channels_{len(self._taken)}", index.to(self.values[node].device))
+            self._taken[key] = self.graph.call_function(torch.index_select, (new, 1, indices))
+        return self._taken[key]
+
+    def repeat(self, node: fx.Node, wanted: Mask | None = None) -> fx.Node:
+        """The operation of a node on the wanted channels of its inputs, or on all, in the new graph."""
+        if node.op in ("call_module", "get_attr"):
+            assert isinstance(node.target, str)
+            place(self._root, node.target, attrgetter(node.target)(self.old))
+        return self.graph.node_copy(node, lambda source: self.take(source, wanted))
+
+    def constant(self, node: fx.Node, channels: int, bias: nn.Parameter | None = None) -> fx.Node:
+        """A value (B, channels, ...) that is zero, or the bias everywhere, in the new graph."""
+        value = self.values[node]
+        shape = (self.batch_size(), channels, *value.shape[2:])
+        if bias is None:
+            return self.graph.call_method("new_zeros", (self.made[self._input][0], shape), {"dtype": value.dtype})
+        row = self.attribute(f"{node.target}.bias", bias)
+        row = self.graph.call_method("view", (row, (1, channels, *[1] * (value.dim() - 2))))
+        return self.graph.call_method("expand", (row, shape))
+
+    def batch_size(self) -> fx.Node:
+        """B, in the new graph."""
+        return self.graph.call_method("size", (self.made[self._input][0], 0))
+
+    def attribute(self, name: str, value: Tensor) -> fx.Node:
+        """A parameter or buffer of the new graph."""
+        place(self._root, name, value)
+        return self.graph.get_attr(name)

@@ -1,0 +1,238 @@
+"""What the operations of a network do to channels: which they make zero, which they read, what is left of them."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from polyarch.nn.channel_flow import ChannelFlow, Mask
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+Reads = Iterable[tuple[fx.Node, Mask]]
+
+
+class Rule(ABC):
+    """What an operation does to channels; unless said otherwise, none is zero, and none of another value is read."""
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """The channels of the output that are zero for any input."""
+        return flow.nothing(node)
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The channels of the inputs that the channels of the output that are read are made of."""
+        return ()
+
+    @abstractmethod
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The operation on what is left, in the new graph, and the channels that it gives."""
+
+
+class Input(Rule):
+    """What goes into the network."""
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The input of the new graph."""
+        return flow.graph.placeholder("x"), flow.everything(node)
+
+
+class BatchSize(Rule):
+    """B is the same everywhere, so nothing is read for it."""
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The size of the new graph's input."""
+        return flow.batch_size(), flow.everything(node)
+
+
+class Opaque(Rule):
+    """Nothing is known of it: it reads and gives everything."""
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """All channels of all inputs."""
+        return [(source, flow.everything(source)) for source in node.all_input_nodes]
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The operation as it is."""
+        return flow.repeat(node), flow.everything(node)
+
+
+class Masked(Opaque):
+    """A gate on something that has its channels elsewhere, e.g. last of several dimensions: they stay, as zeros."""
+
+    def __init__(self, keep: Tensor) -> None:
+        self.keep = keep
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """A product with the mask."""
+        (source,) = node.all_input_nodes
+        mask = flow.attribute(f"_kept_channels_{node.name}", self.keep.to(flow.values[node]))
+        return flow.graph.call_function(torch.mul, (flow.take(source), mask)), flow.everything(node)
+
+
+class Channelwise(Rule):
+    """Every channel by itself."""
+
+    def __init__(self, *, zero_to_zero: bool) -> None:
+        self.zero_to_zero = zero_to_zero
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """Those of the input, or none."""
+        return flow.zero[node.all_input_nodes[0]] if self.zero_to_zero else flow.nothing(node)
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The same channels."""
+        return [(node.all_input_nodes[0], flow.read[node])]
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The operation on what is read."""
+        return flow.repeat(node, flow.read[node]), flow.read[node]
+
+
+class CutChannelwise(Channelwise):
+    """Every channel by itself, with its own weights: batch normalisation, depthwise convolution."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(zero_to_zero=depthwise(module) and module.bias is None)
+        self.module = module
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The operation on what is read, with its weights alone."""
+        _cut(self.module, flow.read[node])
+        names = ("num_features",) if isinstance(self.module, NORMS) else ("in_channels", "out_channels", "groups")
+        for name in names:
+            setattr(self.module, name, int(flow.read[node].sum()))
+        return super().make(flow, node)
+
+
+class Gated(Channelwise):
+    """A gate: what is dropped is zero."""
+
+    def __init__(self, keep: Tensor) -> None:
+        super().__init__(zero_to_zero=True)
+        self.keep = keep.cpu()
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """Those of the input and the dropped ones."""
+        return super().zero(flow, node) | ~self.keep
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The input's channels that are read."""
+        return flow.take(node.all_input_nodes[0], flow.read[node]), flow.read[node]
+
+
+class Layer(Rule):
+    """A convolution without groups or a linear layer: reads all that is not zero."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """All of a layer with neither input nor bias."""
+        all_zero = bool(flow.zero[node.all_input_nodes[0]].all())
+        return flow.everything(node) if all_zero and self.module.bias is None else flow.nothing(node)
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """Whatever the output, all that is not zero."""
+        (source,) = node.all_input_nodes
+        return [(source, ~flow.zero[source])]
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The layer with the rows and columns that are left, or its bias."""
+        ((_, columns),) = self.reads(flow, node)
+        rows = flow.read[node]
+        _cut(self.module, rows, columns)
+        inputs, outputs = int(columns.sum()), int(rows.sum())
+        if not inputs:
+            return flow.constant(node, outputs, self.module.get_parameter("bias")), rows
+        linear = isinstance(self.module, nn.Linear)
+        names = ("in_features", "out_features") if linear else ("in_channels", "out_channels")
+        for name, count in zip(names, (inputs, outputs), strict=True):
+            setattr(self.module, name, count)
+        return flow.repeat(node, columns), rows
+
+
+class Flattened(Rule):
+    """(B, C, ...) -> (B, C * size)."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """All features of a channel that is zero."""
+        return flow.zero[node.all_input_nodes[0]].repeat_interleave(self.size)
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The channels of which a feature is read."""
+        return [(node.all_input_nodes[0], flow.read[node].view(-1, self.size).any(1))]
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """All features of the channels that are read."""
+        ((source, channels),) = self.reads(flow, node)
+        new = flow.graph.call_function(torch.flatten, (flow.take(source, channels), 1))
+        return new, channels.repeat_interleave(self.size)
+
+
+class Sum(Rule):
+    """Terms of one shape; those that are zero are left out."""
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """Where all terms are."""
+        return torch.stack([flow.zero[term] for term in node.all_input_nodes]).all(0)
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The same channels of every term."""
+        return [(term, flow.read[node]) for term in node.all_input_nodes]
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The sum of the terms that are left."""
+        read = flow.read[node]
+        terms = [term for term in node.args if isinstance(term, fx.Node) and (read & ~flow.zero[term]).any()]
+        parts = [flow.take(term, read) for term in terms]
+        return reduce(lambda total, part: flow.graph.call_function(operator.add, (total, part)), parts), read
+
+
+class Concatenated(Rule):
+    """Values side by side."""
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """Those of the parts."""
+        return torch.cat([flow.zero[part] for part in self._parts(node)])
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """Of every part its share."""
+        parts = self._parts(node)
+        return zip(parts, flow.read[node].split([len(flow.zero[part]) for part in parts]), strict=True)
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The parts that are left, side by side."""
+        parts = [flow.take(part, read) for part, read in self.reads(flow, node) if read.any()]
+        new = parts[0] if len(parts) == 1 else flow.graph.call_function(torch.cat, (parts, 1))
+        return new, flow.read[node]
+
+    @staticmethod
+    def _parts(node: fx.Node) -> list[fx.Node]:
+        parts: Any = node.args[0]
+        return list(parts)
+
+
+def depthwise(module: nn.Module) -> bool:
+    """Whether a module is a convolution of every channel by itself."""
+    convolution = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    return convolution and module.groups == module.in_channels == module.out_channels
+
+
+def _cut(module: nn.Module, rows: Mask, columns: Mask | None = None) -> None:
+    """Keeps these rows of all tensors of a layer, and of a kernel these columns."""
+    for name, parameter in list(module.named_parameters(recurse=False)):
+        value = parameter.detach()[rows]
+        value = value[:, columns] if columns is not None and name == "weight" else value
+        setattr(module, name, nn.Parameter(value.clone(), requires_grad=parameter.requires_grad))
+    for name, buffer in module.named_buffers(recurse=False):
+        if buffer.dim():  # all but a count of batches
+            setattr(module, name, buffer[rows].clone())

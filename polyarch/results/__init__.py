@@ -1,0 +1,51 @@
+"""What a run found, as one versioned file: reports, tables and tests read it, never the objects behind it."""
+
+from polyarch.results.depth import DepthFunctions, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
+from polyarch.results.differentiable import DifferentiableRecord
+from polyarch.results.experiments import Claim, ExperimentResults
+from polyarch.results.predictors import Accuracy, Contender, PredictorRecord, ReliabilityBin
+from polyarch.results.record import VERSION, Record
+from polyarch.results.runs import Results
+from polyarch.results.stages import (
+    EliminatedArchitecture,
+    EliminationRecord,
+    IntervalRecord,
+    RankingRecord,
+    ScoredArchitecture,
+    ScoreRecord,
+    SearchRecord,
+    TrainingRecord,
+    TrustRecord,
+)
+from polyarch.results.stochastic import EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
+
+__all__ = [
+    "VERSION",
+    "Accuracy",
+    "Claim",
+    "Contender",
+    "DepthFunctions",
+    "DepthMeasure",
+    "DepthPredictor",
+    "DepthRecord",
+    "DifferentiableRecord",
+    "EliminatedArchitecture",
+    "EliminationRecord",
+    "EnsemblePoint",
+    "ExitPoint",
+    "ExperimentResults",
+    "IntervalRecord",
+    "NormModesRecord",
+    "PredictorRecord",
+    "RankingRecord",
+    "Record",
+    "ReliabilityBin",
+    "Results",
+    "ScoreRecord",
+    "ScoredArchitecture",
+    "SearchRecord",
+    "StochasticMember",
+    "StochasticRecord",
+    "TrainingRecord",
+    "TrustRecord",
+]

@@ -1,0 +1,91 @@
+"""What a search for a depth found."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from polyarch.results.record import Record
+
+
+class DepthMeasure(Record):
+    """One depth alone: the predictions of its head, no mixture; losses are mean negative log-likelihoods in nats.
+
+    ``q`` is the learned probability, None for the baseline that trains every depth alone. Values without ``valid_`` are
+    of test data.
+    """
+
+    depth: int
+    parameters: int
+    valid_accuracy: float
+    valid_loss: float
+    accuracy: float
+    loss: float
+    q: float | None = None
+    prior: float | None = None
+
+
+class DepthPredictor(Record):
+    """A way to predict after a depth search, for example the mixture of all depths or the pruned network alone.
+
+    ``blocks`` are the residual blocks that are computed. ``loss`` is minus the mean log p of the true class,
+    ``mean_probability`` its mean p, both on test data.
+    """
+
+    name: str
+    blocks: int
+    parameters: int
+    valid_accuracy: float
+    valid_loss: float
+    accuracy: float
+    loss: float
+    mean_probability: float
+    calibration_error: float
+
+
+class ExitPoint(Record):
+    """Early exit at one confidence; ``mean_depth`` is what test examples used."""
+
+    confidence: float
+    valid_accuracy: float
+    accuracy: float
+    loss: float
+    mean_depth: float
+
+
+class DepthFunctions(Record):
+    """What is predicted at every depth on a square grid over two inputs, in raw units.
+
+    ``classes`` and ``confidence`` have a text per depth: the base64 of a byte per grid point, row by row from
+    ``y_range[0]`` upwards, for the most probable class and for its probability from 0 to 255. ``points`` are training
+    examples: x, y, class.
+    """
+
+    names: tuple[str, str]
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    side: int
+    depths: list[int]
+    classes: list[str]
+    confidence: list[str]
+    points: list[tuple[float, float, int]]
+
+
+class DepthRecord(Record):
+    """How deep a network needs to be: the chosen depth, every depth alone, and ways to predict.
+
+    ``rule`` chose among ``choices``, which map rules to depths. For the baseline that trains every depth alone the rule
+    is validation, there are no choices, and prior and updates are empty. ``exit_confidence`` was chosen on validation
+    data.
+    """
+
+    rule: str
+    chosen: int
+    choices: dict[str, int]
+    expected: float | None
+    prior: str
+    updates: str
+    depths: list[DepthMeasure]
+    predictors: list[DepthPredictor]
+    exits: list[ExitPoint] = Field(default_factory=list)
+    exit_confidence: float | None = None
+    functions: DepthFunctions | None = None

@@ -1,0 +1,13 @@
+"""The base of everything in a results file, and the version of its format."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+VERSION = 2
+
+
+class Record(BaseModel):
+    """Base of everything in the file."""
+
+    model_config = ConfigDict(extra="forbid")

@@ -1,0 +1,110 @@
+"""What the stages of a run leave: training, scores, ranking, search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyarch.results.record import Record
+
+
+class ScoreRecord(Record):
+    """A number for an architecture and how it was taken."""
+
+    estimator: str
+    value: float
+    policy: str | None
+
+
+class ScoredArchitecture(Record):
+    """An architecture with its scores."""
+
+    architecture: dict[str, str]
+    scores: list[ScoreRecord]
+    parameters: int
+    truth: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the architecture in its space."""
+        return "|".join(self.architecture.values())
+
+    def score(self, estimator: str) -> float:
+        """The value of one estimator."""
+        return next(score.value for score in self.scores if score.estimator == estimator)
+
+
+class TrainingRecord(Record):
+    """The supernet's training: settings by name and one row of measured values per epoch."""
+
+    strategy: str
+    history: list[dict[str, float]]
+    q: dict[str, list[float]] | None = None
+
+
+class IntervalRecord(Record):
+    """An estimate with a 95 % bootstrap interval over architectures; None where there is nothing to estimate."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class TrustRecord(Record):
+    """How far the ranking agrees with itself, over ``n`` architectures.
+
+    The agreements are Spearman's correlations: of the two ``estimators``, and of supernets that differ in their seed
+    (None with one supernet). ``top_architecture`` is the first by the first estimator, ``top_rank_interval`` the share
+    of the other architectures that the other estimators put before it: 0 is the first place, 0.5 what chance gives.
+    """
+
+    n: int
+    estimators: tuple[str, str]
+    estimator_agreement: IntervalRecord
+    seed_agreement: IntervalRecord | None
+    top_architecture: dict[str, str]
+    top_rank_interval: IntervalRecord
+
+
+class RankingRecord(Record):
+    """Random architectures scored by several estimators, and how far the scores agree.
+
+    ``quality`` maps an estimator to its agreement with the truth where there is one, and otherwise with the first
+    estimator.
+    """
+
+    reference: str
+    architectures: list[ScoredArchitecture]
+    quality: dict[str, Any]
+    trust: TrustRecord | None = None
+
+
+class EliminatedArchitecture(Record):
+    """An architecture, the steps of its short run, and minus the sum of its losses up to there (None: diverged)."""
+
+    architecture: dict[str, str]
+    parameters: int
+    steps: int
+    value: float | None
+
+
+class EliminationRecord(Record):
+    """Random architectures ranked by training speed with early elimination, best first.
+
+    After each of the ``rungs``, in steps, the worse half stops. ``spent`` are the steps of all of them, ``full_steps``
+    those of a ranking in which all run to the end.
+    """
+
+    rungs: list[int]
+    architectures: list[EliminatedArchitecture]
+    spent: int
+    full_steps: int
+
+
+class SearchRecord(Record):
+    """What was searched and found."""
+
+    sampler: str
+    objectives: list[str]
+    limits: dict[str, float]
+    evaluated: list[ScoredArchitecture]
+    best: list[ScoredArchitecture]

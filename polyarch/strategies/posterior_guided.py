@@ -1,0 +1,85 @@
+"""Joint training of the kernels of a gated network and of the probabilities of dropping their slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Generator
+
+from polyarch.data import Batch
+from polyarch.distributions import KeepDrop
+from polyarch.errors import InvalidInput
+from polyarch.objectives import SpikeSlab
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
+from polyarch.supernets import GatedSupernet
+
+
+class PosteriorGuided(Strategy):
+    """Minimises the mean of loss(net(x_n; m, keep_n), y_n) plus a penalty over kernels m and drop probabilities p.
+
+    Every example has a draw keep_n of its own from q, relaxed at a low temperature, so that one backward pass gives the
+    gradients of both.
+
+    Args:
+        optimizer: holds the parameters of the supernet and of q. The penalty is the weight decay of the gated kernels:
+            an optimiser that decays them too, or q, counts it twice.
+        penalty: knows N, the number of training examples.
+        temperature: of the relaxed draws; in the document 1/5 is better than 2/3.
+    """
+
+    def __init__(
+        self,
+        net: GatedSupernet,
+        q: KeepDrop,
+        optimizer: torch.optim.Optimizer,
+        *,
+        penalty: SpikeSlab,
+        temperature: float = 0.2,
+        loss: Loss = F.cross_entropy,
+    ) -> None:
+        if q.space != net.space or q.groups != tuple(net.groups):
+            raise InvalidInput(
+                f"Expected q over the groups {list(net.groups)} of space {net.space.name!r}. "
+                f"Got {list(q.groups)} of {q.space.name!r}."
+            )
+        if not temperature > 0:
+            raise InvalidInput(f"Expected a temperature above 0. Got {temperature}.")
+        self.net = net
+        self.q = q
+        self.optimizer = optimizer
+        self.penalty = penalty
+        self.temperature = temperature
+        self.loss = loss
+
+    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
+        """One gradient step; measures ``loss``, the ``penalty`` in it, and ``kept``, the expected share of slices."""
+        ((inputs, targets),) = train
+        to_training(self.net)
+        keep = self.q.rsample_slices(len(inputs), temperature=self.temperature, generator=generator)
+        penalty = self.penalty(self.net, self.q)
+        loss = minimise(self.loss(self.net.forward_slices(inputs, keep), targets) + penalty, self.optimizer)
+        return {"loss": loss, "penalty": penalty.item(), "kept": self._kept()}
+
+    def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
+        """The expected loss and accuracy of a network drawn from q, with running statistics.
+
+        Every example is judged under one hard draw of its own: it takes one pass, without bias.
+        """
+        self.net.eval()
+        tally = Tally()
+        with torch.no_grad():
+            for inputs, targets in batches:
+                keep = self.q.sample_slices(len(inputs), generator=generator)
+                tally.add(self.net.forward_slices(inputs, keep), targets)
+        return tally.means()
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Supernet, q and optimiser."""
+        return {"net": self.net, "q": self.q, "optimizer": self.optimizer}
+
+    def _kept(self) -> float:
+        """sum_g K_g (1 - p_g) / sum_g K_g."""
+        with torch.no_grad():
+            return float(1 - (self.q.sizes * self.q.drop).sum() / self.q.sizes.sum())

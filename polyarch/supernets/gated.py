@@ -1,0 +1,218 @@
+"""Any torch module as a supernet of kept and dropped channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput, UnknownName
+from polyarch.nn.channel_removal import remove_channels
+from polyarch.nn.gated import Gate, install, run_gated, sliced
+from polyarch.spaces import Architecture, Choice, Gates, Space
+from polyarch.supernets.supernet import Supernet
+
+Groups = Mapping[str, Iterable[str]] | Callable[[str, nn.Module], str | None]
+"""Group -> names of modules, or (name, module) -> the group that it belongs to, ``None`` if it has no gate."""
+
+OPTIONS = ("drop", "keep")
+KEEP = OPTIONS.index("keep")
+
+
+class GatedSupernet(Supernet):
+    """A network whose input-channel slices are kept or dropped; see `gate`.
+
+    A dropped slice is a channel that a layer does not read, others may. The space has one choice per slice, with the
+    options ``drop`` and ``keep``. In order, all choices of the first gate come first, then those of the second.
+
+    ``forward`` with an architecture multiplies by zeros and ones, at the cost of the whole network. ``extract`` gives
+    the network that is really smaller.
+    """
+
+    example: Tensor
+
+    def __init__(self, model: nn.Module, example: Tensor, gates: Iterable[Gate], *, name: str) -> None:
+        gates = tuple(gates)
+        choices = (Choice(f"{gate.name}[{k}]", OPTIONS) for gate in gates for k in range(gate.slices))
+        super().__init__(Space(name, tuple(choices)))
+        self.model = model
+        self.gates = gates
+        # five, as the analysis takes what has this size first for a batch
+        self.register_buffer("example", example[:5].clone(), persistent=False)
+
+    @cached_property
+    def groups(self) -> dict[str, list[str]]:
+        """The choices of every group that shares a drop probability: group -> choice names."""
+        names = iter(self.space.choice_names)
+        groups: dict[str, list[str]] = {}
+        for gate in self.gates:
+            groups.setdefault(gate.group, []).extend(next(names) for _ in range(gate.slices))
+        return groups
+
+    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+        """(B, ...) -> (B, classes), or whatever the network gives; of gates (O,) or (B, O) the weights of ``keep``."""
+        if isinstance(architecture, Architecture):
+            return self.forward_slices(x, self.slices(architecture))
+        columns = [self._column(architecture, name) for name in self.space.choice_names]
+        return self.forward_slices(x, torch.stack(torch.broadcast_tensors(*columns), dim=-1))
+
+    def forward_slices(self, x: Tensor, keep: Tensor) -> Tensor:
+        """The same from one tensor: weights of all slices in the order of the space, (C,) or per example (B, C)."""
+        if keep.dim() not in (1, 2) or keep.shape[-1] != len(self.space.choices):
+            raise InvalidInput(
+                f"Expected weights of {len(self.space.choices)} slices, per example or for all. "
+                f"Got shape {tuple(keep.shape)}."
+            )
+        return run_gated(self.model, x, self._by_gate(keep))
+
+    def slices(self, architecture: Architecture) -> Tensor:
+        """1 for every slice that an architecture keeps, 0 for the others, (C,)."""
+        return torch.tensor(self.space.validate(architecture).indices, dtype=torch.get_default_dtype())
+
+    def extract(self, architecture: Architecture) -> nn.Module:
+        """The network without the dropped slices, and without all that is read by nobody then; see `remove_channels`.
+
+        The forward of the network has to be one that can be written down as a graph, as for ``torch.fx``.
+        """
+        keep = {name: weights.bool() for name, weights in self._by_gate(self.slices(architecture)).items()}
+        return remove_channels(self.model, self.example, keep)
+
+    def square_norms(self) -> Tensor:
+        """||m||^2 of the kernels of every group, (G,) in the order of ``groups``.
+
+        A gate on an output has no kernel: a channel passed on unchanged counts as the kernel 1.
+        """
+        norms: dict[str, list[Tensor]] = {group: [] for group in self.groups}
+        for gate in self.gates:
+            weight = self.model.get_submodule(gate.name).get_parameter("weight") if gate.side == "input" else None
+            norm = self.example.new_tensor(float(gate.slices)) if weight is None else weight.square().sum()
+            norms[gate.group].append(norm)
+        return torch.stack([torch.stack(terms).sum() for terms in norms.values()])
+
+    def parameter_count(self, architecture: Architecture) -> int:
+        """All weights but those of dropped slices; producers that nobody reads any more still count."""
+        count = sum(parameter.numel() for parameter in self.parameters())
+        kept = self._by_gate(self.slices(architecture))
+        for gate in self.gates:
+            if gate.side == "input":
+                weight = self.model.get_submodule(gate.name).get_parameter("weight")
+                count -= (gate.slices - int(kept[gate.name].sum())) * (weight.numel() // gate.slices)
+        return count
+
+    def _by_gate(self, keep: Tensor) -> dict[str, Tensor]:
+        parts = keep.split([gate.slices for gate in self.gates], dim=-1)
+        return {gate.name: part for gate, part in zip(self.gates, parts, strict=True)}
+
+    @staticmethod
+    def _column(gates: Gates, name: str) -> Tensor:
+        weights = gates.get(name)
+        if weights is None or weights.dim() not in (1, 2) or weights.shape[-1] != 2:
+            found = "nothing" if weights is None else f"shape {tuple(weights.shape)}"
+            raise InvalidInput(f"Expected gates (2,) or (batch, 2) for {name!r}. Got {found}.")
+        return weights[..., KEEP]
+
+
+def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, name: str | None = None) -> GatedSupernet:
+    """A supernet whose choices are to keep or drop every channel that a layer of a plain module reads.
+
+    >>> model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(32, 3))
+    >>> images = torch.zeros(2, 1, 6, 6)
+    >>> net = gate(model, images)
+    >>> [(gate.name, gate.slices) for gate in net.gates]
+    [('2', 4), ('4', 32)]
+    >>> net(images, net.space.architecture(["drop", "keep"] * 18)).shape
+    torch.Size([2, 3])
+    >>> net.extract(net.space.architecture(["drop", "keep"] * 18)).get_submodule("2")
+    Conv2d(2, 8, kernel_size=(3, 3), stride=(1, 1))
+
+    Args:
+        model: takes one tensor. It is used, not copied: its layers get hooks, which pass everything on outside of calls
+            of the supernet.
+        example: a batch to try it on: it tells in which order layers run, and the sizes of what they read.
+        groups: which modules have gates, and which of them share one drop probability. Convolutions without groups and
+            linear layers are gated on their input, modules without parameters, such as a pooling, on their output. By
+            default every convolution without groups and every linear layer is a group of its own, but for the first
+            one that runs: what it reads is the data.
+        name: the name of the space; by default that of the module's class.
+    """
+    sizes = _output_sizes(model, example)
+    if groups is None:
+        layers = [path for path in sizes if sliced(model.get_submodule(path))]
+        groups = {path: [path] for path in layers[1:]}
+    gates = [_gate(model, path, group, sizes) for path, group in _grouped(model, groups)]
+    if not gates:
+        raise InvalidInput(f"Expected two or more layers to gate in {type(model).__name__}, or groups. Got none.")
+    net = GatedSupernet(model, example, gates, name=name or type(model).__name__)
+    for one in gates:
+        install(model.get_submodule(one.name), one)
+    return net
+
+
+def _grouped(model: nn.Module, groups: Groups) -> Iterator[tuple[str, str]]:
+    """Every gated module with its group."""
+    if not isinstance(groups, Mapping):
+        for path, module in model.named_modules():
+            if path and (group := groups(path, module)) is not None:
+                yield path, group
+        return
+    known = dict(model.named_modules())
+    seen: dict[str, str] = {}
+    for group, paths in groups.items():
+        if isinstance(paths, str):
+            raise InvalidInput(f"Expected a list of modules for group {group!r}. Got the text {paths!r}.")
+        for path in paths:
+            if path not in known or not path:
+                raise UnknownName("module of the network", path, [name for name in known if name])
+            if path in seen:
+                raise InvalidInput(f"Expected {path!r} to be in one group. Got {seen[path]!r} and {group!r}.")
+            seen[path] = group
+            yield path, group
+
+
+def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | None]) -> Gate:
+    module = model.get_submodule(path)
+    if path not in sizes:
+        raise InvalidInput(f"Expected the network to use {path!r}. Got a pass that never reached it.")
+    if sliced(module):
+        return Gate(path, group, module.get_parameter("weight").shape[1])
+    if next(module.parameters(), None) is not None:
+        raise InvalidInput(
+            f"Expected {path!r} to be a convolution without groups, a linear layer or a module without parameters. "
+            f"Got {type(module).__name__}."
+        )
+    size = sizes[path]
+    if size is None:
+        raise InvalidInput(f"Expected {path!r} to give a tensor (B, channels, ...). Got something else.")
+    return Gate(path, group, size, "output")
+
+
+def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:
+    """The modules that a pass in evaluation mode runs, in the order in which they end, and how many channels they give.
+
+    Modes and buffers stay as they are.
+    """
+    if not isinstance(model, nn.Module):
+        raise InvalidInput(f"Expected a torch module to make a supernet of. Got {type(model).__name__}.")
+    sizes: dict[str, int | None] = {}
+
+    def note(path: str, output: object) -> None:
+        channels = output.shape[1] if isinstance(output, Tensor) and output.dim() > 1 else None
+        sizes.setdefault(path, channels)
+
+    def noting(path: str) -> Callable[[nn.Module, object, object], None]:
+        return lambda module, args, output: note(path, output)
+
+    modes = [(module, module.training) for module in model.modules()]
+    hooks = [module.register_forward_hook(noting(path)) for path, module in model.named_modules() if path]
+    model.eval()
+    try:
+        with torch.no_grad():
+            model(example.clone())
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, mode in modes:
+            module.training = mode
+    return sizes

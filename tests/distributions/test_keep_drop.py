@@ -1,0 +1,96 @@
+"""Keep/drop choices that share drop probabilities: the contract, closed forms, and the concrete relaxation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.stats import kstest
+from torch import Tensor
+
+from polyarch.distributions import ArchDistribution, KeepDrop
+from polyarch.errors import InvalidInput
+from polyarch.randomness import generator_at
+from polyarch.spaces import Choice, Space
+from polyarch.testing import DistributionContract
+
+SPACE = Space("slices", tuple(Choice(name, ("drop", "keep")) for name in ("a[0]", "b[0]", "a[1]", "c[0]")))
+GROUPS = {"first": ["a[0]", "a[1]"], "second": ["b[0]", "c[0]"]}
+
+
+class TestKeepDrop(DistributionContract):
+    def make_distribution(self) -> ArchDistribution:
+        return KeepDrop(SPACE, GROUPS, drop={"first": 0.3, "second": 0.6})
+
+
+class TestFixedKeepDrop(DistributionContract):
+    def make_distribution(self) -> ArchDistribution:
+        return KeepDrop(SPACE, GROUPS, drop=0.2, learnable=False)
+
+
+def test_probabilities_and_entropy_in_closed_form() -> None:
+    q = KeepDrop(SPACE, GROUPS, drop={"first": 0.3, "second": 0.6}).double()
+    architecture = SPACE.architecture(["drop", "keep", "keep", "keep"])
+    assert math.isclose(q.log_prob([architecture]).item(), math.log(0.3 * 0.4 * 0.7 * 0.4), rel_tol=1e-6)
+    first = -0.3 * math.log(0.3) - 0.7 * math.log(0.7)
+    second = -0.6 * math.log(0.6) - 0.4 * math.log(0.4)
+    assert math.isclose(q.entropy().item(), 2 * (first + second), rel_tol=1e-6)
+    assert q.sizes.tolist() == [2, 2]
+
+
+def test_divergence_from_one_of_its_kind_is_the_sum_over_choices() -> None:
+    q, p = KeepDrop(SPACE, GROUPS, drop=0.3), KeepDrop(SPACE, {"all": SPACE.choice_names}, drop=0.8)
+    one = 0.3 * math.log(0.3 / 0.8) + 0.7 * math.log(0.7 / 0.2)
+    assert math.isclose(q.kl(p).item(), 4 * one, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.2, 2 / 3])
+def test_relaxed_draws_have_the_concrete_distribution(temperature: float) -> None:
+    """P(drop <= s) = sigmoid(temperature * logit(s) - logit(p)), independent of other examples and choices."""
+    q = KeepDrop(SPACE, GROUPS, drop={"first": 0.3, "second": 0.6}).double()
+    keep = q.rsample_slices(1000, temperature=temperature, generator=generator_at(0, "draws")).detach()
+    assert keep.shape == (1000, 4)
+    drop = 1 - keep[:, [1, 3]].flatten()
+    cumulative = torch.sigmoid(temperature * torch.logit(drop, eps=1e-15) - math.log(0.6 / 0.4))
+    assert kstest(cumulative.numpy(), "uniform").pvalue > 1e-4
+    correlations = torch.corrcoef(torch.cat([keep.T, keep.roll(1, 0).T])) - torch.eye(8)
+    assert correlations.abs().max() < 0.13
+
+
+def test_gradients_of_relaxed_draws_match_differences() -> None:
+    q = KeepDrop(SPACE, GROUPS, drop=0.3).double()
+    values = torch.randn(5, 4, dtype=torch.float64, generator=generator_at(0, "values"))
+
+    def loss(logits: Tensor) -> Tensor:
+        with torch.no_grad():
+            q.logits.copy_(logits)
+        keep = q.rsample_slices(5, temperature=0.5, generator=generator_at(0, "draws"))
+        return (values * keep).sum()
+
+    start = q.logits.detach().clone()
+    (gradient,) = torch.autograd.grad(loss(start), [q.logits])
+    for group in range(2):
+        step = torch.zeros(2, dtype=torch.float64)
+        step[group] = 1e-6
+        difference = (loss(start + step) - loss(start - step)).item() / 2e-6
+        assert math.isclose(gradient[group].item(), difference, rel_tol=1e-6, abs_tol=1e-8)
+
+
+def test_extreme_probabilities_stay_finite() -> None:
+    q = KeepDrop(SPACE, GROUPS)
+    with torch.no_grad():
+        q.logits.copy_(torch.tensor([-60.0, 60.0]))
+    (gradient,) = torch.autograd.grad(q.entropy(), [q.logits])
+    assert gradient.isfinite().all() and q.entropy().isfinite()
+    assert q.sample(1, generator=generator_at(0, "draw"))[0].names == ("keep", "drop", "keep", "drop")
+    assert q.mode().names == ("keep", "drop", "keep", "drop")
+
+
+def test_mistakes() -> None:
+    with pytest.raises(InvalidInput, match="in a group"):
+        KeepDrop(SPACE, {"first": ["a[0]"]})
+    with pytest.raises(InvalidInput, match="between 0 and 1"):
+        KeepDrop(SPACE, GROUPS, drop=1.0)
+    with pytest.raises(InvalidInput, match="two options"):
+        KeepDrop(Space("other", (Choice("a", ("1", "2", "3")),)), {"all": ["a"]})

@@ -1,0 +1,43 @@
+"""Runs that are stopped in the middle of training, as Ctrl-C would stop them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from polyarch.jobs.display import Quiet, Report
+from polyarch.jobs.pipeline import run
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.starting import Beginning
+from polyarch.results import Results
+from polyarch.training import StopRequest
+
+
+class Stopping(Quiet):
+    """Asks for a stop after so many steps of training."""
+
+    def __init__(self, at: int, request: StopRequest) -> None:
+        self.at = at
+        self.request = request
+
+    @contextmanager
+    def stage(self, title: str) -> Iterator[Report]:
+        def report(done: int, total: int, note: str) -> None:
+            if title == "train" and done:
+                self.at -= 1
+                if self.at == 0:
+                    self.request.ask()
+
+        yield report
+
+
+def run_and_stop(asked: RunSettings, out: Path, at: int) -> Results:
+    """Raises `Interrupted` after ``at`` steps."""
+    request = StopRequest()
+    return run(Beginning(out, "search", Stopping(at, request), request).start(asked))
+
+
+def run_whole(asked: RunSettings, out: Path) -> Results:
+    """Without a stop."""
+    return run(Beginning(out, "search", Quiet(), StopRequest()).start(asked))

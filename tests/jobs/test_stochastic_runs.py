@@ -1,0 +1,361 @@
+"""One network with many architectures, from settings to an ensemble that predicts."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from stopping import run_and_stop, run_whole
+from torch import Tensor, nn
+
+import polyarch as library
+from polyarch.data import load, resident
+from polyarch.errors import Interrupted
+from polyarch.facade import Found
+from polyarch.jobs.context import Context
+from polyarch.jobs.display import Quiet
+from polyarch.jobs.loading import load_artifact
+from polyarch.jobs.overrides import with_overrides
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.prediction_modes import load_predictor
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.supernet_training import train
+from polyarch.jobs.workspace import Workspace
+from polyarch.nn import OneOf
+from polyarch.predictive import calibration_error
+from polyarch.results import Results, StochasticRecord
+from polyarch.spaces import Architecture, parse_wiring, residual_wiring
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+Outcome = Callable[[Path], dict[str, Any]]
+
+SMALL: dict[str, Any] = {
+    "data.limit": 60, "train.epochs": 2, "train.batch_size": 20, "retrain.epochs": 1, "programs": [],
+    "checkpoint_seconds": 1000,
+}  # fmt: skip
+WIRED: dict[str, Any] = {**SMALL, "space.kind": "wired", "space.width": 2, "space.modules": 3, "space.stages": 2}
+
+
+def searched(out: Path, settings: dict[str, Any], data: Any = "digits", **options: Any) -> Found:
+    options = {"report": False, "quiet": True, "method": "stochastic", **options}
+    return library.search(data, out=out, settings=settings, **options)
+
+
+def record_of(results: Results) -> StochasticRecord:
+    assert results.stochastic is not None
+    return results.stochastic
+
+
+def test_inputs(data: str = "digits") -> tuple[Tensor, Tensor]:
+    test = resident(load(data).test)
+    return test.inputs, test.targets
+
+
+test_inputs.__test__ = False  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Five wirings with weights of their own."""
+    settings = {**WIRED, "space.width": 4, "train.epochs": 10}  # enough to disagree
+    return searched(tmp_path_factory.mktemp("wired") / "run", settings, outside="digits", report=True)
+
+
+@pytest.fixture(scope="module")
+def trained(run: Found) -> Parts:
+    """The network at the end of that run's training, out of its checkpoint."""
+    parts = Parts.build(RunSettings.read(run.folder / "config.toml"))
+    train(Context(parts, Workspace(run.folder), Quiet()))
+    return parts
+
+
+def architectures_of(parts: Parts, record: StochasticRecord) -> list[Architecture]:
+    return [parts.net.space.architecture(member.architecture) for member in record.members]
+
+
+class TestRun:
+    def test_the_settings_describe_the_whole_network(self, run: Found) -> None:
+        settings = RunSettings.read(run.folder / "config.toml")
+        assert settings.stochastic.own_weights and settings.stochastic.architectures == 5
+        wirings = settings.space.model_dump()["wirings"]
+        assert len(set(wirings)) == 5
+        assert {member.notation for member in record_of(run.results).members} == set(wirings)
+        assert (
+            "under 5 wirings, each with some weights of its own, one drawn for every example" in settings.decisions[1]
+        )
+
+    def test_members_are_measured_with_the_shared_weights(self, run: Found, trained: Parts) -> None:
+        record = record_of(run.results)
+        inputs, targets = test_inputs()
+        net = trained.net.eval()
+        for member, architecture in zip(record.members, architectures_of(trained, record), strict=True):
+            assert parse_wiring(member.notation or "", net.space) == architecture
+            with torch.no_grad():
+                logits = net(trained.preprocessing(inputs), architecture).double()
+            assert member.accuracy == pytest.approx(float((logits.argmax(1) == targets).double().mean()))
+            assert member.loss == pytest.approx(float(nn.functional.cross_entropy(logits, targets)), rel=1e-5)
+        losses = [member.valid_loss for member in record.members]
+        assert losses == sorted(losses)
+
+    def test_the_curve_leads_from_the_best_member_to_all(self, run: Found, trained: Parts) -> None:
+        record = record_of(run.results)
+        assert [point.members for point in record.curve] == [1, 2, 3, 4, 5]
+        assert record.curve[0].accuracy == record.members[0].accuracy
+        assert record.curve[0].loss == pytest.approx(record.members[0].loss, rel=1e-12)
+        inputs, targets = test_inputs()
+        with torch.no_grad():
+            x = trained.preprocessing(inputs)
+            each = [trained.net.eval()(x, one).double() for one in architectures_of(trained, record)]
+        mixture = torch.stack(each[:3]).softmax(-1).mean(0)
+        assert record.curve[2].accuracy == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
+        assert record.curve[2].loss == pytest.approx(float(nn.functional.nll_loss(mixture.log(), targets)), rel=1e-5)
+        assert record.curve[2].calibration_error == pytest.approx(calibration_error(mixture, targets), abs=1e-5)
+
+    def test_contenders(self, run: Found) -> None:
+        record, contenders = record_of(run.results), run.results.comparison
+        assert contenders is not None
+        assert [one.name for one in contenders] == [
+            "ensemble of 5 wirings", "best wiring, shared weights", "mean of 5 wirings, shared weights",
+            "residual network, trained alone",
+        ]  # fmt: skip
+        assert contenders[0].mean == record.curve[-1].accuracy  # equal shares
+        assert contenders[2].mean == pytest.approx(np.mean([member.accuracy for member in record.members]))
+        space = parse_wiring(record.members[0].notation or "", trained_space(run)).space
+        assert contenders[3].runs[0].architecture == residual_wiring(space).to_dict()
+        assert len(contenders[3].runs[0].history) == 1
+        assert {"train", "choose", "retrain"} <= set(run.results.seconds)
+
+    def test_costs(self, run: Found, trained: Parts) -> None:
+        record = record_of(run.results)
+        assert record.member_macs < record.ensemble_macs < 5 * record.member_macs  # the stem is walked once
+        ensemble = load_artifact(run.folder / "ensemble").networks
+        assert record.parameters == sum(parameter.numel() for parameter in ensemble.parameters())
+        alone = [trained.net.parameter_count(one) for one in architectures_of(trained, record)]
+        assert max(alone) < record.parameters < sum(alone) / 3
+        assert run.results.artifact is not None and run.results.artifact["parameters"] == alone[0]
+
+    def test_doubt_about_other_and_corrupted_images(self, run: Found) -> None:
+        ensemble, single, baseline = run.results.predictors
+        assert [len(one.members) for one in run.results.predictors] == [5, 1, 1]
+        assert set(ensemble.detection) == {"entropy", "max_probability", "mutual_information"}
+        assert set(single.detection) == set(baseline.detection) == {"entropy", "max_probability"}
+        corrupted = record_of(run.results).corrupted
+        assert set(corrupted) == {"gaussian_noise", "gaussian_blur"}
+        for scores in corrupted.values():
+            assert set(scores) == {"entropy", "max_probability", "mutual_information"}
+            assert all(0 <= found["auroc"] <= 1 for found in scores.values())
+
+    def test_both_modes_of_normalisation(self, run: Found, trained: Parts) -> None:
+        found = record_of(run.results).statistics
+        assert found is not None and len(found.batch) == len(found.running) == 5
+        architecture = trained.stochastic_architectures()[0]
+        right = total = 0
+        batches = list(trained.evaluation_batches(trained.valid).epoch(0))
+        with torch.no_grad():
+            for batch in batches:
+                right += int((trained.net.eval()(batch.inputs, architecture).argmax(1) == batch.targets).sum())
+                total += len(batch.targets)
+        assert found.running[0] == pytest.approx(right / total)  # 60 examples are three whole batches
+
+    def test_the_report_has_its_section(self, run: Found) -> None:
+        page = (run.folder / "report.html").read_text()
+        assert 'id="stochastic"' in page and "chart-members-accuracy" in page
+        assert Results.read(run.folder / "results.json") == run.results
+
+
+def trained_space(run: Found) -> Any:
+    settings: Any = RunSettings.read(run.folder / "config.toml").space
+    return settings.build((1, 8, 8), 10).space
+
+
+class TestArtifacts:
+    def test_the_ensemble_is_one_network(self, run: Found, trained: Parts) -> None:
+        ensemble, single = (load_artifact(run.folder / name) for name in ("ensemble", "artifact"))
+        assert ensemble.shared and not single.shared
+        inputs, _ = test_inputs()
+        x = trained.preprocessing(inputs[:16])
+        kept = [trained.net.space.architecture(member.architecture) for member in ensemble.members]
+        with torch.no_grad():
+            torch.testing.assert_close(ensemble.networks(x), trained.net.eval().forward_many(x, kept))
+            torch.testing.assert_close(single.networks(x)[0], ensemble.networks(x)[0])
+
+    def test_what_is_predicted(self, run: Found) -> None:
+        inputs, targets = test_inputs()
+        artifact = load_artifact(run.folder / "ensemble")
+        with torch.no_grad():
+            logits = artifact.networks(artifact.preprocessing(inputs)).double()
+        members = (logits / artifact.temperature).softmax(-1)
+        mixture = members.mean(0)
+        entropy = torch.special.entr(mixture).sum(-1)
+        found = run.ensemble()(inputs)
+        torch.testing.assert_close(found.probabilities.double(), mixture, rtol=1e-4, atol=1e-5)
+        disagreement = entropy - torch.special.entr(members).sum(-1).mean(0)
+        torch.testing.assert_close(found.mutual_information.double(), disagreement, rtol=1e-3, atol=1e-5)
+        assert disagreement.max() > 0.05
+        right = float((found.probabilities.argmax(1) == targets).double().mean())
+        assert right == pytest.approx(run.results.predictors[0].accuracy, abs=0.005)
+
+    def test_a_run_predicts_with_its_ensemble(self, run: Found, polyarch: Command, tmp_path: Path) -> None:
+        inputs, _ = test_inputs()
+        usual, together, alone = (load_predictor(run.folder, mode)(inputs) for mode in (None, "ensemble", "single"))
+        assert torch.equal(usual.probabilities, together.probabilities)
+        assert torch.equal(alone.probabilities, run.predictor()(inputs).probabilities)
+        assert not torch.equal(usual.probabilities, alone.probabilities)
+        np.savez(tmp_path / "some.npz", x=inputs[:5].numpy())
+        out = tmp_path / "out.csv"
+        done = polyarch("predict", str(run.folder), str(tmp_path / "some.npz"), "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        lines = list(csv.DictReader(out.read_text().splitlines()))
+        assert [float(line["mutual_information"]) for line in lines] == pytest.approx(
+            usual.mutual_information[:5].tolist(), rel=1e-4
+        )
+
+    def test_it_has_no_exits(self, run: Found, polyarch: Command) -> None:
+        some = ["--mode", "early-exit", "--exit-above", "0.9"]
+        refused = polyarch("predict", str(run.folder / "ensemble"), "x.npz", *some)
+        assert refused.returncode == 2 and "Expected a network with exits" in refused.stderr
+        refused = polyarch("predict", str(run.folder), "x.npz", "--mode", "marginal")
+        assert refused.returncode == 2 and "a run that learned a distribution" in refused.stderr
+
+    @pytest.mark.slow
+    def test_one_program_tells_all_three(self, tmp_path: Path) -> None:
+        onnxruntime = pytest.importorskip("onnxruntime")
+        found = searched(tmp_path / "run", {**WIRED, "programs": ["onnx", "pt2"]})
+        inputs, _ = test_inputs()
+        expected = found.ensemble()(inputs[:7])
+        session = onnxruntime.InferenceSession(tmp_path / "run" / "ensemble" / "model.onnx")
+        outputs = session.run(None, {"inputs": inputs[:7].numpy()})
+        program = torch.export.load(tmp_path / "run" / "ensemble" / "model.pt2").module()
+        for values in (map(torch.from_numpy, outputs), program(inputs[:7])):
+            for value, wanted in zip(
+                values, (expected.probabilities, expected.entropy, expected.mutual_information), strict=True
+            ):
+                torch.testing.assert_close(value, wanted, rtol=1e-4, atol=1e-5)
+
+
+def own(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    first = OneOf("first", curved=nn.Sequential(nn.Linear(2, 6), nn.Tanh()), plain=nn.Linear(2, 6))
+    return nn.Sequential(first, nn.BatchNorm1d(6), nn.Linear(6, classes))
+
+
+class TestOtherSpaces:
+    def test_cells(self, tmp_path: Path) -> None:
+        settings = {**SMALL, "space.kind": "nb201", "space.channels": 2, "train.epochs": 1}
+        found = searched(tmp_path / "run", {**settings, "stochastic.architectures": 3, "stochastic.draws": "batch"})
+        record = record_of(found.results)
+        assert (record.own_weights, record.draws, record.drawn) == (False, "batch", 3)
+        assert found.results.comparison is not None
+        assert found.results.comparison[0].name == "ensemble of 3 architectures"
+        assert found.results.comparison[-1].runs[0].architecture == record.members[0].architecture
+        assert not load_artifact(found.folder / "ensemble").shared
+
+    def test_a_table_goes_to_a_fully_connected_network(self, tmp_path: Path) -> None:
+        rows = pd.DataFrame({"size": range(80), "kind": list("ab") * 40, "label": ["no", "yes", "yes", "no"] * 20})
+        rows.to_csv(tmp_path / "rows.csv", index=False)
+        rows.drop(columns="label").sample(40, random_state=0).to_csv(tmp_path / "more.csv", index=False)
+        settings = {**SMALL, "data.limit": 40, "stochastic.consistency_weight": 0.1}
+        found = searched(
+            tmp_path / "run", settings, str(tmp_path / "rows.csv"), target="label", unlabelled=tmp_path / "more.csv"
+        )
+        record = record_of(found.results)
+        assert found.results.settings["space"]["kind"] == "mlp" and record.drawn == 20 and not record.own_weights
+        assert len(record.members) == 5 and len(record.curve) == record.evaluated == 20
+        assert record.corrupted == {} and record.unlabelled == 40
+
+    def test_a_network_of_ones_own(self, tmp_path: Path) -> None:
+        found = searched(tmp_path / "run", SMALL, "spirals", module=own, max_params=100)
+        record = record_of(found.results)
+        assert record.drawn == 2 and record.statistics is None
+        assert found.ensemble()(torch.zeros(3, 2)).probabilities.shape == (3, 2)
+
+    def test_a_wired_space_can_also_be_searched(self, tmp_path: Path) -> None:
+        searching = {"rank.architectures": 0, "search.budget": 2, "search.batch": 2, "search.population": 2}
+        scoring = {"scores.steps": 1, "scores.policy_batches": 1, "retrain.members": 2, "retrain.seeds": 1}
+        settings = {**WIRED, **searching, **scoring, "search.tournament": 2, "retrain.random_architectures": 1}
+        found = searched(tmp_path / "run", settings, method="one-shot")
+        (best, together) = found.results.predictors
+        assert len(best.members) == 1 and len(together.members) == 2  # the same layers, wired in two ways
+
+    def test_the_classifier(self) -> None:
+        inputs, targets = test_inputs("spirals")
+        model = library.PolyarchClassifier(members=2, settings={**SMALL, "method": "stochastic"})
+        model.fit(inputs[:100].numpy(), targets[:100].numpy())
+        assert record_of(model.results_).weighting == "uniform"
+        assert len(model.results_.predictors[0].members) == 2
+        assert model.predict_uncertain(inputs[:5].numpy()).mutual_information.shape == (5,)
+
+
+@pytest.mark.parametrize(("more", "at"), [({}, 3), ({"data.unlabelled": "digits"}, 4)], ids=["labels", "unlabelled"])
+def test_a_run_that_was_stopped_ends_with_the_same_bits(
+    more: dict[str, Any], at: int, tmp_path: Path, outcome: Outcome
+) -> None:
+    described = {**WIRED, "method": "stochastic", "workers": 1, "checkpoint_seconds": 0, **more}
+    asked = RunSettings.parse(with_overrides({}, described), "a test")
+    whole = run_whole(asked, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        run_and_stop(asked, tmp_path / "stopped", at)
+    library.search("digits", out=tmp_path / "stopped", resume=True, quiet=True, report=False)
+    assert record_of(whole).unlabelled == (1438 if more else 0)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    weights = [(tmp_path / name / "ensemble" / "weights.safetensors").read_bytes() for name in ("stopped", "whole")]
+    assert weights[0] == weights[1]
+
+
+def test_unlabelled_images_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
+    (tmp_path / "photos" / "any").mkdir(parents=True)
+    for number in range(30):
+        pixels = np.random.default_rng(number).integers(0, 255, (12, 10, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / "any" / f"{number}.png")
+    words = [word for name, value in WIRED.items() for word in ("--set", f"{name}={value}")]
+    arguments = ["--data", "digits", "--method", "stochastic", "--unlabelled", "photos", *words, "--workers", "1"]
+    done = polyarch("search", *arguments, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Best wiring: " in done.stdout
+    results = Results.read(tmp_path / "run" / "results.json")
+    assert record_of(results).unlabelled == 30
+    assert results.settings["data"]["unlabelled"] == str(tmp_path / "photos")
+    assert {"distance", "supervised_loss"} <= set(results.training.history[-1])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--method", "one-shot", "--unlabelled", "digits"], "Expected data.unlabelled with method stochastic only."),
+        (["--method", "darts", "--space", "wired", "--set", 'space.wirings=["100"]'],
+         "Expected space.wirings with method stochastic only. Got method 'darts'."),
+        (["--budget", "5"], "Expected search.budget with method one-shot only"),
+        (["--strategy", "fair"], "Expected train.strategy with method one-shot only. Got method 'stochastic'."),
+        (["--space", "nb201", "--set", "stochastic.own_weights=true"],
+         "Expected stochastic.own_weights false for space nb201: only wirings have weights of their own."),
+        (["--space", "wired", "--set", 'space.wirings=["1-2"]'], "Expected 3 groups of 6 bits"),
+        (["--space", "wired", "--set", 'space.wirings=["000000-000000-000000"]', "--set", "stochastic.architectures=3"],
+         "Expected 3 space.wirings, as many as stochastic.architectures. Got 1."),
+        (["--space", "wired", "--set", "stochastic.architectures=9", "--set", "space.modules=2", "--set",
+          "space.stages=3"], "Expected 9 different wirings"),
+        (["--set", "stochastic.max_macs=10"], "Expected a budget for at least one of 5 architectures"),
+        (["--max-params", "100", "--space", "wired"], "to keep the limits"),
+        (["--unlabelled", "nowhere/at/all"], "nowhere/at/all"),
+        (["--unlabelled", "spirals"], "Expected examples of shape (1, 8, 8) without labels. Got (2,)."),
+        (["--set", "stochastic.weighting=best"], "stochastic.weighting"),
+    ],
+)  # fmt: skip
+def test_refusals_are_one_sentence(tmp_path: Path, polyarch: Command, words: list[str], sentence: str) -> None:
+    method = [] if "--method" in words else ["--method", "stochastic"]
+    refused = polyarch("search", "--data", "digits", *method, *words, "--out", "run", cwd=tmp_path)
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert sentence in refused.stderr
+    assert refused.stderr.count("\n") == 1 and "Traceback" not in refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_ranking_is_refused(tmp_path: Path, polyarch: Command) -> None:
+    refused = polyarch("rank", "--data", "digits", "--set", "method=stochastic", "--out", "run", cwd=tmp_path)
+    assert refused.returncode == 2 and "Expected method one-shot to rank architectures" in refused.stderr

@@ -1,0 +1,285 @@
+"""Removed channels: the smaller network computes what the masked one computes, and is as small as it can be."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.nn import remove_channels, run_gated
+from polyarch.randomness import generator_at, global_seed
+from polyarch.supernets import gate
+
+IMAGES = torch.randn(3, 2, 6, 6, dtype=torch.float64, generator=generator_at(0, "images"))
+
+
+class Random(nn.Module):
+    """Random operations in a row, some with a random earlier value: what the analysis knows, and what it does not."""
+
+    def __init__(self, steps: list[tuple[str, int]], *, flat: bool) -> None:
+        super().__init__()
+        self.flat = flat
+        self.steps: list[tuple[str, int]] = []
+        self.layers = nn.ModuleList([nn.Conv2d(2, 3, 3, padding=1)])
+        widths = [3]
+        for kind, back in steps:
+            fitting = [i for i, width in enumerate(widths[:-1]) if kind != "add" or width == widths[-1]]
+            other = fitting[back % len(fitting)] if fitting else len(widths) - 1
+            layer, width = self._made(kind, widths[-1], widths[other])
+            self.steps.append((kind, other))
+            self.layers.append(layer)
+            widths.append(width)
+        self.head = nn.Linear(widths[-1] * (36 if flat else 1), 2)
+
+    @staticmethod
+    def _made(kind: str, width: int, other: int) -> tuple[nn.Module, int]:
+        layers: dict[str, tuple[nn.Module, int]] = {
+            "conv": (nn.Conv2d(width, 4, 3, padding=1), 4),
+            "plain conv": (nn.Conv2d(width, 4, 1, bias=False), 4),
+            "depthwise": (nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False), width),
+            "norm": (nn.BatchNorm2d(width), width),
+            "relu": (nn.ReLU(inplace=True), width),
+            "sigmoid": (nn.Sigmoid(), width),
+            "pool": (nn.MaxPool2d(3, 1, 1), width),
+            "opaque": (nn.GroupNorm(1, width), width),
+            "add": (nn.Identity(), width),
+            "cat": (nn.Identity(), width + other),
+        }
+        return layers[kind]
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = [self.layers[0](x)]
+        for (kind, other), layer in zip(self.steps, list(self.layers)[1:], strict=True):
+            if kind == "add":
+                values.append(values[-1] + values[other])
+            elif kind == "cat":
+                values.append(torch.cat((values[-1], 0.5 * values[other]), 1))
+            else:  # some in place, on a value that others read later
+                values.append(layer(values[-1]))
+        last = values[-1]
+        logits: Tensor = self.head(
+            last.flatten(1) if self.flat else F.adaptive_avg_pool2d(last, 1).view(x.shape[0], -1)
+        )
+        return logits
+
+
+KINDS = ["conv", "plain conv", "depthwise", "norm", "relu", "sigmoid", "pool", "opaque", "add", "cat"]
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 7)), min_size=5, max_size=9)
+
+
+def masked_and_removed(
+    model: nn.Module, groups: dict[str, list[str]], seed: int
+) -> tuple[Tensor, nn.Module, dict[str, Tensor]]:
+    """The output of a network with random masks, the network without the channels, and the masks.
+
+    Some gates keep everything and some nothing; but the last layer reads something, or nothing else would matter.
+    """
+    net = gate(model.double().eval(), IMAGES, groups=groups)
+    with torch.no_grad():
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if tensor.is_floating_point():
+                tensor.add_(0.3 * torch.rand(tensor.shape, generator=generator_at(seed, name)))
+    keep = {}
+    for position, one in enumerate(net.gates):
+        generator = generator_at(seed, "mask", position)
+        rate = (0.3, 0.6, 0.0, 1.0)[int(torch.randint(2 if one.name == "head" else 4, (), generator=generator))]
+        keep[one.name] = torch.rand(one.slices, generator=generator) >= rate
+    with torch.no_grad():
+        return run_gated(model, IMAGES, keep), remove_channels(model, IMAGES, keep), keep
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def dropped_weights(model: nn.Module, keep: Mapping[str, Tensor]) -> int:
+    """The weights in dropped slices."""
+    layers = {name: model.get_submodule(name) for name in keep}
+    return sum(
+        int((~keep[name]).sum()) * layer.weight[:, 0].numel()
+        for name, layer in layers.items()
+        if isinstance(layer, nn.Conv2d | nn.Linear)
+    )
+
+
+@settings(max_examples=20)
+@given(STEPS, st.booleans(), st.integers(0, 1000))
+def test_the_smaller_network_equals_the_masked_one(steps: list[tuple[str, int]], flat: bool, seed: int) -> None:
+    with global_seed(seed, "network"):
+        model = Random(steps, flat=flat)
+    pools = [name for name, module in model.named_modules() if isinstance(module, nn.MaxPool2d)]
+    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Conv2d) and module.groups == 1]
+    expected, network, keep = masked_and_removed(model, {"all": [*layers[1:], *pools, "head"]}, seed)
+    with torch.no_grad():
+        torch.testing.assert_close(network(IMAGES), expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(network(IMAGES[:1]), expected[:1], rtol=1e-10, atol=1e-10)
+    assert count(network) <= count(model) - dropped_weights(model, keep)
+    assert all("polyarch" not in type(module).__module__ for module in network.modules())
+
+
+def removed(model: nn.Module, x: Tensor, **drops: list[int]) -> nn.Module:
+    """The network without some input channels of some layers, after a check that it computes the same in both modes."""
+    layers = {name.replace("_", "."): drop for name, drop in drops.items()}
+    net = gate(model.double(), x, groups={"all": list(layers)})
+    keep = {one.name: torch.ones(one.slices, dtype=torch.bool) for one in net.gates}
+    for name, drop in layers.items():
+        keep[name][drop] = False
+    network = remove_channels(model, x, keep)
+    for mode in (False, True):
+        expected = run_gated(copy.deepcopy(model).train(mode), x, keep)
+        torch.testing.assert_close(copy.deepcopy(network).train(mode)(x), expected, rtol=1e-10, atol=1e-10)
+    return network
+
+
+def layer_of(network: nn.Module, name: str) -> Any:
+    return network.get_submodule(name)
+
+
+def test_a_chain_loses_rows_and_columns() -> None:
+    """2 -> 4 -> 5 -> 3, with statistics: without channels 1 and 3 of the second layer's input."""
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 5, 1), nn.Conv2d(5, 3, 1))
+    network = removed(model, IMAGES, **{"3": [1, 3], "4": [0]})
+    assert layer_of(network, "0").weight.shape == (2, 2, 3, 3)
+    assert layer_of(network, "1").num_features == 2
+    assert layer_of(network, "3").weight.shape == (4, 2, 1, 1)
+    assert layer_of(network, "4").weight.shape == (3, 4, 1, 1)
+    assert "index_select" not in network.code  # type: ignore[operator]
+    assert count(network) == (2 * 2 * 9 + 2) + 2 * 2 + (4 * 2 + 4) + (3 * 4 + 3)
+
+
+class Residual(nn.Module):
+    """Two readers of the stem: a branch, and what comes after the addition."""
+
+    def __init__(self, *, bias: bool = False, norm: bool = False, activation: Any = None) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(2, 4, 1)
+        self.branch = nn.Conv2d(4, 4, 3, padding=1, bias=bias)
+        self.norm = nn.BatchNorm2d(4) if norm else nn.Identity()
+        self.activation = activation or nn.ReLU(inplace=True)
+        self.last = nn.Conv2d(4, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y: Tensor = self.norm(self.branch(x))
+        y += x
+        return torch.add(self.last(self.activation(y)), x.mean())
+
+
+def test_a_producer_stays_while_somebody_reads_it() -> None:
+    """The mean of all is read at the end, so the stem stays whole; the branch loses the row that the last drops."""
+    network = removed(Residual(bias=True, norm=True), IMAGES, branch=[0, 2], last=[1])
+    assert layer_of(network, "stem").weight.shape == (4, 2, 1, 1)
+    assert layer_of(network, "branch").weight.shape == (3, 2, 3, 3)
+    assert layer_of(network, "norm").num_features == 3
+
+
+@pytest.mark.parametrize(
+    ("bias", "norm", "left"),
+    [(False, False, set()), (True, False, {"branch.bias"}), (False, True, {"norm.weight", "norm.bias"})],
+)
+def test_a_layer_without_input_is_its_constant(bias: bool, norm: bool, left: set[str]) -> None:
+    """Zero disappears from the addition; a bias, or what statistics make of zeros, stays."""
+    network = removed(Residual(bias=bias, norm=norm), IMAGES, branch=[0, 1, 2, 3])
+    names = {name for name, _ in network.named_parameters()}
+    assert names == {"stem.weight", "stem.bias", "last.weight", "last.bias"} | left
+    assert network.training
+
+
+@pytest.mark.parametrize(
+    "activation", [torch.relu_, F.relu_, lambda y: y.relu_(), lambda y: F.relu(y, inplace=True), lambda y: y.mul_(2)]
+)
+def test_a_change_in_place_does_not_reach_what_is_left_of_an_addition(activation: Callable[[Tensor], Tensor]) -> None:
+    """Without the branch the sum is the stem itself, which is read once more afterwards."""
+    removed(Residual(activation=activation), IMAGES, branch=[0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("between", "columns"),
+    [(nn.ReLU(), 2), (nn.Tanh(), 2), (nn.Sigmoid(), 4), (nn.Softplus(), 4), (nn.BatchNorm2d(4), 4)],
+)
+def test_what_a_layer_does_not_read_because_it_is_zero(between: nn.Module, columns: int) -> None:
+    """Two channels of a pooling are dropped: zeros on the way to the next layer, unless they become something else."""
+    model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.MaxPool2d(2), between, nn.Conv2d(4, 3, 1))
+    network = removed(model, IMAGES, **{"1": [0, 3]})
+    assert layer_of(network, "0").weight.shape == (2, 2, 1, 1)
+    assert layer_of(network, "3").weight.shape == (3, columns, 1, 1)
+
+
+def test_a_flattened_channel_goes_with_the_last_of_its_features() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(108, 2))
+    network = removed(model, IMAGES, **{"2": [*range(36, 72), 0, 107]})
+    assert layer_of(network, "0").weight.shape == (2, 2, 3, 3)
+    assert layer_of(network, "2").weight.shape == (2, 70)
+
+
+def test_a_branch_of_a_concatenation_disappears() -> None:
+    class Concatenated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Conv2d(2, 3, 1), nn.Conv2d(2, 2, 3, padding=1)
+            self.last = nn.Conv2d(5, 2, 1)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.last(torch.cat([self.left(x), self.right(x)], dim=-3))
+
+    network = removed(Concatenated(), IMAGES, last=[1, 3, 4])
+    assert {name for name, _ in network.named_children()} == {"left", "last"}
+    assert layer_of(network, "left").weight.shape == (2, 2, 1, 1)
+
+
+class Called(nn.Module):
+    """Three layers, and some code between them."""
+
+    def __init__(self, code: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Conv2d(2, 4, 1), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1)
+        self.scale = nn.Parameter(torch.ones(1, 4, 1, 1))
+        self.code = code
+
+    def forward(self, x: Tensor) -> Any:
+        return self.last(self.code(self, self.first(x)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda net, x: net.second(net.second(x)),
+        lambda net, x: net.second(x) * net.scale,
+        lambda net, x: net.second(x) * torch.sigmoid(F.adaptive_avg_pool2d(x, 1)),
+        lambda net, x: F.relu_(net.second(F.relu(x, inplace=True))) + x,
+        lambda net, x: F.conv2d(x, net.second.weight) + net.second(x),
+        lambda net, x: sum([net.second(x), x, x]),
+        lambda net, x: torch.stack([net.second(x), x]).sum(0),
+        lambda net, x: net.second(x.roll(1, dims=1)) / 2 - x,
+        lambda net, x: net.second(x).mean((2, 3), keepdim=True) + x,
+        lambda net, x: net.second(x).mean(1, keepdim=True) + x,
+        lambda net, x: torch.cat([net.second(x), x], 3),
+        lambda net, x: F.dropout(net.second(x), 0.5, training=False),
+    ],
+)
+def test_code_between_layers(code: Callable[[Any, Tensor], Tensor]) -> None:
+    """Layers called twice, weights used by hand, changes in place, and operations that mix channels."""
+    model = Called(code)
+    removed(model, IMAGES, second=[0], last=[1, 3])
+    assert model.first.weight.shape == (4, 2, 1, 1)
+
+
+def test_a_layer_on_sequences_keeps_its_size() -> None:
+    """Its channels are last of three: the kernel stays, and reads zeros."""
+    model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
+    network = removed(model, IMAGES[:, :, 0], **{"1": [0, 2]})
+    assert layer_of(network, "1").weight.shape == (3, 4)
+
+
+def test_code_that_cannot_be_written_down_is_refused() -> None:
+    model = Called(lambda net, x: net.second(x) if x.sum() > -1e9 else x)
+    with pytest.raises(InvalidInput, match="written down as a graph"):
+        removed(model, IMAGES, second=[0])

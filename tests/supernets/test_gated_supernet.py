@@ -1,0 +1,189 @@
+"""Networks whose channels are kept or dropped keep the contract; what is gated, counted and extracted."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import polyarch.supernets.gated
+from polyarch.errors import InvalidInput
+from polyarch.randomness import generator_at
+from polyarch.spaces import Architecture, Space
+from polyarch.supernets import GatedSupernet, Supernet, gate
+from polyarch.testing import SupernetContract
+
+
+class Branches(nn.Module):
+    """A residual addition, a concatenation with a pooling branch, and statistics in both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+        self.left = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4))
+        self.right = nn.Conv2d(4, 3, 1)
+        self.pool = nn.AvgPool2d(3, 1, 1)
+        self.merge = nn.Conv2d(7, 4, 1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        x = torch.relu(x + self.left(x))
+        x = self.merge(torch.cat([self.right(x), self.pool(x)], dim=1))
+        logits: Tensor = self.head(x.mean((2, 3)))
+        return logits
+
+
+GROUPS = {"convolutions": ["left.0", "right"], "pool": ["pool"], "merge": ["merge"], "head": ["head"]}
+
+
+def branches() -> GatedSupernet:
+    return gate(Branches().double(), images(), groups=GROUPS)
+
+
+def images(batch: int = 6) -> Tensor:
+    return torch.randn(batch, 2, 5, 5, dtype=torch.float64, generator=generator_at(0, "images"))
+
+
+class TestBranches(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return branches()
+
+    def make_inputs(self) -> Tensor:
+        return images()
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        """One that drops the whole residual branch and the pooling, and one that keeps everything, besides draws."""
+        dropped = {name: "drop" if name.startswith(("left", "pool")) else "keep" for name in space.choice_names}
+        kept = dict.fromkeys(space.choice_names, "keep")
+        return [space.architecture(dropped), space.architecture(kept), *super().make_architectures(space)[:3]]
+
+    def test_a_path_computes_only_what_it_selects(self) -> None:
+        """Here a path multiplies by zeros, and its kernels stay whole: what is left out has a gradient of zero."""
+        net, x, architectures = self._trained()
+        for architecture in architectures:
+            net.zero_grad(set_to_none=True)
+            network = net.extract(architecture).train()
+            weights = torch.randn(len(x), 3, dtype=torch.float64, generator=generator_at(0, "loss"))
+            squares = []
+            for output, module in ((net.train()(x, architecture), net), (network(x), network)):
+                (output * weights).sum().backward()
+                gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+                squares.append(sum(gradient.square().sum() for gradient in gradients))
+            torch.testing.assert_close(*squares)
+
+
+class TestTables(SupernetContract):
+    """Linear layers, and statistics between them."""
+
+    def make_supernet(self) -> Supernet:
+        first = [nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh()]
+        layers = nn.Sequential(*first, nn.Linear(5, 4, bias=False), nn.ReLU(), nn.Linear(4, 3))
+        return gate(layers.double(), self.make_inputs())
+
+    def make_inputs(self) -> Tensor:
+        return torch.randn(6, 4, dtype=torch.float64, generator=generator_at(0, "rows"))
+
+    test_a_path_computes_only_what_it_selects = TestBranches.test_a_path_computes_only_what_it_selects
+
+
+def test_the_example_of_the_documentation() -> None:
+    assert doctest.testmod(polyarch.supernets.gated).failed == 0
+
+
+def test_all_layers_but_the_first_that_runs_are_gated_by_default() -> None:
+    class Backwards(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+            self.first = nn.Linear(3, 4)
+            self.idle = nn.Linear(9, 9)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.last(self.first(x))
+
+    net = gate(Backwards(), torch.zeros(2, 3))
+    assert [(gate.name, gate.group, gate.slices, gate.side) for gate in net.gates] == [("last", "last", 4, "input")]
+    assert net.space.choice_names == ("last[0]", "last[1]", "last[2]", "last[3]")
+
+
+def test_groups_by_predicate() -> None:
+    net = gate(Branches(), images().float(), groups=lambda name, module: "all" if name in ("merge", "pool") else None)
+    assert {gate.name: (gate.group, gate.slices, gate.side) for gate in net.gates} == {
+        "pool": ("all", 4, "output"),
+        "merge": ("all", 7, "input"),
+    }
+    assert {group: len(names) for group, names in net.groups.items()} == {"all": 11}
+
+
+def test_a_dropped_slice_is_a_slice_of_the_kernel_set_to_zero() -> None:
+    net = branches().eval()
+    x = images()
+    architecture = net.space.architecture(
+        {name: "drop" if name in ("left.0[1]", "merge[0]") else "keep" for name in net.space.choice_names}
+    )
+    found = net(x, architecture)
+    with torch.no_grad():
+        net.model.get_submodule("left.0").get_parameter("weight")[:, 1] = 0
+        net.model.get_submodule("merge").get_parameter("weight")[:, 0] = 0
+    torch.testing.assert_close(found, net.model(x))
+
+
+def test_square_norms_and_counts() -> None:
+    net = branches()
+    weights = {name: net.model.get_submodule(name).get_parameter("weight") for name in ("left.0", "right", "merge")}
+    norms = dict(zip(net.groups, net.square_norms(), strict=True))
+    torch.testing.assert_close(norms["convolutions"], weights["left.0"].norm() ** 2 + weights["right"].norm() ** 2)
+    assert norms["pool"] == 4
+    everything = sum(parameter.numel() for parameter in net.model.parameters())
+    options = {name: "drop" if name in ("left.0[1]", "merge[0]") else "keep" for name in net.space.choice_names}
+    assert net.parameter_count(net.space.architecture(options)) == everything - 4 * 9 - 4
+
+
+def test_slices_as_one_tensor_are_the_gates() -> None:
+    net = branches().eval()
+    x = images()
+    keep = torch.rand(len(x), len(net.space.choices), generator=generator_at(0, "keep"))
+    columns = zip(net.space.choice_names, keep.T, strict=True)
+    gates = {name: torch.stack([1 - column, column], -1) for name, column in columns}
+    assert net.forward_slices(x, keep).equal(net(x, gates))
+
+
+def test_outside_of_calls_the_network_is_the_one_it_was() -> None:
+    model = Branches().double().eval()
+    before = model(images())
+    net = gate(model, images())
+    with pytest.raises(InvalidInput):
+        net(images(), {})
+    assert model(images()).equal(before)
+    assert not model.training
+
+
+def test_a_supernet_survives_pickling() -> None:
+    net = branches().eval()
+    architecture = net.space.sample(generator_at(0, "pickled"))
+    again = pickle.loads(pickle.dumps(net))
+    assert again(images(), again.space.architecture(architecture.names)).equal(net(images(), architecture))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: gate(Branches(), images().float(), groups={"a": ["lef"]}), "out of"),
+        (lambda: gate(Branches(), images().float(), groups={"a": ["left.1"]}), "without parameters. Got BatchNorm2d"),
+        (lambda: gate(Branches(), images().float(), groups={"a": ["pool"], "b": ["pool"]}), "in one group"),
+        (lambda: gate(Branches(), images().float(), groups={"a": "pool"}), "list of modules"),
+        (lambda: gate(nn.Linear(2, 2), torch.zeros(2, 2)), "two or more layers"),
+        (lambda: gate(branches().model, images()), "gated already"),
+        (lambda: branches().forward_slices(images(), torch.ones(3)), "weights of 23 slices"),
+        (lambda: branches().forward_slices(images(), torch.ones(2, 23)), "one row per example"),
+    ],
+)
+def test_mistakes(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        make()
