@@ -26,6 +26,7 @@ from polyarch.jobs.pipeline import Stage, stages_until
 from polyarch.jobs.second_supernet import wants_second
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.stochastic_choosing import PASSES_UNLABELLED
+from polyarch.jobs.stochastic_search import judging_passes
 from polyarch.randomness import generator_at
 from polyarch.ranking import halving_steps
 from polyarch.strategies import OneShot
@@ -33,6 +34,8 @@ from polyarch.strategies import OneShot
 WARM_UP_STEPS = 8
 START_SECONDS = 5.0
 """What it takes to start worker processes."""
+STEP_OVER_FORWARD = 3.0
+"""What a training step takes, in forward passes over its batch."""
 LARGER = 1.5
 """Networks that a search finds train slower than random ones, because it prefers large ones."""
 
@@ -50,7 +53,8 @@ class PlannedStage:
 class Timings:
     """Measured seconds: of a supernet step, and of scoring one architecture in each stage.
 
-    A supernet step trains ``paths`` architectures on ``batches`` batches.
+    A supernet step trains ``paths`` architectures on ``batches`` batches. ``judging`` is what the members of a network
+    with many architectures take beyond the usual.
     """
 
     step: float
@@ -58,6 +62,7 @@ class Timings:
     search_score: float
     paths: int = 1
     batches: int = 1
+    judging: float = 0.0
 
 
 def measure(context: Context, until: Stage) -> Timings:
@@ -72,6 +77,7 @@ def measure(context: Context, until: Stage) -> Timings:
             batches=batches,
             rank_score=_rank_seconds(context) if "rank" in stages else 0.0,
             search_score=_score_seconds(context, settings.search.objectives) if "search" in stages else 0.0,
+            judging=_judging_seconds(context, step) if settings.method == "stochastic" else 0.0,
         )
 
 
@@ -166,7 +172,8 @@ def _stochastic_plan(settings: RunSettings, timings: Timings, examples: int, unt
         f"{retrain.seeds} x a network trained alone, {retrain.epochs} epochs",
         start + math.ceil(retrain.seeds / workers) * examples * retrain.epochs * example,
     )
-    return [trained, alone, PlannedStage("export", "choice, calibration, artifacts and report", EXPORT_SECONDS)]
+    export = PlannedStage("export", "choice, calibration, artifacts and report", EXPORT_SECONDS + timings.judging)
+    return [trained, alone, export]
 
 
 def _depth_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
@@ -220,6 +227,14 @@ def _step_seconds(context: Context) -> tuple[float, int, int]:
         strategy.step(group, held_out, generator=generator_at(0, "plan", index))
     seconds = (time.perf_counter() - started) / len(groups)
     return seconds, strategy.paths.count if isinstance(strategy, OneShot) else 1, size
+
+
+def _judging_seconds(context: Context, step: float) -> float:
+    """Forward passes over validation and test examples, from the time of a training step."""
+    parts = context.parts
+    examples = min(parts.settings.train.batch_size, len(parts.train))
+    passes = PASSES_UNLABELLED if parts.unlabelled is not None else 1
+    return judging_passes(parts) * step / (examples * passes * STEP_OVER_FORWARD)
 
 
 def _score_seconds(context: Context, names: tuple[str, ...]) -> float:

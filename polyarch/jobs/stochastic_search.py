@@ -15,14 +15,14 @@ from polyarch.estimators import shared_macs
 from polyarch.jobs.artifacts import write_predictors
 from polyarch.jobs.comparison import Comparison, contender, train_all, trained_network
 from polyarch.jobs.context import Context
-from polyarch.jobs.corrupted import corrupted_detection
+from polyarch.jobs.corrupted import MOST_IMAGES, corrupted_detection
 from polyarch.jobs.judging import Ensemble, judge, outside_batches
 from polyarch.jobs.member_logits import MemberLogits
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining
 from polyarch.nn.batchnorm import norm_layers
 from polyarch.predictive import members_within, posterior_weights, stacked_weights
-from polyarch.randomness import derive_seed
+from polyarch.randomness import derive_seed, generator_at
 from polyarch.ranking import norm_modes
 from polyarch.results import Accuracy, EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
 from polyarch.spaces import Architecture, residual_wiring
@@ -34,6 +34,8 @@ EVALUATED = 50
 COMPARED = 20
 """So many are judged with batch and with running statistics."""
 FEWEST_COMPARED = 3
+MOST_EXAMPLES = 1000
+"""Validation examples that this takes at most."""
 
 LEAST_SHARE = 1e-3
 """Members with less are left out: they would cost a pass and say nothing."""
@@ -67,6 +69,20 @@ class FoundEnsemble:
 
     record: StochasticRecord
     comparison: Comparison
+
+
+def judging_passes(parts: Parts) -> int:
+    """About how many forward passes of one example it takes to choose, calibrate and measure."""
+    settings = parts.settings.stochastic
+    valid, test = len(parts.valid), len(parts.data.test)
+    foreign = test if parts.settings.data.outside else 0
+    members = min(settings.members, settings.architectures)
+    return (
+        min(settings.architectures, EVALUATED) * (valid + test)
+        + (members + 2) * (valid + test + foreign)  # the best alone and the network to compare with, too
+        + 2 * min(settings.architectures, COMPARED) * min(valid, MOST_EXAMPLES)
+        + 3 * members * MOST_IMAGES
+    )
 
 
 def choose_members(context: Context) -> Chosen:
@@ -208,8 +224,9 @@ def _statistics(parts: Parts, architectures: Sequence[Architecture]) -> NormMode
     if len(architectures) < FEWEST_COMPARED or next(norm_layers(parts.net), None) is None:
         return None
     # Shuffled batches are whole, and as large as in training: batch statistics depend on it.
+    rows = torch.randperm(len(parts.valid), generator=generator_at(parts.settings.seed, "statistics", 0))
     batches = Batches(
-        parts.valid,
+        parts.valid.subset(rows[:MOST_EXAMPLES]),
         parts.settings.train.batch_size,
         seed=derive_seed(parts.settings.seed, "batches", "statistics"),
         preprocessing=parts.preprocessing,

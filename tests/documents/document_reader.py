@@ -304,3 +304,8 @@ def write_photos(folder: Path) -> None:
             pixels = generator.integers(0, 90, (20 + number % 3, 24, 3), dtype=np.uint8)
             pixels[..., channel] += 120
             Image.fromarray(pixels).save(folder / "photos" / name / f"{number:03}.png")
+    (folder / "new_photos").mkdir()  # of any class
+    for number in range(4):
+        Image.fromarray(generator.integers(0, 256, (20, 24, 3), dtype=np.uint8)).save(
+            folder / "new_photos" / f"{number}.png"
+        )

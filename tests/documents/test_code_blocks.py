@@ -32,6 +32,7 @@ LONG = (
     "predictions.md",
     "RESULTS.md",
     "supernets.md",
+    "wirings.md",
     "your-network.md",
 )
 """Pages with many runs, or with thousands of files."""
