@@ -31,12 +31,10 @@ from polyarch.predictive import (
     MCDropout,
     corrupt,
     detect,
-    entropy,
     fit_temperature,
-    max_probability,
-    mutual_information,
     posterior_weights,
     stacked_weights,
+    strangeness,
     under_attack,
 )
 from polyarch.randomness import derive_seed, generator_at
@@ -131,10 +129,7 @@ def _alone(logits: Tensor, targets: Tensor) -> dict[str, float]:
 
 def _scores(logits: Tensor) -> dict[str, Tensor]:
     """Numbers that should be larger for stranger inputs, (K, N, C) -> (N,) each."""
-    members = torch.softmax(logits.double(), -1)
-    mixture = members.mean(0)
-    found = {"entropy": entropy(mixture), "max_probability": 1 - max_probability(mixture)}
-    return {**found, "mutual_information": mutual_information(members)} if len(members) > 1 else found
+    return strangeness(torch.softmax(logits.double(), -1))
 
 
 def _detections(

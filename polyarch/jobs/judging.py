@@ -21,10 +21,9 @@ from polyarch.predictive import (
     detect,
     entropy,
     fit_temperature,
-    max_probability,
-    mutual_information,
     reliability,
     risk_coverage,
+    strangeness,
     threshold_at,
 )
 from polyarch.results import PredictorRecord, ReliabilityBin
@@ -122,17 +121,10 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
 
 def told_apart(ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float) -> dict[str, dict[str, float]]:
     """How well scores tell foreign examples from known ones, by the logits (K, N, C) and (K, M, C) of the members."""
-
-    def scores(logits: Tensor) -> dict[str, Tensor]:
-        mixture = ensemble.log_probabilities(logits, temperature).exp()
-        found = {"entropy": entropy(mixture), "max_probability": 1 - max_probability(mixture)}
-        if len(ensemble.architectures) > 1:
-            members = torch.softmax(logits / temperature, -1)
-            found["mutual_information"] = mutual_information(members, ensemble.weights)
-        return found
-
-    pairs = zip(scores(known).items(), scores(foreign).values(), strict=True)
-    return {kind: asdict(detect(inside, outside)) for (kind, inside), outside in pairs}
+    inside, outside = (
+        strangeness(torch.softmax(logits / temperature, -1), ensemble.weights) for logits in (known, foreign)
+    )
+    return {kind: asdict(detect(inside[kind], outside[kind])) for kind in inside}
 
 
 def outside_batches(parts: Parts) -> BatchSource | None:

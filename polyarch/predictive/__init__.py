@@ -34,6 +34,7 @@ from polyarch.predictive.uncertainty import (
     fpr_at_tpr,
     max_probability,
     mutual_information,
+    strangeness,
 )
 from polyarch.predictive.weighting import posterior_weights, stacked_weights
 
@@ -76,6 +77,7 @@ __all__ = [
     "responsibilities",
     "risk_coverage",
     "stacked_weights",
+    "strangeness",
     "threshold_at",
     "under_attack",
 ]

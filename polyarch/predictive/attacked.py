@@ -13,7 +13,7 @@ from polyarch.objectives import mixed
 from polyarch.predictive.attacks import PGD
 from polyarch.predictive.checks import check_outputs, normalised_weights
 from polyarch.predictive.log_space import log_probabilities
-from polyarch.predictive.uncertainty import Detection, detect, entropy, max_probability, mutual_information
+from polyarch.predictive.uncertainty import Detection, detect, strangeness
 
 Members = Callable[[Tensor], Tensor]
 """Inputs (B, ...) -> logits or log-probabilities (K, B, C) of every member, differentiable."""
@@ -68,24 +68,23 @@ def under_attack(
         check_outputs(outputs.detach(), "(K, B, C)")
         return mixed(log_probabilities(outputs, 1.0), normalised_weights(weights, len(outputs)).log())
 
-    known, foreign, right = [], [], 0
+    right = 0
+    known: list[dict[str, Tensor]] = []
+    foreign: list[dict[str, Tensor]] = []
     for x, y in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
         moved = attack(predict, x, y)
         with torch.no_grad():
             before, after = (torch.softmax(members(part).double(), -1) for part in (x, moved))
-        known.append(_scores(before, weights))
-        foreign.append(_scores(after, weights))
-        right += int((_mixture(after, weights).argmax(-1) == y).sum())
-    by_entropy, by_information, by_probability = map(detect, torch.cat(known, 1), torch.cat(foreign, 1))
-    return Attacked(right / len(labels), by_entropy, by_information if len(after) > 1 else None, by_probability)
-
-
-def _mixture(members: Tensor, weights: Tensor | Sequence[float] | None) -> Tensor:
-    """sum_k w_k p_k: (K, B, C) -> (B, C)."""
-    return torch.einsum("k,kbc->bc", normalised_weights(weights, len(members)).to(members), members)
-
-
-def _scores(members: Tensor, weights: Tensor | Sequence[float] | None) -> Tensor:
-    """Entropy, mutual information and 1 - max probability, (K, B, C) -> (3, B)."""
-    mixture = _mixture(members, weights)
-    return torch.stack([entropy(mixture), mutual_information(members, weights), 1 - max_probability(mixture)])
+        known.append(strangeness(before, weights))
+        foreign.append(strangeness(after, weights))
+        shares = normalised_weights(weights, len(after)).to(after)
+        right += int((torch.einsum("k,kbc->bc", shares, after).argmax(-1) == y).sum())
+    found = {
+        name: detect(*(torch.cat([part[name] for part in side]) for side in (known, foreign))) for name in known[0]
+    }
+    return Attacked(
+        accuracy=right / len(labels),
+        entropy=found["entropy"],
+        mutual_information=found.get("mutual_information"),
+        max_probability=found["max_probability"],
+    )

@@ -42,6 +42,20 @@ def max_probability(probabilities: Tensor) -> Tensor:
     return probabilities.amax(-1)
 
 
+def strangeness(members: Tensor, weights: Tensor | Sequence[float] | None = None) -> dict[str, Tensor]:
+    """All scores of a mixture by name, (K, B, C) -> (B,) each; mutual information only where there are several members.
+
+    Args:
+        members: the probabilities of every member.
+        weights: (K,) of 0 or more, normalised here; equal by default.
+    """
+    check_probabilities(members, "(K, B, C)")
+    shares = normalised_weights(weights, len(members)).to(members)
+    mixture = torch.einsum("k,kbc->bc", shares, members)
+    found = {"entropy": _entropy(mixture), "max_probability": 1 - mixture.amax(-1)}
+    return {**found, "mutual_information": mutual_information(members, shares)} if len(members) > 1 else found
+
+
 @dataclass(frozen=True)
 class Detection:
     """How well scores tell foreign examples from known ones.

@@ -24,6 +24,7 @@ from polyarch.predictive import (
     fpr_at_tpr,
     max_probability,
     mutual_information,
+    strangeness,
 )
 from polyarch.randomness import generator_at
 
@@ -212,3 +213,14 @@ def test_probabilities_that_do_not_fit(measure: Callable[[Tensor], Tensor], bad:
 def test_members_that_do_not_fit(members: Tensor, weights: list[float] | None, complaint: str) -> None:
     with pytest.raises(InvalidInput, match=complaint):
         mutual_information(members, weights)
+
+
+def test_strangeness_is_every_score_of_the_mixture() -> None:
+    members = torch.tensor([[[0.5, 0.5], [0.9, 0.1]], [[0.1, 0.9], [0.9, 0.1]]], dtype=torch.float64)  # (K, B, C)
+    found = strangeness(members, [3.0, 1.0])
+    mixture = torch.tensor([[0.4, 0.6], [0.9, 0.1]], dtype=torch.float64)
+    torch.testing.assert_close(found["entropy"], entropy(mixture))
+    torch.testing.assert_close(found["max_probability"], torch.tensor([0.4, 0.1], dtype=torch.float64))
+    torch.testing.assert_close(found["mutual_information"], mutual_information(members, [3.0, 1.0]))
+    assert float(found["mutual_information"][0]) > 0.05 and float(found["mutual_information"][1]) < 1e-12
+    assert set(strangeness(members[:1])) == {"entropy", "max_probability"}
