@@ -16,6 +16,9 @@ from polyarch.experiments.ranked_supernets import seeded
 from polyarch.experiments.shared_wirings_claims import counts, figures, judge, tables
 from polyarch.experiments.wired_networks import (
     DOCUMENT,
+    LARGE,
+    SMALL,
+    TINY,
     Images,
     build,
     draw_wirings,
@@ -148,10 +151,7 @@ _METHODS = {
     **{f"nsa-id {count}": _method("example", count, own_weights=True) for count in (5, 20)},
 }
 _CPU: Settings = {
-    "data": ["fashion_mnist", "cifar10"], "seeds": 2, "methods": _METHODS,
-    "size": 16, "train": 4000, "valid": 500, "test": 1000, "cutout": False,
-    "width": 8, "modules": 4, "stages": 3,
-    "epochs": 20, "batch_size": 32, "learning_rate": 0.02, "weight_decay": 5e-4,
+    **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": 2, "methods": _METHODS, "epochs": 20,
     "judged": 30, "ensemble_sizes": [1, 2, 3, 5, 10, 20, 30], "recalibrated": 4, "policy_batches": 20,
     "variance_batches": 20,
 }  # fmt: skip
@@ -163,8 +163,7 @@ SHARED_WIRINGS = Experiment(
     "wirings that training never saw (figures 2, 3, 4 and table 1).",
     presets={
         "quick": {
-            **_CPU, "data": ["digits"], "seeds": 1, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4,
-            "modules": 3, "stages": 2, "epochs": 1, "batch_size": 32, "judged": 6, "ensemble_sizes": [1, 2, 5],
+            **_CPU, **TINY, "data": ["digits"], "seeds": 1, "epochs": 1, "judged": 6, "ensemble_sizes": [1, 2, 5],
             "recalibrated": 1, "policy_batches": 2, "variance_batches": 3,
             "methods": {
                 "nsa 500": _method("batch", 10), "nsa-i 5": _method("example", 3), "nsa-i 500": _method("example", 10),
@@ -173,9 +172,7 @@ SHARED_WIRINGS = Experiment(
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, "data": ["cifar10", "fashion_mnist"], "seeds": 3, "size": None, "train": 45_000, "valid": 5000,
-            "test": 10_000, "cutout": True, "width": 160, "modules": 8, "epochs": 300, "batch_size": 128,
-            "learning_rate": 0.1, "judged": 100,
+            **_CPU, **LARGE, "data": ["cifar10", "fashion_mnist"], "seeds": 3, "epochs": 300, "judged": 100,
             "ensemble_sizes": [1, 2, 5, 10, 20, 50, 100], "recalibrated": 20, "variance_batches": 100,
             "methods": {
                 **{f"nsa {count}": _method("batch", count) for count in (500, 5000, 50_000)},

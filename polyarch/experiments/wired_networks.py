@@ -39,6 +39,19 @@ DOCUMENT = "networks with stochastic architectures"
 EVALUATION_BATCH = 250
 NAMES = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "mnist": "MNIST", "svhn": "SVHN", "digits": "digits"}
 
+SMALL: Settings = {
+    "size": 16, "train": 4000, "valid": 500, "test": 1000, "cutout": False, "width": 8, "modules": 4, "stages": 3,
+    "batch_size": 32, "learning_rate": 0.02, "weight_decay": 5e-4,
+}  # fmt: skip
+"""Images, networks and their training, as two cores have the time for; then in a few seconds, and in the document."""
+TINY: Settings = {
+    **SMALL, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4, "modules": 3, "stages": 2,
+}  # fmt: skip
+LARGE: Settings = {
+    **SMALL, "size": None, "train": 45_000, "valid": 5000, "test": 10_000, "cutout": True, "width": 160, "modules": 8,
+    "batch_size": 128, "learning_rate": 0.1,
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Images:

@@ -13,7 +13,10 @@ from polyarch.experiments.figures import Spec, grouped_bars, lines, side_by_side
 from polyarch.experiments.ranked_supernets import runs_of, seeded
 from polyarch.experiments.wired_networks import (
     DOCUMENT,
+    LARGE,
     NAMES,
+    SMALL,
+    TINY,
     Images,
     build,
     draw_wirings,
@@ -185,10 +188,8 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
 
 
 _CPU: Settings = {
-    "data": ["fashion_mnist", "cifar10"], "seeds": 2, "labels": 400, "weights": [2.0, 20.0], "ramp_share": 0.3,
-    "size": 16, "train": 4000, "valid": 500, "test": 1000, "cutout": False, "dropout": 0.1,
-    "width": 8, "modules": 4, "stages": 3, "wirings": 500, "members": 5,
-    "epochs": 100, "batch_size": 32, "unlabelled_batch": 64, "learning_rate": 0.02, "weight_decay": 5e-4,
+    **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": 2, "labels": 400, "weights": [2.0, 20.0],
+    "ramp_share": 0.3, "dropout": 0.1, "wirings": 500, "members": 5, "epochs": 100, "unlabelled_batch": 64,
     "curve_every": 5,
 }  # fmt: skip
 
@@ -200,15 +201,13 @@ WIRING_CONSISTENCY = Experiment(
     "weight of the consistency loss is chosen by validation examples, which are as many as the labels or more.",
     presets={
         "quick": {
-            **_CPU, "data": ["digits"], "seeds": 1, "labels": 60, "weights": [2.0], "size": None, "train": 200,
-            "valid": 50, "test": 60, "width": 4, "modules": 3, "stages": 2, "wirings": 5, "members": 2, "epochs": 3,
-            "curve_every": 1,
+            **_CPU, **TINY, "data": ["digits"], "seeds": 1, "labels": 60, "weights": [2.0], "wirings": 5,
+            "members": 2, "epochs": 3, "curve_every": 1,
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, "data": ["cifar10"], "seeds": 3, "labels": 4000, "weights": [20.0], "size": None, "train": 45_000,
-            "valid": 5000, "test": 10_000, "dropout": 0.3, "width": 160, "modules": 8, "epochs": 1000,
-            "batch_size": 32, "unlabelled_batch": 96, "learning_rate": 0.1, "curve_every": 10,
+            **_CPU, **LARGE, "data": ["cifar10"], "seeds": 3, "labels": 4000, "weights": [20.0], "cutout": False,
+            "dropout": 0.3, "epochs": 1000, "batch_size": 32, "unlabelled_batch": 96, "curve_every": 10,
         },
     },
     items=items,

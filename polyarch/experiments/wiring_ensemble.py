@@ -16,6 +16,9 @@ from polyarch.experiments.experiment import Experiment, Settings
 from polyarch.experiments.ranked_supernets import seeded
 from polyarch.experiments.wired_networks import (
     DOCUMENT,
+    LARGE,
+    SMALL,
+    TINY,
     Images,
     build,
     draw_wirings,
@@ -171,13 +174,11 @@ _SEEDS: Mapping[str, int] = {
     "residual": 3, "dropout 0.1": 3, "dropout 0.3": 2, "alone": 1, "nsa-id": 3,
 }  # fmt: skip
 _CPU: Settings = {
-    "data": ["fashion_mnist", "cifar10"], "seeds": dict(_SEEDS),
+    **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": dict(_SEEDS),
     "outside": {"fashion_mnist": ["mnist"], "cifar10": ["fashion_mnist"]},
     "corruptions": ["gaussian_noise", "gaussian_blur", "contrast"], "severity": 3,
     "attacks": ["1-2-1", "2-3-1", "3-4-1"], "attacked": 400, "attacked_passes": 10,
-    "size": 16, "train": 4000, "valid": 500, "test": 1000, "cutout": False,
-    "width": 8, "modules": 4, "stages": 3, "wirings": 5, "passes": 30,
-    "epochs": 20, "batch_size": 32, "learning_rate": 0.02, "weight_decay": 5e-4,
+    "wirings": 5, "passes": 30, "epochs": 20,
 }  # fmt: skip
 
 WIRING_ENSEMBLE = Experiment(
@@ -188,17 +189,16 @@ WIRING_ENSEMBLE = Experiment(
     "fewer seeds are compared on these.",
     presets={
         "quick": {
-            **_CPU, "data": ["digits"], "seeds": dict.fromkeys(("residual", "dropout 0.1", "alone", "nsa-id"), 1),
+            **_CPU, **TINY, "data": ["digits"],
+            "seeds": dict.fromkeys(("residual", "dropout 0.1", "alone", "nsa-id"), 1),
             "outside": {"digits": []}, "corruptions": ["gaussian_noise"], "attacks": ["2-2-1"], "attacked": 10,
-            "attacked_passes": 2, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4, "modules": 3,
-            "stages": 2, "wirings": 2, "passes": 3, "epochs": 1,
+            "attacked_passes": 2, "wirings": 2, "passes": 3, "epochs": 1,
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, "data": ["cifar10", "fashion_mnist"], "seeds": dict.fromkeys((*_SEEDS, "nsa-i"), 3),
+            **_CPU, **LARGE, "data": ["cifar10", "fashion_mnist"], "seeds": dict.fromkeys((*_SEEDS, "nsa-i"), 3),
             "outside": {"cifar10": ["svhn", "fashion_mnist"], "fashion_mnist": ["mnist"]}, "attacked": 10_000,
-            "attacked_passes": 100, "passes": 100, "size": None, "train": 45_000, "valid": 5000, "test": 10_000,
-            "cutout": True, "width": 160, "modules": 8, "epochs": 300, "batch_size": 128, "learning_rate": 0.1,
+            "attacked_passes": 100, "passes": 100, "epochs": 300,
         },
     },
     items=items,
