@@ -76,6 +76,7 @@ def test_arrays_become_a_table_like_search(tmp_path: Path) -> None:
     assert found.predictor().classes == ("down", "up")
 
 
+@pytest.mark.slow
 def test_images_that_do_not_fit_into_memory_are_streamed(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     for label, name in enumerate(["dark", "light"]):

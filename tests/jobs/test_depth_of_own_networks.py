@@ -70,6 +70,7 @@ def test_a_network_of_ones_own(network: type[nn.Module], tmp_path: Path) -> None
     assert found.results.decisions[0] == "space module: your own network"
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_by_name(tmp_path: Path, polyarch: Command) -> None:
     """Its artifact predicts where its code is not."""
     (tmp_path / "net.py").write_text(OWN)

@@ -168,6 +168,7 @@ def test_the_same_seed_gives_the_same_bits(tmp_path: Path, outcome: Outcome) -> 
     assert outcome(tmp_path / "one") == outcome(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_killed_twice(tmp_path: Path, environment: dict[str, str], polyarch: Command, outcome: Outcome) -> None:
     """Once in training and once while artifacts are written; the same bits as a run that never stopped."""
     settings = {

@@ -129,6 +129,7 @@ def test_artifacts_know_whether_weights_were_inherited(kind: str, tmp_path: Path
             torch.testing.assert_close(load_artifact(folder).networks(x), ensemble.networks(x))
 
 
+@pytest.mark.slow
 def test_programs_of_folded_networks_agree(tmp_path: Path) -> None:
     names = ("skip_connect", "nor_conv_3x3", "avg_pool_3x3", "nor_conv_1x1", "skip_connect", "nor_conv_3x3")
     networks = []
