@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from polyarch.data import BatchSource, TensorData, load, resident, shaped_like
 from polyarch.errors import ConfigError
+from polyarch.jobs.member_logits import MemberLogits
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import outputs
 from polyarch.nn import Stacked
@@ -42,6 +43,7 @@ class Ensemble:
         weights: the members' shares, which sum to 1.
         exit_confidence: how sure the exits of one network must be for an example to leave early, where this was chosen.
         inherited: whether the networks come out of the supernet, with what its inter-choice weights made of them.
+        known: what the members say about validation and test examples, where it has been computed before.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Ensemble:
     weights: Sequence[float]
     exit_confidence: float | None = None
     inherited: bool = False
+    known: MemberLogits | None = None
 
     @classmethod
     def of(
@@ -84,8 +87,8 @@ class Ensemble:
 
 def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> PredictorRecord:
     """Temperature and threshold from validation data, everything else on test data."""
-    valid, valid_targets = ensemble.logits(parts.evaluation_batches(parts.valid))
-    test, targets = ensemble.logits(parts.evaluation_batches(parts.data.test))
+    known = ensemble.known or MemberLogits.of(parts, ensemble.networks)
+    valid, valid_targets, test, targets = known.valid, known.valid_targets, known.test, known.targets
     temperature = ensemble.temperature(valid, valid_targets)
     log_raw, log_calibrated = (ensemble.log_probabilities(test, value) for value in (1.0, temperature))
     raw, calibrated = log_raw.exp(), log_calibrated.exp()

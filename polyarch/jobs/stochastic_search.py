@@ -79,7 +79,8 @@ def judging_passes(parts: Parts) -> int:
     members = min(settings.members, settings.architectures)
     return (
         min(settings.architectures, EVALUATED) * (valid + test)
-        + (members + 2) * (valid + test + foreign)  # the best alone and the network to compare with, too
+        + (members + 1) * foreign  # the best alone, too
+        + (valid + test + foreign)  # the network to compare with
         + 2 * min(settings.architectures, COMPARED) * min(valid, MOST_EXAMPLES)
         + 3 * members * MOST_IMAGES
     )
@@ -121,14 +122,16 @@ def find_ensemble(context: Context, chosen: Chosen) -> FoundEnsemble:
     what = "wiring" if isinstance(parts.net, WiredSupernet) else "architecture"
     name = f"ensemble of {len(kept)} {what}{'s' if len(kept) > 1 else ''}"
     shares = [share for _, share in chosen.kept]
-    ensemble = Ensemble(name, kept, parts.net.extract_many(kept).eval(), shares, inherited=True)
+    together = chosen.logits.at([position for position, _ in chosen.kept])
+    networks = parts.net.extract_many(kept).eval()
+    ensemble = Ensemble(name, kept, networks, shares, inherited=True, known=together)
     alone = parts.net.extract(best).eval()
     single = Ensemble.of(f"best {what}", [(best, alone)], inherited=True)
+    single = replace(single, known=chosen.logits.at(chosen.members[:1]))
     baseline, baseline_runs = _baseline(context, best)
     sides = [(ensemble, context.workspace.ensemble), (single, context.workspace.artifact)]
     predictors = [*write_predictors(context, sides), judge(baseline, parts, outside_batches(parts))]
     members = [_accuracy(chosen.architectures[one], chosen.logits.alone(one)) for one in chosen.members]
-    together = chosen.logits.at([position for position, _ in chosen.kept])
     contenders = [
         contender(name, [_accuracy(best, together.measure(torch.tensor(shares, dtype=together.valid.dtype)))]),
         contender(f"best {what}, shared weights", members[:1]),
