@@ -120,10 +120,10 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
     >>> model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(32, 3))
     >>> images = torch.zeros(2, 1, 6, 6)
     >>> net = gate(model, images)
-    >>> [(gate.name, gate.slices) for gate in net.gates]
-    [('2', 4), ('4', 32)]
-    >>> net(images, net.space.architecture(["drop", "keep"] * 18)).shape
-    torch.Size([2, 3])
+    >>> print(*(f"{one.name}: {one.slices} channels" for one in net.gates), sep=", ")
+    2: 4 channels, 4: 32 channels
+    >>> tuple(net(images, net.space.architecture(["drop", "keep"] * 18)).shape)
+    (2, 3)
     >>> net.extract(net.space.architecture(["drop", "keep"] * 18)).get_submodule("2")
     Conv2d(2, 8, kernel_size=(3, 3), stride=(1, 1))
 
