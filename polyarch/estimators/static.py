@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from polyarch.errors import InvalidInput
 from polyarch.estimators.estimator import Estimator, Goal
+from polyarch.nn import multiply_accumulates
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
@@ -29,7 +28,7 @@ class Parameters(Estimator):
 
 
 class MACs(Estimator):
-    """Multiply-accumulates of one forward pass of one example: half the operations torch's flop counter finds.
+    """Multiply-accumulates of one forward pass of one example (`Supernet.mac_count`).
 
     Args:
         input_shape: the shape of one example.
@@ -43,7 +42,7 @@ class MACs(Estimator):
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
         """A whole number."""
-        return _macs(net.extract(architecture), self.input_shape)
+        return net.mac_count(architecture, self.input_shape)
 
 
 def shared_macs(net: Supernet, example_shape: Sequence[int]) -> Callable[[Sequence[Architecture]], float]:
@@ -52,7 +51,7 @@ def shared_macs(net: Supernet, example_shape: Sequence[int]) -> Callable[[Sequen
     Counted on what `Supernet.extract_many` makes of them in this order: what is computed once counts once. Where the
     supernet is on the meta device, nothing is copied or computed.
     """
-    return lambda architectures: _macs(net.extract_many(architectures), example_shape)
+    return lambda architectures: multiply_accumulates(net.extract_many(architectures), example_shape)
 
 
 class Latency(Estimator):
@@ -91,14 +90,6 @@ class Latency(Estimator):
                 if attempt >= 3:
                     times.append(time.perf_counter() - started)
         return statistics.median(times)
-
-
-def _macs(network: nn.Module, input_shape: Sequence[int]) -> float:
-    """Half the operations that torch's flop counter finds for one example; leaves the network in evaluation mode."""
-    parameter = next(network.eval().parameters())
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        network(torch.zeros(1, *input_shape, dtype=parameter.dtype, device=parameter.device))
-    return float(counter.get_total_flops()) / 2
 
 
 def _wait(device: torch.device) -> None:

@@ -8,8 +8,9 @@ from polyarch.nn.batchnorm import (
     ReestimatedStatistics,
     RunningStatistics,
 )
-from polyarch.nn.channel_removal import remove_channels
+from polyarch.nn.channel_removal import ChannelGraph, Cost, remove_channels
 from polyarch.nn.choice_vectors import Selection
+from polyarch.nn.counting import multiply_accumulates
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
 from polyarch.nn.exits import Exits
 from polyarch.nn.gated import Gate, run_gated
@@ -26,7 +27,9 @@ from polyarch.nn.wiring import DependentModule, WiredModule, WiringNorm
 __all__ = [
     "AdaptedStatistics",
     "BatchStatistics",
+    "ChannelGraph",
     "ChoiceBlock",
+    "Cost",
     "DependentModule",
     "Exits",
     "Gate",
@@ -56,6 +59,7 @@ __all__ = [
     "dropout_layers",
     "dropping",
     "gate_for",
+    "multiply_accumulates",
     "options_run",
     "partial_channels",
     "plus",

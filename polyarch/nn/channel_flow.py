@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from polyarch.nn.channel_recording import Recording
+from polyarch.nn.gated import remove_gates
 from polyarch.nn.recording import place
 
 Mask = Tensor
@@ -20,8 +23,9 @@ class ChannelFlow:
     """A graph on its way to a smaller one.
 
     Args:
-        old: the graph as it was recorded. Its modules are cut and end up in the smaller one.
-        values: what its nodes give for an example.
+        model: the network; copies of its modules end up in the smaller one.
+        recording: the network as a graph.
+        keep: the name of every gate -> which channels it keeps, boolean (K,).
 
     Attributes:
         zero: the channels of every value that are zero for any input.
@@ -30,15 +34,18 @@ class ChannelFlow:
         graph: the new graph.
     """
 
-    def __init__(self, old: fx.GraphModule, values: Mapping[fx.Node, Any]) -> None:
-        self.old = old
-        self.values = values
+    def __init__(self, model: nn.Module, recording: Recording, keep: Mapping[str, Tensor]) -> None:
+        self.keep = keep
+        self.values = recording.values
+        self.macs = recording.macs
         self.zero: dict[fx.Node, Mask] = {}
         self.read: dict[fx.Node, Mask] = {}
         self.made: dict[fx.Node, tuple[fx.Node, Mask]] = {}
         self.graph = fx.Graph()
-        self._input = next(node for node in old.graph.nodes if node.op == "placeholder")
-        self._root = nn.Module().train(old.training)
+        self._model = model
+        self._input = next(node for node in recording.network.graph.nodes if node.op == "placeholder")
+        self._root = nn.Module().train(model.training)
+        self._copied: dict[int, Any] = {}  # what is shared in the network is shared in the smaller one
         self._taken: dict[tuple[fx.Node, tuple[bool, ...]], fx.Node] = {}
 
     def network(self) -> nn.Module:
@@ -62,6 +69,16 @@ class ChannelFlow:
         """All channels of a value."""
         return ~self.nothing(node)
 
+    def own(self, node: fx.Node) -> Any:
+        """A copy of the module, parameter or buffer of the network that a node stands for, without gates."""
+        assert isinstance(node.target, str)
+        value = copy.deepcopy(attrgetter(node.target)(self._model), self._copied)
+        if isinstance(value, nn.Module):
+            remove_gates(value)
+            if getattr(value, "inplace", False):  # the graph has no changes in place
+                value.inplace = False  # type: ignore[assignment]
+        return value
+
     def take(self, node: fx.Node, wanted: Mask | None = None) -> fx.Node:
         """The wanted channels of a value, or all, in the new graph; those that were not made are zero."""
         wanted = self.everything(node) if wanted is None else wanted
@@ -84,7 +101,7 @@ class ChannelFlow:
         """The operation of a node on the wanted channels of its inputs, or on all, in the new graph."""
         if node.op in ("call_module", "get_attr"):
             assert isinstance(node.target, str)
-            place(self._root, node.target, attrgetter(node.target)(self.old))
+            place(self._root, node.target, self.own(node))
         return self.graph.node_copy(node, lambda source: self.take(source, wanted))
 
     def constant(self, node: fx.Node, channels: int, bias: nn.Parameter | None = None) -> fx.Node:
@@ -95,7 +112,8 @@ class ChannelFlow:
             return self.graph.call_method("new_zeros", (self.made[self._input][0], shape), {"dtype": value.dtype})
         row = self.attribute(f"{node.target}.bias", bias)
         row = self.graph.call_method("view", (row, (1, channels, *[1] * (value.dim() - 2))))
-        return self.graph.call_method("expand", (row, shape))
+        # not expanded: without gradients a view of a parameter looks like one, on which torch's flop counter fails
+        return self.graph.call_method("repeat", (row, (shape[0], 1, *value.shape[2:])))
 
     def batch_size(self) -> fx.Node:
         """B, in the new graph."""

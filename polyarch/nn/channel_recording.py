@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
+from torch.utils.flop_counter import FlopCounterMode
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.gated import remove_gates
@@ -24,11 +26,23 @@ IN_PLACE = {getattr(operator, f"i{name}"): getattr(operator, name) for name in (
 """Operators that change their first operand, and those that do not."""
 
 
-def recorded(model: nn.Module, example: Tensor) -> tuple[fx.GraphModule, dict[fx.Node, Any]]:
-    """A copy of a network as a graph without changes in place, and what its nodes give for the example, (B, ...).
+@dataclass(frozen=True)
+class Recording:
+    """A copy of a network as a graph without changes in place. Gates are nodes that call `polyarch.nn.gated.gated`.
 
-    Gates are nodes, too, which call `polyarch.nn.gated.gated`.
+    Args:
+        network: the graph with its modules.
+        values: what its nodes give for an example.
+        macs: multiply-accumulates of its nodes for one row of the example.
     """
+
+    network: fx.GraphModule
+    values: dict[fx.Node, Any]
+    macs: dict[fx.Node, float]
+
+
+def recorded(model: nn.Module, example: Tensor) -> Recording:
+    """The graph of a network on an example, (B, ...); the network is left as it is."""
     root = copy.deepcopy(model).eval()
     try:
         graph = _LayerRecorder(root).write()
@@ -50,7 +64,8 @@ def recorded(model: nn.Module, example: Tensor) -> tuple[fx.GraphModule, dict[fx
         raise InvalidInput(
             f"Expected the graph of {type(model).__name__} to compute what the network computes. Got another output."
         )
-    return network.train(model.training), interpreter.values
+    macs = {node: flops / 2 / len(example) for node, flops in interpreter.flops.items()}
+    return Recording(network, interpreter.values, macs)
 
 
 class _LayerRecorder(GraphAppendingTracer):
@@ -91,14 +106,17 @@ class _LayerRecorder(GraphAppendingTracer):
 
 
 class _Values(fx.Interpreter):
-    """Runs a graph and notes the value of every node."""
+    """Runs a graph and notes the value and the floating-point operations of every node."""
 
     def __init__(self, network: fx.GraphModule) -> None:
         super().__init__(network, garbage_collect_values=False)
         self.values: dict[fx.Node, Any] = {}
+        self.flops: dict[fx.Node, int] = {}
 
     def run_node(self, n: fx.Node) -> Any:
-        self.values[n] = super().run_node(n)
+        with FlopCounterMode(display=False) as counter:
+            self.values[n] = super().run_node(n)
+        self.flops[n] = counter.get_total_flops()
         return self.values[n]
 
 

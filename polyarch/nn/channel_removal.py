@@ -20,6 +20,9 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -27,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from polyarch.nn.channel_flow import ChannelFlow
-from polyarch.nn.channel_recording import recorded
+from polyarch.nn.channel_recording import Recording, recorded
 from polyarch.nn.channel_rules import (
     NORMS,
     BatchSize,
@@ -66,39 +69,105 @@ ADDITIONS = frozenset([operator.add, torch.add, "add"])
 PRODUCTS = frozenset([operator.mul, torch.mul, "mul"])
 FLATTENINGS = frozenset([nn.Flatten, torch.flatten, "flatten", "view", "reshape"])
 MEANS = frozenset([torch.mean, "mean"])
+PADDINGS: frozenset[Any] = frozenset(
+    [nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d, nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, F.pad]
+)
 
 
-def remove_channels(model: nn.Module, example: Tensor, keep: Mapping[str, Tensor]) -> nn.Module:
-    """A plain module with own weights that computes what the gated network computes with all dropped channels zero.
+class ChannelGraph:
+    """A network with gates that is written down once, so that channels can be removed from it again and again.
 
-    It does so in evaluation and in training mode; what the code of ``forward`` itself makes of the mode is written down
-    as it is in evaluation mode. Where a layer was left without any input, its constant has the size, in pixels, that it
-    has for the example.
+    Weights are taken from the network whenever channels are removed; what it computes with them must stay the same.
 
     Args:
         model: a network with gates, see `polyarch.nn.gated`. Left as it is.
         example: a batch that goes into it, (B, ...).
-        keep: the name of every gate -> which channels it keeps, boolean (K,).
     """
-    network, values = recorded(model, example)
-    flow = ChannelFlow(network, values)
-    nodes = list(network.graph.nodes)
-    cuttable = _cuttable(network)
-    rules = {node: _rule(flow, node, keep, cuttable) for node in nodes}
-    for node in nodes:
-        flow.zero[node] = rules[node].zero(flow, node)
-        flow.read[node] = flow.nothing(node)
-    for node in reversed(nodes):
-        if flow.read[node].any() or node.op == "output":
-            for source, wanted in rules[node].reads(flow, node):
-                flow.read[source] |= wanted & ~flow.zero[source]
-    for node in nodes:
-        if flow.read[node].any() or node.op in ("output", "placeholder"):
-            flow.made[node] = rules[node].make(flow, node)
-    return flow.network()
+
+    def __init__(self, model: nn.Module, example: Tensor) -> None:
+        self.model = model
+        self.example = example
+
+    def removed(self, keep: Mapping[str, Tensor]) -> nn.Module:
+        """A plain module with own weights that computes what the gated network computes with dropped channels zero.
+
+        It does so in evaluation and in training mode; what the code of ``forward`` itself makes of the mode is written
+        down as it is in evaluation mode. Where a layer was left without any input, its constant has the size, in
+        pixels, that it has for the example.
+
+        Args:
+            keep: the name of every gate -> which channels it keeps, boolean (K,).
+        """
+        flow = self._flow(keep)
+        for node in self._left(flow):
+            flow.made[node] = self._rules[node].make(flow, node)
+        return flow.network()
+
+    def cost(self, keep: Mapping[str, Tensor]) -> Cost:
+        """What the smaller network costs, without making it."""
+        flow = self._flow(keep)
+        sizes: dict[nn.Parameter, int] = {}
+        macs = 0.0
+        for node in self._left(flow):
+            sizes |= self._rules[node].sizes(flow, node)
+            macs += self._rules[node].macs(flow, node)
+        return Cost(sum(sizes.values()), macs)
+
+    def layer_macs(self) -> dict[str, float]:
+        """Multiply-accumulates of every layer of the whole network for one example."""
+        found: dict[str, float] = {}
+        for node, macs in self._recording.macs.items():
+            if node.op == "call_module":
+                found[str(node.target)] = found.get(str(node.target), 0.0) + macs
+        return found
+
+    def _flow(self, keep: Mapping[str, Tensor]) -> ChannelFlow:
+        """Which channels are zero, from the input on, and which are read, from the output back."""
+        flow = ChannelFlow(self.model, self._recording, {name: kept.cpu().bool() for name, kept in keep.items()})
+        nodes = list(self._rules)
+        for node in nodes:
+            flow.zero[node] = self._rules[node].zero(flow, node)
+            flow.read[node] = flow.nothing(node)
+        for node in reversed(nodes):
+            if flow.read[node].any() or node.op == "output":
+                for source, wanted in self._rules[node].reads(flow, node):
+                    flow.read[source] |= wanted & ~flow.zero[source]
+        return flow
+
+    def _left(self, flow: ChannelFlow) -> list[fx.Node]:
+        return [node for node, read in flow.read.items() if read.any() or node.op in ("output", "placeholder")]
+
+    @cached_property
+    def _recording(self) -> Recording:
+        return recorded(self.model, self.example)
+
+    @cached_property
+    def _rules(self) -> dict[fx.Node, Rule]:
+        flow = ChannelFlow(self.model, self._recording, {})
+        cuttable = _cuttable(self._recording.network)
+        return {
+            node: _rule(flow, node, self._recording.network, cuttable) for node in self._recording.network.graph.nodes
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the graph, which is written down again where it is needed: torch pickles graphs as source code."""
+        return {"model": self.model, "example": self.example}
 
 
-def _rule(flow: ChannelFlow, node: fx.Node, keep: Mapping[str, Tensor], cuttable: set[str]) -> Rule:
+@dataclass(frozen=True)
+class Cost:
+    """Of a network: parameters, and multiply-accumulates of one example."""
+
+    parameters: int
+    macs: float
+
+
+def remove_channels(model: nn.Module, example: Tensor, keep: Mapping[str, Tensor]) -> nn.Module:
+    """`ChannelGraph.removed`, once."""
+    return ChannelGraph(model, example).removed(keep)
+
+
+def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: set[str]) -> Rule:
     """What is known of an operation."""
     shape, sources = flow.shape(node), node.all_input_nodes
     if node.op == "placeholder":
@@ -107,15 +176,15 @@ def _rule(flow: ChannelFlow, node: fx.Node, keep: Mapping[str, Tensor], cuttable
         _, name, dim = node.args
         assert isinstance(name, str)
         plain = shape is None or dim not in (1, 1 - len(shape))
-        return Masked(keep[name]) if plain else Gated(keep[name])
+        return Masked(name) if plain else Gated(name)
     first = flow.shape(sources[0]) if sources else None
     if node.target == "size" and node.args[1:] == (0,) and first is not None:
         return BatchSize()
     if shape is None or first is None:
-        return Opaque()
+        return Opaque(_parameters(network, node))
     if node.op == "call_module":
         assert isinstance(node.target, str)
-        module = flow.old.get_submodule(node.target)
+        module = network.get_submodule(node.target)
         if node.target in cuttable and sliced(module) and len(first) == module.get_parameter("weight").dim():
             return Layer(module)
         if node.target in cuttable and (isinstance(module, NORMS) or depthwise(module)):
@@ -126,6 +195,8 @@ def _rule(flow: ChannelFlow, node: fx.Node, keep: Mapping[str, Tensor], cuttable
     numbers = [value for value in node.args if isinstance(value, int | float)]
     if kind in ZERO_TO_ZERO | OTHER_CHANNELWISE and len(sources) == 1 and first[1] == shape[1]:
         return Channelwise(zero_to_zero=kind in ZERO_TO_ZERO)
+    if kind in PADDINGS and len(sources) == 1 and _pads_zeros_in_space(network, node, len(first)):
+        return Channelwise(zero_to_zero=True)
     if kind in MEANS and _averaged(node, len(first)) <= set(range(2, len(first))):
         return Channelwise(zero_to_zero=True)
     scaled = kind in PRODUCTS or (kind is operator.truediv and node.args[0] is sources[0])
@@ -139,7 +210,16 @@ def _rule(flow: ChannelFlow, node: fx.Node, keep: Mapping[str, Tensor], cuttable
     side_by_side = all((other := flow.shape(s)) and len(other) == len(shape) for s in sources)
     if kind is torch.cat and side_by_side and _dimension(node) % len(shape) == 1:
         return Concatenated()
-    return Opaque()
+    return Opaque(_parameters(network, node))
+
+
+def _parameters(network: fx.GraphModule, node: fx.Node) -> list[nn.Parameter]:
+    """What a node computes with, besides the values of others."""
+    if node.op not in ("call_module", "get_attr"):
+        return []
+    assert isinstance(node.target, str)
+    found = attrgetter(node.target)(network)
+    return list(found.parameters()) if isinstance(found, nn.Module) else [found] * isinstance(found, nn.Parameter)
 
 
 def _cuttable(network: fx.GraphModule) -> set[str]:
@@ -163,6 +243,17 @@ def _averaged(node: fx.Node, dims: int) -> set[int]:
     given: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
     given = range(dims) if given is None else given
     return {dim % dims for dim in ([given] if isinstance(given, int) else given)}
+
+
+def _pads_zeros_in_space(network: fx.GraphModule, node: fx.Node, dims: int) -> bool:
+    """Whether a padding, or with negative sizes a cut, leaves channels alone and adds zeros."""
+    if node.op == "call_module":
+        module: Any = network.get_submodule(str(node.target))
+        padding, value = module.padding, module.value
+    else:
+        given: Any = dict(zip(("input", "pad", "mode", "value"), node.args, strict=False)) | node.kwargs
+        padding, value = given["pad"], given.get("value")
+    return not value and len(padding) <= 2 * (dims - 2)
 
 
 def _dimension(node: fx.Node) -> int:

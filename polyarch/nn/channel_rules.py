@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 from polyarch.nn.channel_flow import ChannelFlow, Mask
 
@@ -33,6 +33,14 @@ class Rule(ABC):
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """The operation on what is left, in the new graph, and the channels that it gives."""
 
+    def sizes(self, flow: ChannelFlow, node: fx.Node) -> dict[nn.Parameter, int]:
+        """How many numbers are left of the parameters that the operation has; those that several share are the same."""
+        return {}
+
+    def macs(self, flow: ChannelFlow, node: fx.Node) -> float:
+        """Multiply-accumulates of what is left, for one example."""
+        return flow.macs[node]
+
 
 class Input(Rule):
     """What goes into the network."""
@@ -51,7 +59,14 @@ class BatchSize(Rule):
 
 
 class Opaque(Rule):
-    """Nothing is known of it: it reads and gives everything."""
+    """Nothing is known of it: it reads and gives everything.
+
+    Args:
+        parameters: what it computes with.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter] = ()) -> None:
+        self.parameters = tuple(parameters)
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """All channels of all inputs."""
@@ -61,17 +76,22 @@ class Opaque(Rule):
         """The operation as it is."""
         return flow.repeat(node), flow.everything(node)
 
+    def sizes(self, flow: ChannelFlow, node: fx.Node) -> dict[nn.Parameter, int]:
+        """All of them."""
+        return {parameter: parameter.numel() for parameter in self.parameters}
+
 
 class Masked(Opaque):
     """A gate on something that has its channels elsewhere, e.g. last of several dimensions: they stay, as zeros."""
 
-    def __init__(self, keep: Tensor) -> None:
-        self.keep = keep
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """A product with the mask."""
         (source,) = node.all_input_nodes
-        mask = flow.attribute(f"_kept_channels_{node.name}", self.keep.to(flow.values[node]))
+        mask = flow.attribute(f"_kept_channels_{node.name}", flow.keep[self.name].to(flow.values[node]))
         return flow.graph.call_function(torch.mul, (flow.take(source), mask)), flow.everything(node)
 
 
@@ -93,6 +113,10 @@ class Channelwise(Rule):
         """The operation on what is read."""
         return flow.repeat(node, flow.read[node]), flow.read[node]
 
+    def macs(self, flow: ChannelFlow, node: fx.Node) -> float:
+        """In proportion to the channels."""
+        return flow.macs[node] * _share(flow.read[node])
+
 
 class CutChannelwise(Channelwise):
     """Every channel by itself, with its own weights: batch normalisation, depthwise convolution."""
@@ -103,23 +127,29 @@ class CutChannelwise(Channelwise):
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """The operation on what is read, with its weights alone."""
-        _cut(self.module, flow.read[node])
-        names = ("num_features",) if isinstance(self.module, NORMS) else ("in_channels", "out_channels", "groups")
+        module = flow.own(node)
+        _cut(module, flow.read[node])
+        names = ("num_features",) if isinstance(module, NORMS) else ("in_channels", "out_channels", "groups")
         for name in names:
-            setattr(self.module, name, int(flow.read[node].sum()))
+            setattr(module, name, int(flow.read[node].sum()))
         return super().make(flow, node)
+
+    def sizes(self, flow: ChannelFlow, node: fx.Node) -> dict[nn.Parameter, int]:
+        """In proportion to the channels."""
+        share = _share(flow.read[node])
+        return {parameter: round(parameter.numel() * share) for parameter in self.module.parameters()}
 
 
 class Gated(Channelwise):
     """A gate: what is dropped is zero."""
 
-    def __init__(self, keep: Tensor) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(zero_to_zero=True)
-        self.keep = keep.cpu()
+        self.name = name
 
     def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
         """Those of the input and the dropped ones."""
-        return super().zero(flow, node) | ~self.keep
+        return super().zero(flow, node) | ~flow.keep[self.name]
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """The input's channels that are read."""
@@ -145,16 +175,31 @@ class Layer(Rule):
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """The layer with the rows and columns that are left, or its bias."""
         ((_, columns),) = self.reads(flow, node)
-        rows = flow.read[node]
-        _cut(self.module, rows, columns)
+        rows, module = flow.read[node], flow.own(node)
+        _cut(module, rows, columns)
         inputs, outputs = int(columns.sum()), int(rows.sum())
         if not inputs:
-            return flow.constant(node, outputs, self.module.get_parameter("bias")), rows
-        linear = isinstance(self.module, nn.Linear)
+            return flow.constant(node, outputs, module.get_parameter("bias")), rows
+        linear = isinstance(module, nn.Linear)
         names = ("in_features", "out_features") if linear else ("in_channels", "out_channels")
         for name, count in zip(names, (inputs, outputs), strict=True):
-            setattr(self.module, name, count)
+            setattr(module, name, count)
         return flow.repeat(node, columns), rows
+
+    def sizes(self, flow: ChannelFlow, node: fx.Node) -> dict[nn.Parameter, int]:
+        """In proportion to rows and columns of the kernel, and to rows of the bias."""
+        ((_, columns),) = self.reads(flow, node)
+        rows, weight = _share(flow.read[node]), self.module.get_parameter("weight")
+        sizes = {weight: round(weight.numel() * rows * _share(columns))}
+        if self.module.bias is not None:
+            bias = self.module.get_parameter("bias")
+            sizes[bias] = round(bias.numel() * rows)
+        return sizes
+
+    def macs(self, flow: ChannelFlow, node: fx.Node) -> float:
+        """In proportion to rows and columns."""
+        ((_, columns),) = self.reads(flow, node)
+        return flow.macs[node] * _share(flow.read[node]) * _share(columns)
 
 
 class Flattened(Rule):
@@ -225,6 +270,11 @@ def depthwise(module: nn.Module) -> bool:
     """Whether a module is a convolution of every channel by itself."""
     convolution = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     return convolution and module.groups == module.in_channels == module.out_channels
+
+
+def _share(mask: Mask) -> float:
+    """Of the channels."""
+    return float(mask.sum()) / len(mask)
 
 
 def _cut(module: nn.Module, rows: Mask, columns: Mask | None = None) -> None:

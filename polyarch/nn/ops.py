@@ -115,13 +115,16 @@ def _ending(operation: nn.Sequential, x: Tensor, affine: Mapping[str, Tensor]) -
         norm._parameters.update(before)
 
 
-def pointwise(inputs: int, outputs: int, *, stride: int = 1) -> nn.Module:
+def pointwise(inputs: int, outputs: int, *, stride: int = 1, pick_first: bool = False) -> nn.Module:
     """1x1 convolution without bias: (B, inputs, H, W) -> (B, outputs, H/stride, W/stride), rounded up.
 
     With few inputs the pixels are picked first. It is the same, but oneDNN writes beyond its memory in the weight
     gradient of a strided 1x1 convolution of fewer than 16 channels-last inputs (8 without AVX-512; its issue 6035).
+
+    Args:
+        pick_first: picks the pixels first with any number of inputs, for a layer that may lose inputs later.
     """
-    if stride == 1 or inputs >= NARROW:
+    if stride == 1 or (inputs >= NARROW and not pick_first):
         return nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
     return nn.Sequential(nn.AvgPool2d(1, stride=stride), nn.Conv2d(inputs, outputs, 1, bias=False))
 
@@ -154,14 +157,18 @@ class FactorizedReduce(Composed):
 
     Half of the outputs see the pixels at even places, the others those one further down and to the right. Odd sizes are
     rounded up.
+
+    Args:
+        affine: whether the normalisation has a scale and a shift.
+        pick_first: see `pointwise`.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, affine: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, *, affine: bool, pick_first: bool = False) -> None:
         super().__init__()
         self.activation = nn.ReLU()
-        self.even = pointwise(inputs, outputs // 2, stride=2)
+        self.even = pointwise(inputs, outputs // 2, stride=2, pick_first=pick_first)
         self.shift = nn.ConstantPad2d((-1, 1, -1, 1), 0.0)  # by one to the left and up
-        self.odd = pointwise(inputs, outputs - outputs // 2, stride=2)
+        self.odd = pointwise(inputs, outputs - outputs // 2, stride=2, pick_first=pick_first)
         self.norm = nn.BatchNorm2d(outputs, affine=affine)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput, UnknownName
-from polyarch.nn.channel_removal import remove_channels
+from polyarch.nn import ChannelGraph, Cost
 from polyarch.nn.gated import Gate, install, run_gated, sliced
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet
@@ -72,12 +73,15 @@ class GatedSupernet(Supernet):
         return torch.tensor(self.space.validate(architecture).indices, dtype=torch.get_default_dtype())
 
     def extract(self, architecture: Architecture) -> nn.Module:
-        """The network without the dropped slices, and without all that is read by nobody then; see `remove_channels`.
+        """The network without the dropped slices, and without all that is read by nobody then; see `ChannelGraph`.
 
         The forward of the network has to be one that can be written down as a graph, as for ``torch.fx``.
         """
-        keep = {name: weights.bool() for name, weights in self._by_gate(self.slices(architecture)).items()}
-        return remove_channels(self.model, self.example, keep)
+        return self._graph.removed(self._by_gate(self.slices(architecture)))
+
+    def cost(self, architecture: Architecture) -> Cost:
+        """Parameters and multiply-accumulates of the extracted network, without extracting it."""
+        return self._graph.cost(self._by_gate(self.slices(architecture)))
 
     def square_norms(self) -> Tensor:
         """||m||^2 of the kernels of every group, (G,) in the order of ``groups``.
@@ -91,15 +95,39 @@ class GatedSupernet(Supernet):
             norms[gate.group].append(norm)
         return torch.stack([torch.stack(terms).sum() for terms in norms.values()])
 
-    def parameter_count(self, architecture: Architecture) -> int:
-        """All weights but those of dropped slices; producers that nobody reads any more still count."""
-        count = sum(parameter.numel() for parameter in self.parameters())
-        kept = self._by_gate(self.slices(architecture))
+    def slice_costs(self) -> tuple[Tensor, Tensor]:
+        """Parameters and multiply-accumulates of every slice in the whole network, (C,) each.
+
+        What its channel costs elsewhere is not in it; a gate on an output costs nothing.
+        """
+        macs = self._graph.layer_macs()
+        sizes, works = [], []
         for gate in self.gates:
-            if gate.side == "input":
-                weight = self.model.get_submodule(gate.name).get_parameter("weight")
-                count -= (gate.slices - int(kept[gate.name].sum())) * (weight.numel() // gate.slices)
-        return count
+            weight = self.model.get_submodule(gate.name).get_parameter("weight") if gate.side == "input" else None
+            sizes.append(0.0 if weight is None else weight.numel() / gate.slices)
+            works.append(0.0 if weight is None else macs[gate.name] / gate.slices)
+        counts = torch.tensor([gate.slices for gate in self.gates])
+        return torch.tensor(sizes).repeat_interleave(counts), torch.tensor(works).repeat_interleave(counts)
+
+    def parameter_count(self, architecture: Architecture) -> int:
+        """The weights of the extracted network."""
+        return self.cost(architecture).parameters
+
+    def mac_count(self, architecture: Architecture, input_shape: Sequence[int]) -> float:
+        """Multiply-accumulates of the extracted network for one example."""
+        if tuple(input_shape) == tuple(self.example.shape[1:]):
+            return self.cost(architecture).macs
+        return super().mac_count(architecture, input_shape)
+
+    @cached_property
+    def _graph(self) -> ChannelGraph:
+        return ChannelGraph(self.model, self.example)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What was written down on another device, or in another precision, is of no use."""
+        self.__dict__.pop("_graph", None)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def _by_gate(self, keep: Tensor) -> dict[str, Tensor]:
         parts = keep.split([gate.slices for gate in self.gates], dim=-1)

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from polyarch.nn import ChoiceBlock, Stacked, record
+from polyarch.nn import ChoiceBlock, Stacked, multiply_accumulates, record
 from polyarch.spaces import Architecture, Gates, Space
 
 
@@ -59,6 +59,10 @@ class Supernet(nn.Module, ABC):
         """
         fixed, options = self._parameter_table
         return fixed + sum(options.get((name, architecture[name]), 0) for name in self.space.choice_names)
+
+    def mac_count(self, architecture: Architecture, input_shape: Sequence[int]) -> float:
+        """Multiply-accumulates of the extracted network for one example of this shape."""
+        return multiply_accumulates(self.extract(architecture), input_shape)
 
     @cached_property
     def _parameter_table(self) -> tuple[int, dict[tuple[str, int], int]]:

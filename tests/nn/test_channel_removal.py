@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import remove_channels, run_gated
+from polyarch.nn import ChannelGraph, multiply_accumulates, remove_channels, run_gated
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import gate
 
@@ -122,6 +122,8 @@ def test_the_smaller_network_equals_the_masked_one(steps: list[tuple[str, int]],
         torch.testing.assert_close(network(IMAGES), expected, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(network(IMAGES[:1]), expected[:1], rtol=1e-10, atol=1e-10)
     assert count(network) <= count(model) - dropped_weights(model, keep)
+    cost = ChannelGraph(model, IMAGES).cost(keep)
+    assert (cost.parameters, cost.macs) == (count(network), pytest.approx(multiply_accumulates(network, (2, 6, 6))))
     assert all("polyarch" not in type(module).__module__ for module in network.modules())
 
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 import torch
+from gated_contract import GatedContract
 from torch import Tensor, nn
 
 import polyarch.supernets.gated
 from polyarch.errors import InvalidInput
+from polyarch.nn import Cost, multiply_accumulates
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import GatedSupernet, Supernet, gate
-from polyarch.testing import SupernetContract
 
 
 class Branches(nn.Module):
@@ -50,7 +51,7 @@ def images(batch: int = 6) -> Tensor:
     return torch.randn(batch, 2, 5, 5, dtype=torch.float64, generator=generator_at(0, "images"))
 
 
-class TestBranches(SupernetContract):
+class TestBranches(GatedContract):
     def make_supernet(self) -> Supernet:
         return branches()
 
@@ -63,22 +64,8 @@ class TestBranches(SupernetContract):
         kept = dict.fromkeys(space.choice_names, "keep")
         return [space.architecture(dropped), space.architecture(kept), *super().make_architectures(space)[:3]]
 
-    def test_a_path_computes_only_what_it_selects(self) -> None:
-        """Here a path multiplies by zeros, and its kernels stay whole: what is left out has a gradient of zero."""
-        net, x, architectures = self._trained()
-        for architecture in architectures:
-            net.zero_grad(set_to_none=True)
-            network = net.extract(architecture).train()
-            weights = torch.randn(len(x), 3, dtype=torch.float64, generator=generator_at(0, "loss"))
-            squares = []
-            for output, module in ((net.train()(x, architecture), net), (network(x), network)):
-                (output * weights).sum().backward()
-                gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-                squares.append(sum(gradient.square().sum() for gradient in gradients))
-            torch.testing.assert_close(*squares)
 
-
-class TestTables(SupernetContract):
+class TestTables(GatedContract):
     """Linear layers, and statistics between them."""
 
     def make_supernet(self) -> Supernet:
@@ -88,8 +75,6 @@ class TestTables(SupernetContract):
 
     def make_inputs(self) -> Tensor:
         return torch.randn(6, 4, dtype=torch.float64, generator=generator_at(0, "rows"))
-
-    test_a_path_computes_only_what_it_selects = TestBranches.test_a_path_computes_only_what_it_selects
 
 
 def test_the_example_of_the_documentation() -> None:
@@ -142,7 +127,45 @@ def test_square_norms_and_counts() -> None:
     assert norms["pool"] == 4
     everything = sum(parameter.numel() for parameter in net.model.parameters())
     options = {name: "drop" if name in ("left.0[1]", "merge[0]") else "keep" for name in net.space.choice_names}
-    assert net.parameter_count(net.space.architecture(options)) == everything - 4 * 9 - 4
+    # nobody else reads the first output of ``right``, so its row and bias go, too
+    assert net.parameter_count(net.space.architecture(options)) == everything - 4 * 9 - 4 - 5
+
+
+def test_costs_are_those_of_the_extracted_network_also_after_a_move() -> None:
+    net = branches()
+    for position in range(3):
+        architecture = net.space.sample(generator_at(0, "cost", position))
+        network = net.extract(architecture)
+        expected = Cost(sum(p.numel() for p in network.parameters()), multiply_accumulates(network, (2, 5, 5)))
+        assert net.cost(architecture) == expected
+        assert net.mac_count(architecture, (2, 5, 5)) == expected.macs
+        network = net.float().extract(architecture)
+        assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
+        net.double()
+
+
+def test_costs_for_inputs_of_another_size() -> None:
+    net = branches().float()
+    architecture = net.space.sample(generator_at(0, "cost"))
+    found = net.mac_count(architecture, (2, 7, 7))
+    assert found == multiply_accumulates(net.extract(architecture), (2, 7, 7)) > net.cost(architecture).macs
+
+
+def test_costs_of_slices() -> None:
+    parameters, macs = branches().slice_costs()
+    # left.0: 4 slices of 4x9 at 5x5 pixels, right: 4 of 3, pool: 4 of nothing, merge: 7 of 4, head: 4 of 3 at one pixel
+    assert parameters.tolist() == [36.0] * 4 + [3.0] * 4 + [0.0] * 4 + [4.0] * 7 + [3.0] * 4
+    assert macs.tolist() == [900.0] * 4 + [75.0] * 4 + [0.0] * 4 + [100.0] * 7 + [3.0] * 4
+
+
+def test_extraction_takes_the_weights_of_the_moment() -> None:
+    net, x = branches().eval(), images()
+    architecture = net.space.sample(generator_at(0, "now"))
+    net.extract(architecture)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.1)
+    torch.testing.assert_close(net.extract(architecture)(x), net(x, architecture))
 
 
 def test_slices_as_one_tensor_are_the_gates() -> None:
