@@ -18,6 +18,7 @@ ROOMS = (
     "spaces",
     "distributions",
     "nn",
+    "networks",
     "supernets",
     "objectives",
     "predictive",

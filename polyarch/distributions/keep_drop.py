@@ -70,9 +70,34 @@ class KeepDrop(ArchDistribution):
         return torch.sigmoid(self.logits)
 
     @property
+    def keep_rate(self) -> float:
+        """The expected share of choices that are kept, sum_g K_g (1 - p_g) / sum_g K_g."""
+        with torch.no_grad():
+            return float((self.sizes * torch.sigmoid(-self.logits)).sum() / self.sizes.sum())
+
+    @property
     def sizes(self) -> Tensor:
         """K, the number of choices of every group, (G,)."""
         return torch.bincount(self._group, minlength=len(self.groups))
+
+    def tilted(self, costs: Tensor, strength: float) -> KeepDrop:
+        """r(a) proportional to q(a) exp(-strength * cost(a)), where cost(a) sums those of the choices that are kept.
+
+        Of all distributions with the same mean cost it is the one with the smallest KL(r || q). Its choices are
+        independent again, with strength * cost added to log p - log(1 - p); each is a group of its own, not learnt.
+
+        Args:
+            costs: of the choices, (C,).
+        """
+        logits = self.logits.detach()[self._group] + strength * costs.to(self.logits)
+        found = KeepDrop(self.space, {name: [name] for name in self.space.choice_names}, learnable=False)
+        found.logits = logits
+        return found
+
+    def flat(self) -> KeepDrop:
+        """The distribution with the same keep rate in which all choices have the same probability; not learnt."""
+        groups = {"all": self.space.choice_names}
+        return KeepDrop(self.space, groups, drop=1 - self.keep_rate, learnable=False).to(self.logits.device)
 
     def sample_slices(self, n: int, *, generator: Generator) -> Tensor:
         """n draws as one tensor: 1 where a choice is kept, 0 where it is dropped, (n, C)."""

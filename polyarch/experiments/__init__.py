@@ -9,6 +9,8 @@ from polyarch.experiments.evidence_bound import EVIDENCE_BOUND
 from polyarch.experiments.experiment import PRESETS, Experiment
 from polyarch.experiments.fine_tuning import FINE_TUNING
 from polyarch.experiments.fourier_degree import FOURIER_DEGREE
+from polyarch.experiments.guided_draws import GUIDED_DRAWS
+from polyarch.experiments.guided_settings import GUIDED_SETTINGS
 from polyarch.experiments.image_depth import IMAGE_DEPTH
 from polyarch.experiments.interchoice_ranking import INTERCHOICE_RANKING
 from polyarch.experiments.learning_rate import LEARNING_RATE
@@ -44,6 +46,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         SHARED_WIRINGS,
         WIRING_ENSEMBLE,
         WIRING_CONSISTENCY,
+        GUIDED_DRAWS,
+        GUIDED_SETTINGS,
     )
 }
 

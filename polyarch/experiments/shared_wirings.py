@@ -12,21 +12,10 @@ from torch import Tensor
 
 from polyarch.estimators import ValAcc
 from polyarch.experiments.experiment import Experiment, Settings
+from polyarch.experiments.images import Images, measure, store_of
 from polyarch.experiments.ranked_supernets import seeded
 from polyarch.experiments.shared_wirings_claims import counts, figures, judge, tables
-from polyarch.experiments.wired_networks import (
-    DOCUMENT,
-    LARGE,
-    SMALL,
-    TINY,
-    Images,
-    build,
-    draw_wirings,
-    measure,
-    member_logits,
-    store_of,
-    train,
-)
+from polyarch.experiments.wired_networks import DOCUMENT, LARGE, SMALL, TINY, build, draw_wirings, member_logits, train
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.nn.batch_means import batch_mean_variances
 from polyarch.predictive import auroc

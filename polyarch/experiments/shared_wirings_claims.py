@@ -7,8 +7,8 @@ from typing import Any
 
 from polyarch.experiments.experiment import Settings, Table, spread
 from polyarch.experiments.figures import Spec, grouped_bars, lines, scatter, side_by_side, summary, with_spread
+from polyarch.experiments.images import NAMES
 from polyarch.experiments.ranked_supernets import runs_of
-from polyarch.experiments.wired_networks import NAMES
 from polyarch.results import Claim
 
 MANY = "500"

@@ -10,23 +10,9 @@ from polyarch.data import stratified_split
 from polyarch.distributions import Empirical
 from polyarch.experiments.experiment import Experiment, Settings, Table, spread
 from polyarch.experiments.figures import Spec, grouped_bars, lines, side_by_side, summary
+from polyarch.experiments.images import NAMES, Images, fit_cosine, logits_of, measure, sgd, store_of
 from polyarch.experiments.ranked_supernets import runs_of, seeded
-from polyarch.experiments.wired_networks import (
-    DOCUMENT,
-    LARGE,
-    NAMES,
-    SMALL,
-    TINY,
-    Images,
-    build,
-    draw_wirings,
-    fit_cosine,
-    logits_of,
-    measure,
-    member_logits,
-    sgd,
-    store_of,
-)
+from polyarch.experiments.wired_networks import DOCUMENT, LARGE, SMALL, TINY, build, draw_wirings, member_logits
 from polyarch.methods.stochastic_architectures import nsa_i
 from polyarch.results import Claim
 from polyarch.spaces import residual_wiring

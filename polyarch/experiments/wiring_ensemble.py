@@ -13,20 +13,9 @@ from torch import Tensor, nn
 from polyarch.data import TensorData
 from polyarch.estimators import shared_macs
 from polyarch.experiments.experiment import Experiment, Settings
+from polyarch.experiments.images import Images, logits_of, measure, store_of
 from polyarch.experiments.ranked_supernets import seeded
-from polyarch.experiments.wired_networks import (
-    DOCUMENT,
-    LARGE,
-    SMALL,
-    TINY,
-    Images,
-    build,
-    draw_wirings,
-    logits_of,
-    measure,
-    store_of,
-    train,
-)
+from polyarch.experiments.wired_networks import DOCUMENT, LARGE, SMALL, TINY, build, draw_wirings, train
 from polyarch.experiments.wiring_ensemble_claims import counts, figures, judge, tables
 from polyarch.nn import Stacked
 from polyarch.predictive import (

@@ -8,8 +8,8 @@ from typing import Any
 
 from polyarch.experiments.experiment import Settings, Table, spread
 from polyarch.experiments.figures import Spec, grouped_bars, side_by_side, summary
+from polyarch.experiments.images import NAMES
 from polyarch.experiments.ranked_supernets import runs_of
-from polyarch.experiments.wired_networks import NAMES
 from polyarch.results import Claim
 
 SCORES = {"mutual_information": "mutual information", "entropy": "entropy", "max_probability": "1 - max probability"}

@@ -1,5 +1,7 @@
 """Searchers: ask and tell, samplers, hard limits."""
 
+from polyarch.searchers.candidates import Candidate, CandidateScoring, best_candidate
+from polyarch.searchers.limited_draws import LimitedDraws
 from polyarch.searchers.limits import Limit, Limits
 from polyarch.searchers.samplers import ExhaustiveSampler, RandomSampler, RegularisedEvolution
 from polyarch.searchers.searcher import (
@@ -13,14 +15,18 @@ from polyarch.searchers.searcher import (
 )
 
 __all__ = [
+    "Candidate",
+    "CandidateScoring",
     "Evaluated",
     "ExhaustiveSampler",
     "Limit",
+    "LimitedDraws",
     "Limits",
     "RandomSampler",
     "RegularisedEvolution",
     "Searcher",
     "StudySearcher",
+    "best_candidate",
     "evolution",
     "exhaustive_search",
     "nsga2",

@@ -60,7 +60,7 @@ class PosteriorGuided(Strategy):
         keep = self.q.rsample_slices(len(inputs), temperature=self.temperature, generator=generator)
         penalty = self.penalty(self.net, self.q)
         loss = minimise(self.loss(self.net.forward_slices(inputs, keep), targets) + penalty, self.optimizer)
-        return {"loss": loss, "penalty": penalty.item(), "kept": self._kept()}
+        return {"loss": loss, "penalty": penalty.item(), "kept": self.q.keep_rate}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """The expected loss and accuracy of a network drawn from q, with running statistics.
@@ -78,8 +78,3 @@ class PosteriorGuided(Strategy):
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet, q and optimiser."""
         return {"net": self.net, "q": self.q, "optimizer": self.optimizer}
-
-    def _kept(self) -> float:
-        """sum_g K_g (1 - p_g) / sum_g K_g."""
-        with torch.no_grad():
-            return float(1 - (self.q.sizes * self.q.drop).sum() / self.q.sizes.sum())

@@ -83,6 +83,11 @@ class GatedSupernet(Supernet):
         """Parameters and multiply-accumulates of the extracted network, without extracting it."""
         return self._graph.cost(self._by_gate(self.slices(architecture)))
 
+    def gated_kernels(self) -> list[nn.Parameter]:
+        """The weights that have gates on what they read, each once."""
+        layers = (self.model.get_submodule(gate.name) for gate in self.gates if gate.side == "input")
+        return list(dict.fromkeys(layer.get_parameter("weight") for layer in layers))
+
     def square_norms(self) -> Tensor:
         """||m||^2 of the kernels of every group, (G,) in the order of ``groups``.
 

@@ -70,6 +70,8 @@ class Callback:
 class Schedule(Callback):
     """Sets the learning rate from the position alone, so that a resume needs nothing.
 
+    A parameter group of the optimiser may have a ``rate_factor``, by which its rate differs from that of the others.
+
     Args:
         rate: maps (steps done, total steps) to the learning rate; see `cosine` and `piecewise`.
     """
@@ -82,7 +84,7 @@ class Schedule(Callback):
         """Sets the rate of this step in every parameter group."""
         rate = self.rate(run.step, run.total_steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("rate_factor", 1.0)
 
 
 def cosine(start: float, end: float = 0.0, *, warmup: int = 0) -> Callable[[int, int], float]:

@@ -9,8 +9,9 @@ import torch
 
 from polyarch.data import Cutout, Normalisation, RandomShift, TensorData
 from polyarch.experiments.experiment import Settings
+from polyarch.experiments.images import Images, measure
 from polyarch.experiments.shared_wirings import _ensembles
-from polyarch.experiments.wired_networks import Images, draw_wirings, measure
+from polyarch.experiments.wired_networks import draw_wirings
 from polyarch.experiments.wiring_ensemble import _alone, _scores
 
 IMAGES: Settings = {"size": None, "train": 200, "valid": 50, "test": 60, "cutout": False}

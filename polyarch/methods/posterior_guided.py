@@ -1,0 +1,74 @@
+"""Posterior-guided search: learn kernels and drop probabilities together, draw networks, keep the best.
+
+Minimises, per training example, the negative log-likelihood of a network drawn from q plus the divergence of q from a
+spike-and-slab prior (`polyarch.objectives.SpikeSlab`). Networks are then drawn from q and judged with the weights that
+they come with: nothing has to be trained again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyarch.distributions import KeepDrop
+from polyarch.objectives import SpikeSlab
+from polyarch.strategies import Loss, PosteriorGuided
+from polyarch.supernets import GatedSupernet
+
+Q_RATE_FACTOR = 5.0
+"""How much faster q learns than the kernels."""
+
+
+@dataclass(frozen=True)
+class PosteriorSearch:
+    """How kernels and drop probabilities are learned together by SGD.
+
+    Args:
+        length_scale: d of the prior; a larger one makes smaller networks.
+        drop: the drop probability of all groups at the start.
+        temperature: of the relaxed draws.
+        constant_decay: a constant in place of d^2 (1 - p) / (2N), the ablation of the document.
+        learned: whether drop probabilities are learned; otherwise they stay at ``drop``, the random baseline.
+        q_rate_factor: by which the learning rate of q differs from that of the kernels.
+        weight_decay: of what has no gate; the prior is the decay of gated kernels.
+    """
+
+    length_scale: float
+    drop: float = 0.1
+    temperature: float = 0.2
+    constant_decay: float | None = None
+    learned: bool = True
+    learning_rate: float = 0.05
+    q_rate_factor: float = Q_RATE_FACTOR
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+
+    def strategy(
+        self, net: GatedSupernet, *, num_data: int, loss: Loss = nn.functional.cross_entropy
+    ) -> PosteriorGuided:
+        """The strategy with a fresh q, for ``num_data`` training examples."""
+        q = KeepDrop(net.space, net.groups, drop=self.drop, learnable=self.learned)
+        q.to(next(net.parameters()).device)
+        penalty = SpikeSlab(num_data, self.length_scale, weight_decay=self.constant_decay)
+        return PosteriorGuided(net, q, self.optimizer(net, q), penalty=penalty, temperature=self.temperature, loss=loss)
+
+    def optimizer(self, net: GatedSupernet, q: KeepDrop) -> torch.optim.SGD:
+        """SGD with Nesterov's momentum over gated kernels, everything else, and q."""
+        kernels = net.gated_kernels()
+        gated = set(kernels)
+        rest = [parameter for parameter in net.parameters() if parameter not in gated]
+        groups: list[dict[str, Any]] = [
+            {"params": kernels},
+            {"params": rest, "weight_decay": self.weight_decay},
+            {"params": list(q.parameters()), "rate_factor": self.q_rate_factor},
+        ]
+        return torch.optim.SGD(
+            [group for group in groups if group["params"]],
+            lr=self.learning_rate,
+            momentum=self.momentum,
+            nesterov=self.momentum > 0,
+            foreach=True,
+        )

@@ -1,0 +1,90 @@
+"""Densely connected networks, such as DenseNet-121."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.errors import InvalidInput
+from polyarch.networks.groups import gate_groups, require_counts, require_positive
+from polyarch.networks.parts import Stem, convolution, make_stem
+
+
+class DenseLayer(nn.Module):
+    """x and what BN-ReLU-1x1-BN-ReLU-3x3 makes of it, side by side: (B, C, H, W) -> (B, C + growth, H, W)."""
+
+    def __init__(self, inputs: int, inner: int, growth: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.BatchNorm2d(inputs), nn.ReLU(), convolution(inputs, inner, 1),
+            nn.BatchNorm2d(inner), nn.ReLU(), convolution(inner, growth, 3),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C + growth, H, W)."""
+        return torch.cat([x, self.branch(x)], dim=1)
+
+
+class DenseNet(nn.Module):
+    """DenseNet-BC, blocks of dense layers with transitions between them: (B, in_channels, H, W) -> (B, classes).
+
+    ``growth=32, layers=(6, 12, 24, 16), stem="large", classes=1000`` is DenseNet-121.
+
+    Args:
+        growth: channels that a layer adds.
+        layers: of every block.
+        bottleneck: a layer's 1x1 convolution gives ``bottleneck * growth`` channels.
+        compression: the share of channels that a transition, which also halves the resolution, keeps.
+        stem: ``small`` for images of about 32x32, ``large`` for images of about 224x224.
+        initial: channels of the stem; by default twice the growth.
+    """
+
+    def __init__(
+        self,
+        *,
+        growth: int = 8,
+        layers: Iterable[int] = (4, 4, 4),
+        bottleneck: int = 4,
+        compression: float = 0.5,
+        stem: Stem = "small",
+        initial: int | None = None,
+        in_channels: int = 3,
+        classes: int = 10,
+    ) -> None:
+        super().__init__()
+        layers = require_counts(layers=layers)
+        channels = 2 * growth if initial is None else initial
+        require_positive(growth=growth, bottleneck=bottleneck, initial=channels)
+        require_positive(in_channels=in_channels, classes=classes)
+        if not 0 < compression <= 1:
+            raise InvalidInput(f"Expected a compression above 0 and up to 1. Got {compression}.")
+        self.stem = make_stem(stem, in_channels, channels)
+        self.blocks = nn.Sequential()
+        for block, count in enumerate(layers):
+            if block:
+                outputs = max(1, int(channels * compression))
+                self.blocks.append(_transition(channels, outputs))
+                channels = outputs
+            for _ in range(count):
+                self.blocks.append(DenseLayer(channels, bottleneck * growth, growth))
+                channels += growth
+        self.norm = nn.BatchNorm2d(channels)
+        self.activation = nn.ReLU()
+        self.classifier = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in_channels, H, W) -> (B, classes)."""
+        x = self.activation(self.norm(self.blocks(self.stem(x))))
+        logits: Tensor = self.classifier(x.mean((2, 3)))
+        return logits
+
+    def gate_groups(self) -> dict[str, list[str]]:
+        """Every convolution but the stem, by name."""
+        return gate_groups(self)
+
+
+def _transition(inputs: int, outputs: int) -> nn.Sequential:
+    """Between two blocks: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded down."""
+    return nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU(), convolution(inputs, outputs, 1), nn.AvgPool2d(2))

@@ -1,0 +1,86 @@
+"""Residual networks of bottlenecks, such as ResNet-50, plain or inflated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+
+from polyarch.networks.groups import gate_groups, require_counts, require_kernels, require_positive
+from polyarch.networks.parts import Stem, convolution, convolutions, make_stem
+
+
+class Bottleneck(nn.Module):
+    """ReLU(shortcut(x) + branch(x)): (B, inputs, H, W) -> (B, outputs, H/stride, W/stride).
+
+    The branch is a 1x1, a kxk and a 1x1 convolution, each with batch normalisation, and ReLU in between; of the kxk
+    convolution there is one of each kernel size, added and then normalised. The stride is on it.
+    """
+
+    def __init__(self, inputs: int, inner: int, outputs: int, *, stride: int, kernels: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(convolution(inputs, outputs, 1, stride=stride), nn.BatchNorm2d(outputs))
+        self.branch = nn.Sequential(
+            convolution(inputs, inner, 1), nn.BatchNorm2d(inner), nn.ReLU(),
+            convolutions(inner, inner, kernels, stride=stride), nn.BatchNorm2d(inner), nn.ReLU(),
+            convolution(inner, outputs, 1), nn.BatchNorm2d(outputs),
+        )  # fmt: skip
+        self.activation = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) -> (B, outputs, H/stride, W/stride)."""
+        activated: Tensor = self.activation(self.shortcut(x) + self.branch(x))
+        return activated
+
+
+class InflatedResNet(nn.Module):
+    """Stages of bottlenecks: (B, in_channels, H, W) -> (B, classes).
+
+    ``width=64, blocks=(3, 4, 6, 3), kernels=(3,), stem="large", classes=1000`` is ResNet-50, with the stride on the 3x3
+    convolution.
+
+    Args:
+        width: channels inside the bottlenecks of the first stage; every further stage halves the resolution and
+            doubles them.
+        blocks: of every stage.
+        kernels: the sizes of the convolutions that stand in parallel where ResNet has a 3x3 convolution.
+        expansion: how many times its inner channels a bottleneck gives.
+        stem: ``small`` for images of about 32x32, ``large`` for images of about 224x224.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int = 16,
+        blocks: Iterable[int] = (1, 1, 1),
+        kernels: Iterable[int] = (3, 5),
+        expansion: int = 4,
+        stem: Stem = "small",
+        in_channels: int = 3,
+        classes: int = 10,
+    ) -> None:
+        super().__init__()
+        blocks, kernels = require_counts(blocks=blocks), require_kernels(kernels)
+        require_positive(width=width, expansion=expansion, in_channels=in_channels, classes=classes)
+        self.stem = make_stem(stem, in_channels, width)
+        self.blocks = nn.Sequential()
+        channels = width
+        for stage, count in enumerate(blocks):
+            inner = width * 2**stage
+            for position in range(count):
+                stride = 2 if stage > 0 and position == 0 else 1
+                outputs = expansion * inner
+                self.blocks.append(Bottleneck(channels, inner, outputs, stride=stride, kernels=kernels))
+                channels = outputs
+        self.classifier = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in_channels, H, W) -> (B, classes)."""
+        logits: Tensor = self.classifier(self.blocks(self.stem(x)).mean((2, 3)))
+        return logits
+
+    def gate_groups(self) -> dict[str, list[str]]:
+        """Every convolution but the stem, by name."""
+        return gate_groups(self)
