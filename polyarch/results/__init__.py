@@ -3,6 +3,7 @@
 from polyarch.results.depth import DepthFunctions, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
 from polyarch.results.differentiable import DifferentiableRecord
 from polyarch.results.experiments import Claim, ExperimentResults
+from polyarch.results.guided import GatedLayer, GuidedDraw, GuidedRecord
 from polyarch.results.predictors import Accuracy, Contender, PredictorRecord, ReliabilityBin
 from polyarch.results.record import VERSION, Record
 from polyarch.results.runs import Results
@@ -34,6 +35,9 @@ __all__ = [
     "EnsemblePoint",
     "ExitPoint",
     "ExperimentResults",
+    "GatedLayer",
+    "GuidedDraw",
+    "GuidedRecord",
     "IntervalRecord",
     "NormModesRecord",
     "PredictorRecord",

@@ -12,6 +12,7 @@ from polyarch.errors import CorruptFile
 from polyarch.files import write_json
 from polyarch.results.depth import DepthRecord
 from polyarch.results.differentiable import DifferentiableRecord
+from polyarch.results.guided import GuidedRecord
 from polyarch.results.predictors import Contender, PredictorRecord
 from polyarch.results.record import VERSION, Record
 from polyarch.results.stages import EliminationRecord, RankingRecord, SearchRecord, TrainingRecord
@@ -24,7 +25,8 @@ class Results(Record):
     ``predictors`` are the best network alone and the mixtures; ``depth`` is there after a search for a depth, where
     ``seconds`` may tell the time of a forward pass: ``forward_full`` and ``forward_pruned``. ``decisions`` say what was
     chosen for the user and why. ``differentiable`` is there after a search by gradients, ``stochastic`` after training
-    under many architectures, where the first of ``predictors`` is the ensemble.
+    under many architectures, where the first of ``predictors`` is the ensemble, ``guided`` after a posterior-guided
+    search.
     """
 
     version: int = VERSION
@@ -43,6 +45,7 @@ class Results(Record):
     depth: DepthRecord | None = None
     differentiable: DifferentiableRecord | None = None
     stochastic: StochasticRecord | None = None
+    guided: GuidedRecord | None = None
     decisions: list[str] = Field(default_factory=list)
     seconds: dict[str, float] = Field(default_factory=dict)
 

@@ -1,0 +1,74 @@
+"""What a posterior-guided search learned, drew and kept."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from polyarch.results.record import Record
+
+
+class GatedLayer(Record):
+    """A layer whose input channels, or an operation whose output channels, are kept or dropped.
+
+    ``drop`` is the learned drop probability, which layers of one ``group`` share. ``kept`` has a character for every
+    channel, ``1`` where the best draw keeps it and ``0`` where not.
+    """
+
+    name: str
+    group: str
+    side: str
+    drop: float
+    kept: str
+
+    @property
+    def share(self) -> float:
+        """Of the channels that the best draw keeps."""
+        return self.kept.count("1") / len(self.kept)
+
+
+class GuidedDraw(Record):
+    """A network drawn, with the weights it came with: validation accuracy and mean negative log-likelihood, and costs.
+
+    ``position`` is its number among the draws of its kind; costs are those of the extracted network.
+    """
+
+    position: int
+    accuracy: float
+    loss: float
+    parameters: int
+    macs: float
+
+
+class GuidedRecord(Record):
+    """A posterior over networks with kept and dropped channels, and the best of the draws from it.
+
+    ``layers`` are in the order in which the network runs them. ``guided`` are the draws, ``random`` those at one rate
+    for all channels with the same expected share of kept ones. ``best`` is the position of the best of ``guided``.
+    ``full_parameters`` and ``full_macs`` are those of the network with all channels. ``strength`` is how much draws
+    favour small networks, 0 where they are the posterior's own within the limits. ``members`` draws form the mixture.
+    ``depths`` are the probabilities of the depths 0, 1, ... where they are learned, too; ``best_depth`` is that of the
+    best draw.
+    """
+
+    length_scale: float
+    temperature: float
+    initial_drop: float
+    constant_decay: float | None = None
+    keep_rate: float
+    layers: list[GatedLayer]
+    guided: list[GuidedDraw]
+    random: list[GuidedDraw]
+    best: int
+    full_parameters: int
+    full_macs: float
+    strength: float = 0.0
+    max_params: float | None = None
+    max_macs: float | None = None
+    members: int
+    depths: list[float] = Field(default_factory=list)
+    best_depth: int | None = None
+
+    @property
+    def best_draw(self) -> GuidedDraw:
+        """The best of the draws from the posterior."""
+        return next(draw for draw in self.guided if draw.position == self.best)
