@@ -1,5 +1,6 @@
 """Distributions over architectures: sample, log probability, divergence, marginals."""
 
+from polyarch.distributions.depth_and_channels import DepthAndChannels
 from polyarch.distributions.dirichlet import FactorisedDirichlet
 from polyarch.distributions.distribution import ArchDistribution, DrawMode
 from polyarch.distributions.factorised import Factorised, FactorisedCategorical
@@ -10,6 +11,7 @@ from polyarch.distributions.uniform import Uniform
 __all__ = [
     "ArchDistribution",
     "Categorical",
+    "DepthAndChannels",
     "DrawMode",
     "Empirical",
     "Factorised",

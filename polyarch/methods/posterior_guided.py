@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from polyarch.distributions import KeepDrop
+from polyarch.distributions import ArchDistribution, Categorical, DepthAndChannels, KeepDrop, geometric_prior
 from polyarch.objectives import SpikeSlab
-from polyarch.strategies import Loss, PosteriorGuided
-from polyarch.supernets import GatedSupernet
+from polyarch.strategies import GuidedDepth, Loss, PosteriorGuided
+from polyarch.supernets import GatedDepthSupernet, GatedSupernet
 
 Q_RATE_FACTOR = 5.0
 """How much faster q learns than the kernels."""
@@ -34,6 +34,7 @@ class PosteriorSearch:
         learned: whether drop probabilities are learned; otherwise they stay at ``drop``, the random baseline.
         q_rate_factor: by which the learning rate of q differs from that of the kernels.
         weight_decay: of what has no gate; the prior is the decay of gated kernels.
+        depth_ratio: of the geometric prior over depths, where the depth is a choice, too.
     """
 
     length_scale: float
@@ -45,17 +46,27 @@ class PosteriorSearch:
     q_rate_factor: float = Q_RATE_FACTOR
     momentum: float = 0.9
     weight_decay: float = 5e-4
+    depth_ratio: float = 0.85
 
     def strategy(
         self, net: GatedSupernet, *, num_data: int, loss: Loss = nn.functional.cross_entropy
     ) -> PosteriorGuided:
-        """The strategy with a fresh q, for ``num_data`` training examples."""
-        q = KeepDrop(net.space, net.groups, drop=self.drop, learnable=self.learned)
-        q.to(next(net.parameters()).device)
+        """The strategy with a fresh q, for ``num_data`` training examples.
+
+        Where the depth is a choice, too, q has a posterior over depths and the loss is the cross-entropy.
+        """
+        device = next(net.parameters()).device
+        q = KeepDrop(net.slice_space, net.groups, drop=self.drop, learnable=self.learned).to(device)
         penalty = SpikeSlab(num_data, self.length_scale, weight_decay=self.constant_decay)
+        if isinstance(net, GatedDepthSupernet):
+            depth = Categorical(net.depths.space).to(device)
+            joint = DepthAndChannels(net.space, depth, q)
+            prior = geometric_prior(net.depths.space, self.depth_ratio).to(device)
+            optimizer = self.optimizer(net, joint)
+            return GuidedDepth(net, joint, prior, optimizer, penalty=penalty, temperature=self.temperature)
         return PosteriorGuided(net, q, self.optimizer(net, q), penalty=penalty, temperature=self.temperature, loss=loss)
 
-    def optimizer(self, net: GatedSupernet, q: KeepDrop) -> torch.optim.SGD:
+    def optimizer(self, net: GatedSupernet, q: ArchDistribution) -> torch.optim.SGD:
         """SGD with Nesterov's momentum over gated kernels, everything else, and q."""
         kernels = net.gated_kernels()
         gated = set(kernels)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.networks.groups import gate_groups, require_positive
-from polyarch.networks.parts import Added, Halving, convolution
+from polyarch.networks.parts import Added, convolution, halving
 from polyarch.nn.ops import darts_operation, relu_conv_bn
 
 Kind = Literal["normal", "reduction"]
@@ -44,7 +44,7 @@ class EnasCell(nn.Module):
         self, kind: Kind, earlier: int, previous: int, width: int, *, after_reduction: bool, inflated: bool
     ) -> None:
         super().__init__()
-        self.earlier = Halving(earlier, width) if after_reduction else relu_conv_bn(earlier, width, 1)
+        self.earlier = halving(earlier, width) if after_reduction else relu_conv_bn(earlier, width, 1)
         self.previous = relu_conv_bn(previous, width, 1)
         codes = [int(code) for code in CELLS[kind].replace("|", "").split()]
         self.sources = codes[::2]
@@ -124,7 +124,7 @@ def _operation(name: str, width: int, stride: int, inflated: bool) -> nn.Module:
         kernels = INFLATED if inflated else (int(name[-1]),)
         return nn.Sequential(*_separable(width, kernels, stride), *_separable(width, kernels, 1))
     if name == "skip_connect" and stride == 2:
-        return Halving(width, width)
+        return halving(width, width)
     return darts_operation(name, width, stride=stride, affine=True)
 
 

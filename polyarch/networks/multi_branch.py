@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 
 from polyarch.networks.groups import gate_groups, require_kernels, require_positive
-from polyarch.networks.parts import Halving, convolution, convolutions
+from polyarch.networks.parts import convolution, convolutions, halving
 from polyarch.nn.ops import relu_conv_bn
 
 
@@ -24,7 +24,7 @@ class MultiBranchBlock(nn.Module):
         super().__init__()
         self.shortcut: nn.Module = nn.Identity()
         if stride == 2:
-            self.shortcut = Halving(inputs, outputs)
+            self.shortcut = halving(inputs, outputs)
         elif inputs != outputs:
             self.shortcut = relu_conv_bn(inputs, outputs, 1)
         self.branches = nn.ModuleList(

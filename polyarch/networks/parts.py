@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from polyarch.errors import UnknownName
@@ -24,21 +23,9 @@ class Added(nn.ModuleDict):
         return sum(terms[1:], start=terms[0])
 
 
-class Halving(FactorizedReduce):
-    """Halves the resolution without leaving pixels out: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded up.
-
-    ReLU, 1x1 convolutions of the pixels at even places and of those one further down and to the right, concatenated,
-    batch normalisation. Unlike its base it is ordinary code, which is all that channel removal can follow.
-    """
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, affine=True, pick_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, inputs, H, W) -> (B, outputs, H/2, W/2)."""
-        x = self.activation(x)
-        halved: Tensor = self.norm(torch.cat([self.even(x), self.odd(self.shift(x))], dim=1))
-        return halved
+def halving(inputs: int, outputs: int) -> FactorizedReduce:
+    """Halves the resolution without leaving pixels out: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded up."""
+    return FactorizedReduce(inputs, outputs, affine=True, pick_first=True)
 
 
 def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> nn.Module:

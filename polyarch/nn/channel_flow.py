@@ -100,9 +100,17 @@ class ChannelFlow:
     def repeat(self, node: fx.Node, wanted: Mask | None = None) -> fx.Node:
         """The operation of a node on the wanted channels of its inputs, or on all, in the new graph."""
         if node.op in ("call_module", "get_attr"):
-            assert isinstance(node.target, str)
-            place(self._root, node.target, self.own(node))
+            self._place(node)
         return self.graph.node_copy(node, lambda source: self.take(source, wanted))
+
+    def call(self, node: fx.Node, x: fx.Node) -> fx.Node:
+        """The module of a node on another value of the new graph."""
+        return self.graph.call_module(self._place(node), (x,))
+
+    def _place(self, node: fx.Node) -> str:
+        assert isinstance(node.target, str)
+        place(self._root, node.target, self.own(node))
+        return node.target
 
     def constant(self, node: fx.Node, channels: int, bias: nn.Parameter | None = None) -> fx.Node:
         """A value (B, channels, ...) that is zero, or the bias everywhere, in the new graph."""

@@ -149,10 +149,6 @@ class ChannelGraph:
             node: _rule(flow, node, self._recording.network, cuttable) for node in self._recording.network.graph.nodes
         }
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the graph, which is written down again where it is needed: torch pickles graphs as source code."""
-        return {"model": self.model, "example": self.example}
-
 
 @dataclass(frozen=True)
 class Cost:

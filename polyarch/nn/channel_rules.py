@@ -9,9 +9,11 @@ from functools import reduce
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import fx, nn
 
 from polyarch.nn.channel_flow import ChannelFlow, Mask
+from polyarch.nn.ops import NARROW
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -184,6 +186,12 @@ class Layer(Rule):
         names = ("in_features", "out_features") if linear else ("in_channels", "out_channels")
         for name, count in zip(names, (inputs, outputs), strict=True):
             setattr(module, name, count)
+        if isinstance(module, nn.Conv2d) and module.stride != (1, 1) and inputs < NARROW and _reads_pixels(module):
+            picked = flow.graph.call_function(
+                F.avg_pool2d, (flow.take(node.all_input_nodes[0], columns), 1, module.stride)
+            )
+            module.stride = (1, 1)
+            return flow.call(node, picked), rows
         return flow.repeat(node, columns), rows
 
     def sizes(self, flow: ChannelFlow, node: fx.Node) -> dict[nn.Parameter, int]:
@@ -270,6 +278,11 @@ def depthwise(module: nn.Module) -> bool:
     """Whether a module is a convolution of every channel by itself."""
     convolution = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     return convolution and module.groups == module.in_channels == module.out_channels
+
+
+def _reads_pixels(module: nn.Conv2d) -> bool:
+    """Whether every output is made of one pixel; with a stride and few inputs see `polyarch.nn.ops.pointwise`."""
+    return module.kernel_size == (1, 1) and module.padding in ((0, 0), "valid", "same")
 
 
 def _share(mask: Mask) -> float:

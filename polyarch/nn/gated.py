@@ -7,7 +7,7 @@ stored on a module, and threads do not disturb each other. Outside of any supern
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def _keeping(selected: Selected) -> Iterator[None]:
         _kept.reset(token)
 
 
-def run_gated(model: nn.Module, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+def run_gated(model: Callable[[Tensor], Any], x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
     """model(x) with gates: name -> weights (K,) for the whole batch, or (B, K) per example.
 
     A part of the network that is recomputed in the backward pass (activation checkpointing) has the same gates again.

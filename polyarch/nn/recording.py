@@ -22,12 +22,13 @@ Path = Callable[[Tensor], Tensor]
 def call(module: nn.Module, x: Tensor, *, known_as: nn.Module | None = None) -> Tensor:
     """module(x), or a node of the graph that x is a symbol of; (B, ...) -> (B, ...).
 
+    A symbol of somebody else goes through the module like a tensor.
+
     Args:
         known_as: the module of the network, built alike, in whose place and under whose name it is recorded.
     """
     value: Any = x  # blocks are typed for tensors; a symbol passes through the same code
-    if isinstance(value, fx.Proxy):
-        assert isinstance(value.tracer, _Recorder)
+    if isinstance(value, fx.Proxy) and isinstance(value.tracer, _Recorder):
         value = value.tracer.record(module, known_as or module, value)
     else:
         value = module(value)

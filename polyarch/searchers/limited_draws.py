@@ -7,7 +7,7 @@ from functools import cached_property
 
 import torch
 
-from polyarch.distributions import KeepDrop
+from polyarch.distributions import DepthAndChannels, KeepDrop
 from polyarch.randomness import generator_at
 from polyarch.searchers.limits import Limits
 from polyarch.spaces import Architecture
@@ -22,6 +22,10 @@ WANTED = 0.5
 STRONGEST = 2.0**40
 REFINEMENTS = 6
 ATTEMPTS = 500
+
+
+Posterior = KeepDrop | DepthAndChannels
+"""Over kept and dropped slices, with or without a depth."""
 
 
 class LimitedDraws:
@@ -42,7 +46,7 @@ class LimitedDraws:
     """
 
     def __init__(
-        self, net: GatedSupernet, q: KeepDrop, limits: Limits | None = None, *, seed: int, stream: str = "draws"
+        self, net: GatedSupernet, q: Posterior, limits: Limits | None = None, *, seed: int, stream: str = "draws"
     ) -> None:
         self.net = net
         self.q = q
@@ -60,7 +64,7 @@ class LimitedDraws:
         return self._tilted[0]
 
     @property
-    def distribution(self) -> KeepDrop:
+    def distribution(self) -> Posterior:
         """q_s, out of which draws beyond the limits are refused."""
         return self._tilted[1]
 
@@ -73,7 +77,7 @@ class LimitedDraws:
         raise self.limits.impossible()
 
     @cached_property
-    def _tilted(self) -> tuple[float, KeepDrop]:
+    def _tilted(self) -> tuple[float, Posterior]:
         if not self.limits.limits or self._share(self.q) >= ENOUGH:
             return 0.0, self.q
         high = 1.0
@@ -87,24 +91,25 @@ class LimitedDraws:
             low, high = (low, middle) if self._share(self._at(middle)) >= WANTED else (middle, high)
         return high, self._at(high)
 
-    def _at(self, strength: float) -> KeepDrop:
+    def _at(self, strength: float) -> Posterior:
         return self.q.tilted(self._costs, strength)
 
     @cached_property
     def _costs(self) -> torch.Tensor:
-        """Of every slice, as a share of the limits, (C,); what is timed or not known counts as multiply-accumulates."""
+        """Of every slice in limits, (C,); what is timed counts like the multiply-accumulates of the whole network."""
         parameters, macs = self.net.slice_costs()
         total = torch.zeros_like(macs)
         for limit in self.limits.limits:
-            is_size = limit.cost.name == "params"
-            total += (
-                parameters / limit.at_most
-                if is_size
-                else macs / (limit.at_most if limit.cost.name == "macs" else macs.sum())
-            )
+            match limit.cost.name:
+                case "params":
+                    total += parameters / limit.at_most
+                case "macs":
+                    total += macs / limit.at_most
+                case _:
+                    total += macs / macs.sum()
         return total
 
-    def _share(self, q: KeepDrop) -> float:
+    def _share(self, q: Posterior) -> float:
         """Of pilot draws that keep the limits; the same noise for every strength, so that the share rises with it."""
         draws = q.sample(PILOTS, generator=generator_at(self.seed, self.stream, "pilots"))
         return sum(map(self.limits.allows, draws)) / PILOTS

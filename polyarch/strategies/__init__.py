@@ -2,6 +2,7 @@
 
 from polyarch.strategies.bilevel import Bilevel
 from polyarch.strategies.consistency import Consistency, DropoutPass, RandomPass, WiringPass
+from polyarch.strategies.guided_depth import GuidedDepth
 from polyarch.strategies.hypergradients import (
     HeldOutLoss,
     Hypergradient,
@@ -32,6 +33,7 @@ __all__ = [
     "Draws",
     "DropoutPass",
     "FairPaths",
+    "GuidedDepth",
     "HeldOutLoss",
     "Hypergradient",
     "InnerLoop",

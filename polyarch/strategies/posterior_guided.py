@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Generator
+from torch import Generator, Tensor
 
 from polyarch.data import Batch
 from polyarch.distributions import KeepDrop
@@ -39,9 +39,9 @@ class PosteriorGuided(Strategy):
         temperature: float = 0.2,
         loss: Loss = F.cross_entropy,
     ) -> None:
-        if q.space != net.space or q.groups != tuple(net.groups):
+        if q.space != net.slice_space or q.groups != tuple(net.groups):
             raise InvalidInput(
-                f"Expected q over the groups {list(net.groups)} of space {net.space.name!r}. "
+                f"Expected q over the groups {list(net.groups)} of space {net.slice_space.name!r}. "
                 f"Got {list(q.groups)} of {q.space.name!r}."
             )
         if not temperature > 0:
@@ -59,8 +59,12 @@ class PosteriorGuided(Strategy):
         to_training(self.net)
         keep = self.q.rsample_slices(len(inputs), temperature=self.temperature, generator=generator)
         penalty = self.penalty(self.net, self.q)
-        loss = minimise(self.loss(self.net.forward_slices(inputs, keep), targets) + penalty, self.optimizer)
+        loss = minimise(self.objective(inputs, targets, keep) + penalty, self.optimizer)
         return {"loss": loss, "penalty": penalty.item(), "kept": self.q.keep_rate}
+
+    def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
+        """What is minimised besides the penalty, a scalar: the mean loss, with slices weighed by (B, C)."""
+        return self.loss(self.net.forward_slices(inputs, keep), targets)
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """The expected loss and accuracy of a network drawn from q, with running statistics.

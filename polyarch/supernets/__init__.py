@@ -5,6 +5,7 @@ from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 from polyarch.supernets.gated import GatedSupernet, Groups, gate
+from polyarch.supernets.gated_depth import GatedDepthSupernet
 from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
@@ -26,6 +27,7 @@ __all__ = [
     "DepthSupernet",
     "FullyConnectedDepth",
     "FullyConnectedReplicas",
+    "GatedDepthSupernet",
     "GatedSupernet",
     "Groups",
     "MLPSupernet",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -30,23 +30,33 @@ class GatedSupernet(Supernet):
 
     ``forward`` with an architecture multiplies by zeros and ones, at the cost of the whole network. ``extract`` gives
     the network that is really smaller.
+
+    Args:
+        first: choices that come before those of the slices, for subclasses.
+
+    Attributes:
+        slice_space: the choices of the slices alone.
     """
 
     example: Tensor
 
-    def __init__(self, model: nn.Module, example: Tensor, gates: Iterable[Gate], *, name: str) -> None:
+    def __init__(
+        self, model: nn.Module, example: Tensor, gates: Iterable[Gate], *, name: str, first: tuple[Choice, ...] = ()
+    ) -> None:
         gates = tuple(gates)
-        choices = (Choice(f"{gate.name}[{k}]", OPTIONS) for gate in gates for k in range(gate.slices))
-        super().__init__(Space(name, tuple(choices)))
+        slices = tuple(Choice(f"{gate.name}[{k}]", OPTIONS) for gate in gates for k in range(gate.slices))
+        super().__init__(Space(name, (*first, *slices)))
+        self.slice_space = Space(name, slices) if first else self.space
         self.model = model
         self.gates = gates
+        self._graphs: dict[int, ChannelGraph] = {}
         # five, as the analysis takes what has this size first for a batch
         self.register_buffer("example", example[:5].clone(), persistent=False)
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
         """The choices of every group that shares a drop probability: group -> choice names."""
-        names = iter(self.space.choice_names)
+        names = iter(self.slice_space.choice_names)
         groups: dict[str, list[str]] = {}
         for gate in self.gates:
             groups.setdefault(gate.group, []).extend(next(names) for _ in range(gate.slices))
@@ -56,32 +66,52 @@ class GatedSupernet(Supernet):
         """(B, ...) -> (B, classes), or whatever the network gives; of gates (O,) or (B, O) the weights of ``keep``."""
         if isinstance(architecture, Architecture):
             return self.forward_slices(x, self.slices(architecture))
-        columns = [self._column(architecture, name) for name in self.space.choice_names]
-        return self.forward_slices(x, torch.stack(torch.broadcast_tensors(*columns), dim=-1))
+        return self.forward_slices(x, self.weights(architecture))
 
     def forward_slices(self, x: Tensor, keep: Tensor) -> Tensor:
         """The same from one tensor: weights of all slices in the order of the space, (C,) or per example (B, C)."""
-        if keep.dim() not in (1, 2) or keep.shape[-1] != len(self.space.choices):
+        count = len(self.slice_space.choices)
+        if keep.dim() not in (1, 2) or keep.shape[-1] != count:
             raise InvalidInput(
-                f"Expected weights of {len(self.space.choices)} slices, per example or for all. "
-                f"Got shape {tuple(keep.shape)}."
+                f"Expected weights of {count} slices, per example or for all. Got shape {tuple(keep.shape)}."
             )
-        return run_gated(self.model, x, self._by_gate(keep))
+        return run_gated(self.model, x, self.by_gate(keep))
 
     def slices(self, architecture: Architecture) -> Tensor:
         """1 for every slice that an architecture keeps, 0 for the others, (C,)."""
-        return torch.tensor(self.space.validate(architecture).indices, dtype=torch.get_default_dtype())
+        indices = self.space.validate(architecture).indices[-len(self.slice_space.choices) :]
+        return torch.tensor(indices, dtype=torch.get_default_dtype())
+
+    def weights(self, gates: Gates) -> Tensor:
+        """How much of every slice gates keep, (C,) or per example (B, C)."""
+        columns = [self._column(gates, name) for name in self.slice_space.choice_names]
+        return torch.stack(torch.broadcast_tensors(*columns), dim=-1)
+
+    def by_gate(self, keep: Tensor) -> dict[str, Tensor]:
+        """Weights of all slices, (C,) or (B, C), by the name of the gate."""
+        parts = keep.split([gate.slices for gate in self.gates], dim=-1)
+        return {gate.name: part for gate, part in zip(self.gates, parts, strict=True)}
 
     def extract(self, architecture: Architecture) -> nn.Module:
         """The network without the dropped slices, and without all that is read by nobody then; see `ChannelGraph`.
 
         The forward of the network has to be one that can be written down as a graph, as for ``torch.fx``.
         """
-        return self._graph.removed(self._by_gate(self.slices(architecture)))
+        return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
 
     def cost(self, architecture: Architecture) -> Cost:
         """Parameters and multiply-accumulates of the extracted network, without extracting it."""
-        return self._graph.cost(self._by_gate(self.slices(architecture)))
+        return self.graph(architecture).cost(self.by_gate(self.slices(architecture)))
+
+    def graph(self, architecture: Architecture) -> ChannelGraph:
+        """The network out of which slices are removed, over the very modules of this one."""
+        if not self._graphs:
+            self._graphs[0] = ChannelGraph(self.model, self.example)
+        return self._graphs[0]
+
+    def whole(self) -> Architecture:
+        """The network with everything in it: all slices, and the last option of any other choice."""
+        return self.space.architecture([choice.options[-1] for choice in self.space.choices])
 
     def gated_kernels(self) -> list[nn.Parameter]:
         """The weights that have gates on what they read, each once."""
@@ -105,14 +135,18 @@ class GatedSupernet(Supernet):
 
         What its channel costs elsewhere is not in it; a gate on an output costs nothing.
         """
-        macs = self._graph.layer_macs()
+        macs = self.graph(self.whole()).layer_macs()
         sizes, works = [], []
         for gate in self.gates:
             weight = self.model.get_submodule(gate.name).get_parameter("weight") if gate.side == "input" else None
             sizes.append(0.0 if weight is None else weight.numel() / gate.slices)
-            works.append(0.0 if weight is None else macs[gate.name] / gate.slices)
+            works.append(0.0 if weight is None else macs[self.layer_name(gate)] / gate.slices)
         counts = torch.tensor([gate.slices for gate in self.gates])
         return torch.tensor(sizes).repeat_interleave(counts), torch.tensor(works).repeat_interleave(counts)
+
+    def layer_name(self, gate: Gate) -> str:
+        """Where the gated module is found in the network that slices are removed from."""
+        return gate.name
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The weights of the extracted network."""
@@ -124,19 +158,15 @@ class GatedSupernet(Supernet):
             return self.cost(architecture).macs
         return super().mac_count(architecture, input_shape)
 
-    @cached_property
-    def _graph(self) -> ChannelGraph:
-        return ChannelGraph(self.model, self.example)
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What was written down on another device, or in another precision, is of no use."""
-        self.__dict__.pop("_graph", None)
+        self._graphs.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def _by_gate(self, keep: Tensor) -> dict[str, Tensor]:
-        parts = keep.split([gate.slices for gate in self.gates], dim=-1)
-        return {gate.name: part for gate, part in zip(self.gates, parts, strict=True)}
+    def __getstate__(self) -> dict[str, Any]:
+        """Without graphs, which are written down again where they are needed: torch pickles them as source code."""
+        return {**self.__dict__, "_graphs": {}}
 
     @staticmethod
     def _column(gates: Gates, name: str) -> Tensor:
@@ -170,6 +200,11 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
             one that runs: what it reads is the data.
         name: the name of the space; by default that of the module's class.
     """
+    return GatedSupernet(model, example, install_gates(model, example, groups), name=name or type(model).__name__)
+
+
+def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> list[Gate]:
+    """Puts gates on the layers of a network; see `gate`."""
     sizes = _output_sizes(model, example)
     if groups is None:
         layers = [path for path in sizes if sliced(model.get_submodule(path))]
@@ -177,10 +212,9 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
     gates = [_gate(model, path, group, sizes) for path, group in _grouped(model, groups)]
     if not gates:
         raise InvalidInput(f"Expected two or more layers to gate in {type(model).__name__}, or groups. Got none.")
-    net = GatedSupernet(model, example, gates, name=name or type(model).__name__)
     for one in gates:
         install(model.get_submodule(one.name), one)
-    return net
+    return gates
 
 
 def _grouped(model: nn.Module, groups: Groups) -> Iterator[tuple[str, str]]:

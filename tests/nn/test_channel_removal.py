@@ -145,6 +145,14 @@ def layer_of(network: nn.Module, name: str) -> Any:
     return network.get_submodule(name)
 
 
+def test_a_strided_layer_that_gets_narrow_reads_picked_pixels() -> None:
+    """torch's gradient of a strided 1x1 convolution of few inputs is wrong, see `polyarch.nn.ops.pointwise`."""
+    for dropped, stride in ((10, (1, 1)), (2, (2, 2))):
+        model = nn.Sequential(nn.Conv2d(2, 20, 3), nn.Conv2d(20, 3, 1, stride=2))
+        layer = layer_of(removed(model, IMAGES, **{"1": list(range(dropped))}), "1")
+        assert (layer.stride, layer.in_channels) == (stride, 20 - dropped)
+
+
 def test_a_chain_loses_rows_and_columns() -> None:
     """2 -> 4 -> 5 -> 3, with statistics: without channels 1 and 3 of the second layer's input."""
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 5, 1), nn.Conv2d(5, 3, 1))
