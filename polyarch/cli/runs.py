@@ -19,7 +19,7 @@ from polyarch.jobs.space_settings import SPACES
 from polyarch.jobs.starting import Beginning
 from polyarch.methods.variational_depth import RULES
 from polyarch.reports import write_report
-from polyarch.results import EliminationRecord, Results, StochasticRecord
+from polyarch.results import EliminationRecord, GuidedRecord, Results, StochasticRecord
 from polyarch.training import stop_on_signal
 
 DataOption = Annotated[
@@ -215,6 +215,8 @@ def _show_summary(results: Results, out: Path) -> None:
         found = "Best architecture: " + "|".join(results.artifact["architecture"].values())
         if results.stochastic:
             found = _show_stochastic(results.stochastic) or found
+        if results.guided:
+            found = _show_guided(results.guided)
         if results.depth:
             deepest = max(one.depth for one in results.depth.depths)
             found = f"Depth: {results.depth.chosen} of {deepest} by rule {results.depth.rule}"
@@ -236,6 +238,20 @@ def _show_stochastic(found: StochasticRecord) -> str | None:
     )
     best = found.members[0].notation
     return best and f"Best wiring: {best}"
+
+
+def _show_guided(found: GuidedRecord) -> str:
+    """What was learned and drawn, in two lines."""
+    dropped = sum(not layer.share for layer in found.layers)
+    best = found.best_draw
+    console.print(
+        f"Posterior: {found.keep_rate:.0%} of channels kept on average; {len(found.guided)} draws, the best keeps "
+        f"{best.parameters / found.full_parameters:.0%} of parameters and {best.macs / found.full_macs:.0%} of "
+        f"multiply-accumulates, and drops {dropped} of {len(found.layers)} layers wholly",
+        markup=False,
+    )
+    depth = "" if found.best_depth is None else f" of depth {found.best_depth}"
+    return f"Best draw: number {found.best}{depth}"
 
 
 def _show_elimination(found: EliminationRecord) -> None:

@@ -86,12 +86,14 @@ def compare(context: Context, best: Sequence[Architecture], q: Mapping[str, list
     return Comparison(contenders, _summary(parts, first, chosen), predictors)
 
 
-def train_all(context: Context, items: Sequence[Item], task: Retraining) -> dict[Item, Accuracy]:
-    """Trains every item that is not in the journal, as far as the time goes; the first always."""
+def train_all(
+    context: Context, items: Sequence[Item], task: Retraining, *, stage: str = "retrain"
+) -> dict[Item, Accuracy]:
+    """Trains every item that is not in the journal of the stage, as far as the time goes; the first always."""
     keyed = {f"{architecture.key} seed {seed}": (architecture, seed) for architecture, seed in items}
-    journal = context.workspace.journal("retrain")
+    journal = context.workspace.journal(stage)
     executor = context.parts.executor()
-    with context.display.stage("retrain") as report, context.stop.at_once(), executor.open(task) as retrain:
+    with context.display.stage(stage) as report, context.stop.at_once(), executor.open(task) as retrain:
         workers = context.parts.settings.workers
         records = run_missing(
             keyed,

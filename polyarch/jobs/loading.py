@@ -56,16 +56,17 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int
         if module is None:
             raise CorruptFile("a network of the user's own, which only the function that made it can make again")
         with torch.random.fork_rng(devices=[]):
-            net = build_own(module, input_shape, classes)
+            net = build_own(module, input_shape, classes, gated=network.get("gated") is True)
         return partial(_networks, net)
     try:
         settings = TypeAdapter(SpaceSettings).validate_python(network)
     except ValidationError as error:
         place, problem = first_problem(error)
         raise CorruptFile(f"{place}: {problem}") from None
-    for name in ("cells", "max_depth"):
-        if getattr(settings, name, 0) > MOST_BLOCKS:
-            raise CorruptFile(f"{name} {getattr(settings, name)}, more than {MOST_BLOCKS}")
+    for name in ("cells", "max_depth", "depth", "blocks", "layers", "branches", "kernels"):
+        value = getattr(settings, name, 0)
+        if (max(value) if isinstance(value, tuple) else value) > MOST_BLOCKS:
+            raise CorruptFile(f"{name} {value}, more than {MOST_BLOCKS}")
     with torch.device("meta"):  # no memory before the weights come, and no random numbers used up
         net = settings.build(input_shape, classes)
         example = torch.empty(2, *input_shape)

@@ -60,6 +60,7 @@ def _epochs(settings: RunSettings) -> str:
     words = {
         "variational-depth": f"up to {settings.train.epochs} epochs",
         "deterministic-depth": f"{settings.retrain.epochs} epochs for each network",
+        "posterior-guided": f"{settings.train.epochs} epochs, {settings.guided.candidates} draws and {alone}",
         "stochastic": f"{settings.train.epochs} epochs under many architectures and {alone}",
     }
     return words.get(settings.method, f"{settings.train.epochs} epochs for the supernet and {alone}")
@@ -77,6 +78,10 @@ def _scaled(settings: RunSettings, factor: float, asked: RunSettings) -> RunSett
         },
         "rank": {"architectures": _shrunk(settings.rank.architectures, shrink, least=3)},
         "search": {"budget": _shrunk(settings.search.budget, shrink, least=10)},
+        "guided": {
+            "candidates": _shrunk(settings.guided.candidates, shrink, least=20),
+            "random_candidates": _shrunk(settings.guided.random_candidates, shrink, least=5),
+        },
     }
     updated = {}
     for name, values in change.items():
@@ -100,5 +105,6 @@ def _least(settings: RunSettings) -> int:
 
 def _most(section: str, settings: RunSettings) -> int:
     epochs: int = getattr(settings, section).epochs
-    # What is compared with the one training of stochastic architectures has as many.
-    return max(MOST_EPOCHS["train" if settings.method == "stochastic" else section], epochs)
+    # What is compared with the one training of these methods has as many.
+    is_one = settings.method in ("stochastic", "posterior-guided")
+    return max(MOST_EPOCHS["train" if is_one else section], epochs)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput, PolyarchError
-from polyarch.supernets import Supernet, from_module
+from polyarch.nn.selected import Block
+from polyarch.supernets import Supernet, from_module, gate
 
 Builder = Callable[..., nn.Module]
 """Makes a network; its arguments may be ``input_shape`` (of one example) and ``classes``, by these names."""
@@ -37,8 +38,13 @@ def import_builder(reference: str) -> Builder:
     return made
 
 
-def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int) -> Supernet:
-    """The supernet of a user's network for examples of this shape; a dry run finds what cannot work."""
+def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int, *, gated: bool = False) -> Supernet:
+    """The supernet of a user's network for examples of this shape; a dry run finds what cannot work.
+
+    Args:
+        gated: whether its choices are channels to keep or drop, see `polyarch.supernets.gate`, instead of its blocks. A
+            method ``gate_groups`` of the network may say which modules have gates.
+    """
     offered: dict[str, Any] = {"input_shape": input_shape, "classes": classes}
     taken = inspect.signature(builder).parameters
     model = builder(**{name: value for name, value in offered.items() if name in taken})
@@ -46,7 +52,7 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int) -> S
         raise InvalidInput(f"Expected the module function to return an nn.Module. Got {type(model).__name__}.")
     example = torch.zeros(2, *input_shape)
     try:
-        net = from_module(model, example)
+        net = _gated(model, example) if gated else from_module(model, example)
         network = net.extract(net.space.sample(torch.Generator().manual_seed(0))).eval()
         with torch.no_grad():
             output = network(example)
@@ -61,3 +67,14 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int) -> S
     if shape != (len(example), classes):
         raise InvalidInput(f"Expected the network to give logits of shape {(len(example), classes)}. Got {shape}.")
     return net
+
+
+def _gated(model: nn.Module, example: Tensor) -> Supernet:
+    for name, module in model.named_modules():
+        if isinstance(module, Block):
+            raise InvalidInput(
+                f"Expected a network without OneOf, Repeat and Maybe blocks, whose channels are the choices. "
+                f"Got block {module.name!r} at {name!r}."
+            )
+    groups = getattr(model, "gate_groups", None)
+    return gate(model, example, groups=None if groups is None else groups())

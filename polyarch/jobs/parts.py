@@ -43,6 +43,7 @@ from polyarch.executors import Executor, Processes, Serial
 from polyarch.jobs.bilevel_parts import bilevel_strategy
 from polyarch.jobs.data_parts import load_data, split
 from polyarch.jobs.devices import device_named, to_device
+from polyarch.jobs.guided_parts import guided_strategy
 from polyarch.jobs.optimisers import sgd, smoothed_loss
 from polyarch.jobs.own_module import Builder, build_own
 from polyarch.jobs.settings import OneShotName, RunSettings
@@ -106,7 +107,8 @@ class Parts:
             make = partial(settings.space.build, shape, data.classes)
             make_plain = partial(as_trained_alone(settings.space).build, shape, data.classes)
         else:
-            make = make_plain = partial(build_own, builder, shape, data.classes)
+            gated = getattr(settings.space, "gated", False)
+            make = make_plain = partial(build_own, builder, shape, data.classes, gated=gated)
         with global_seed(settings.seed, "supernet"):
             net = to_device(make(), device)
         if unlabelled is None:
@@ -177,6 +179,9 @@ class Parts:
             return bilevel, bilevel.optimizer
         if self.settings.method == "stochastic":
             return self._stochastic()
+        if self.settings.method == "posterior-guided":
+            guided = guided_strategy(self.net, self.settings, num_data=len(self.train))
+            return guided, guided.optimizer
         if train.strategy != "variational":
             optimizer = sgd(self.net, train)
             return self._one_shot(train.strategy, optimizer), optimizer

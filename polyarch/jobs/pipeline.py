@@ -20,6 +20,8 @@ from polyarch.jobs.differentiable_search import find_architectures, record_of, w
 from polyarch.jobs.differentiable_training import learn, staged
 from polyarch.jobs.elimination import eliminate
 from polyarch.jobs.fixed_depths import allowed_depths, compare_depths
+from polyarch.jobs.guided_parts import refuse_gates_elsewhere
+from polyarch.jobs.guided_search import compare_draws, draw_candidates, learn_posterior, posterior_draws
 from polyarch.jobs.judging import outside_batches
 from polyarch.jobs.members import ensemble_members
 from polyarch.jobs.parts import Parts
@@ -34,7 +36,9 @@ from polyarch.jobs.supernet_training import train
 from polyarch.jobs.trusting import judges
 from polyarch.jobs.truths import truth_for
 from polyarch.results import Results, TrainingRecord
-from polyarch.supernets import Supernet
+from polyarch.strategies import PosteriorGuided
+from polyarch.supernets import GatedSupernet, Supernet
+from polyarch.supernets.gated import OPTIONS
 
 Stage = Literal["train", "rank", "search"]
 STAGES: tuple[Stage, ...] = ("train", "rank", "search")
@@ -50,6 +54,8 @@ def run(context: Context, until: Stage = "search") -> Results:
         return _run_differentiable(context, until)
     if settings.method == "stochastic":
         return _run_stochastic(context, until)
+    if settings.method == "posterior-guided":
+        return _run_guided(context, until)
     if settings.method != "one-shot":
         return _run_depth(context, until)
     stages = stages_until(until)
@@ -142,6 +148,27 @@ def _run_stochastic(context: Context, until: Stage) -> Results:
     return results
 
 
+def _run_guided(context: Context, until: Stage) -> Results:
+    """Kernels and drop probabilities in one training, then the best of many draws, against the whole network alone."""
+    _refuse_ranking(context.parts, until)
+    seconds: dict[str, float] = {}
+    with one_thread():
+        with _timed(seconds, "train"):
+            learned = learn_posterior(context)
+        results = _results(context.parts, TrainingRecord(strategy="posterior-guided", history=learned.history), seconds)
+        results.write(context.workspace.results)
+        if until == "search":
+            with _timed(results.seconds, "draw"):
+                drawn = draw_candidates(context, learned)
+            with _timed(results.seconds, "retrain"):
+                found = compare_draws(context, learned, drawn)
+            results.guided, results.artifact = found.record, found.comparison.artifact
+            results.comparison, results.predictors = found.comparison.contenders, found.comparison.predictors
+            results.write(context.workspace.results)
+    context.workspace.log("finished", stage=until)
+    return results
+
+
 def stages_until(until: Stage) -> tuple[Stage, ...]:
     """The stages up to and including this one."""
     return STAGES[: STAGES.index(until) + 1]
@@ -150,11 +177,15 @@ def stages_until(until: Stage) -> tuple[Stage, ...]:
 def check(context: Context, until: Stage) -> None:
     """Finds what is wrong with the settings before anything is written or trained."""
     settings, stages = context.parts.settings, stages_until(until)
+    refuse_gates_elsewhere(context.parts.net, settings)
     if settings.is_differentiable:
         _check_differentiable(context, until)
         return
     if settings.method == "stochastic":
         _check_stochastic(context, until)
+        return
+    if settings.method == "posterior-guided":
+        _check_guided(context, until)
         return
     if settings.method != "one-shot":
         _check_depth(context, until)
@@ -199,12 +230,24 @@ def _check_differentiable(context: Context, until: Stage) -> None:
     context.draw(1, "check")
 
 
+def _check_guided(context: Context, until: Stage) -> None:
+    """Among the rest, that a draw from the posterior as it starts out can be extracted, and limits kept."""
+    parts = context.parts
+    _refuse_ranking(parts, until)
+    _refuse_searching(parts)
+    _refuse_training_strategy(parts)
+    _check_training(parts)
+    strategy, _ = parts.strategy()
+    assert isinstance(strategy, PosteriorGuided)
+    parts.net.extract(posterior_draws(context, strategy.posterior)["guided"](0))
+    outside_batches(parts)
+
+
 def _check_stochastic(context: Context, until: Stage) -> None:
     parts = context.parts
     _refuse_ranking(parts, until)
     _refuse_searching(parts)
-    if parts.settings.train.strategy != TrainSettings().strategy:
-        raise ConfigError("Expected train.strategy with method one-shot only. Got method 'stochastic'.")
+    _refuse_training_strategy(parts)
     affordable(parts, parts.stochastic_architectures()[:EVALUATED], most=1)
     outside_batches(parts)
     _check_training(parts)
@@ -236,6 +279,11 @@ def _refuse_searching(parts: Parts) -> None:
     for name, default in SearchSettings():
         if not name.startswith("max_") and getattr(parts.settings.search, name) != default:
             raise ConfigError(f"Expected search.{name} with method one-shot only. Got {parts.settings.method!r}.")
+
+
+def _refuse_training_strategy(parts: Parts) -> None:
+    if parts.settings.train.strategy != TrainSettings().strategy:
+        raise ConfigError(f"Expected train.strategy with method one-shot only. Got method {parts.settings.method!r}.")
 
 
 def _refuse_ranking(parts: Parts, until: Stage) -> None:
@@ -276,7 +324,7 @@ def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) 
         "name": space.name,
         "kind": parts.settings.space.kind,
         "size": space.size,
-        "choices": {choice.name: list(choice.options) for choice in space.choices},
+        "choices": _choices(parts.net),
         "supernet_parameters": sum(parameter.numel() for parameter in parts.net.parameters()),
     }
     return Results(
@@ -289,6 +337,15 @@ def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) 
         decisions=list(parts.settings.decisions),
         seconds=seconds,
     )
+
+
+def _choices(net: Supernet) -> dict[str, list[str]]:
+    """The options of every choice; slices of one gate, which may be thousands, on one line."""
+    if not isinstance(net, GatedSupernet):
+        return {choice.name: list(choice.options) for choice in net.space.choices}
+    others = net.space.choices[: len(net.space.choices) - len(net.slice_space.choices)]
+    found = {choice.name: list(choice.options) for choice in others}
+    return {**found, **{f"{gate.name}[0..{gate.slices - 1}]": list(OPTIONS) for gate in net.gates}}
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from rich.table import Table
 from polyarch.data import endless
 from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
+from polyarch.jobs import guided_search, stochastic_search
 from polyarch.jobs.comparison import EXPORT_SECONDS
 from polyarch.jobs.context import Context
 from polyarch.jobs.depth_choosing import SHARE_OF_WORK
@@ -26,7 +27,6 @@ from polyarch.jobs.pipeline import Stage, stages_until
 from polyarch.jobs.second_supernet import wants_second
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.stochastic_choosing import PASSES_UNLABELLED
-from polyarch.jobs.stochastic_search import judging_passes
 from polyarch.randomness import generator_at
 from polyarch.ranking import halving_steps
 from polyarch.strategies import OneShot
@@ -36,6 +36,8 @@ START_SECONDS = 5.0
 """What it takes to start worker processes."""
 STEP_OVER_FORWARD = 3.0
 """What a training step takes, in forward passes over its batch."""
+EXTRACTION_SECONDS = 0.2
+"""What it takes to cut a draw out of a network."""
 LARGER = 1.5
 """Networks that a search finds train slower than random ones, because it prefers large ones."""
 
@@ -54,7 +56,7 @@ class Timings:
     """Measured seconds: of a supernet step, and of scoring one architecture in each stage.
 
     A supernet step trains ``paths`` architectures on ``batches`` batches. ``judging`` is what the members of a network
-    with many architectures take beyond the usual.
+    with many architectures take beyond the usual, ``candidate`` what it takes to judge one draw from a posterior.
     """
 
     step: float
@@ -63,6 +65,7 @@ class Timings:
     paths: int = 1
     batches: int = 1
     judging: float = 0.0
+    candidate: float = 0.0
 
 
 def measure(context: Context, until: Stage) -> Timings:
@@ -77,7 +80,8 @@ def measure(context: Context, until: Stage) -> Timings:
             batches=batches,
             rank_score=_rank_seconds(context) if "rank" in stages else 0.0,
             search_score=_score_seconds(context, settings.search.objectives) if "search" in stages else 0.0,
-            judging=_judging_seconds(context, step) if settings.method == "stochastic" else 0.0,
+            judging=_judging_seconds(context, step),
+            candidate=_candidate_seconds(context, step),
         )
 
 
@@ -87,6 +91,8 @@ def plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -
         return _differentiable_plan(settings, timings, examples, until)
     if settings.method == "stochastic":
         return _stochastic_plan(settings, timings, examples, until)
+    if settings.method == "posterior-guided":
+        return _guided_plan(settings, timings, examples, until)
     if settings.method != "one-shot":
         return _depth_plan(settings, timings, examples, until)
     stages = stages_until(until)
@@ -176,6 +182,34 @@ def _stochastic_plan(settings: RunSettings, timings: Timings, examples: int, unt
     return [trained, alone, export]
 
 
+def _guided_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
+    """The one training of kernels and drop probabilities, the draws, then the best further and the whole alone."""
+    train, retrain, chosen, workers = settings.train, settings.retrain, settings.guided, settings.workers
+    batch_size = min(train.batch_size, examples)
+    work = f"{settings.space.kind}, kernels and drop probabilities, {train.epochs} epochs of {examples} examples"
+    trained = PlannedStage("train", work, timings.step * (examples // batch_size) * train.epochs)
+    if until == "train":
+        return [trained]
+    start = START_SECONDS if workers > 1 else 0.0
+    example = timings.step / batch_size
+    drawn = chosen.candidates + chosen.random_candidates
+    epochs = math.ceil(retrain.seeds / workers) * retrain.epochs + chosen.tune_epochs
+    return [
+        trained,
+        PlannedStage(
+            "draw",
+            f"{chosen.candidates} networks from the posterior and {chosen.random_candidates} random ones",
+            start + math.ceil(drawn / workers) * timings.candidate,
+        ),
+        PlannedStage(
+            "retrain",
+            f"the best for {chosen.tune_epochs} epochs, {retrain.seeds} x the whole network alone for {retrain.epochs}",
+            2 * start + epochs * examples * example,
+        ),
+        PlannedStage("export", "calibration, artifacts and report", EXPORT_SECONDS + timings.judging),
+    ]
+
+
 def _depth_plan(settings: RunSettings, timings: Timings, examples: int, until: Stage) -> list[PlannedStage]:
     """The one training of a learned depth, or that of every fixed depth."""
     train, retrain = settings.train, settings.retrain
@@ -230,11 +264,25 @@ def _step_seconds(context: Context) -> tuple[float, int, int]:
 
 
 def _judging_seconds(context: Context, step: float) -> float:
-    """Forward passes over validation and test examples, from the time of a training step."""
+    """Forward passes over validation and test examples, where a method takes more than the usual ones."""
+    counts = {"stochastic": stochastic_search.judging_passes, "posterior-guided": guided_search.judging_passes}
+    count = counts.get(context.parts.settings.method)
+    return 0.0 if count is None else count(context.parts) * _forward_seconds(context, step)
+
+
+def _candidate_seconds(context: Context, step: float) -> float:
+    """To extract one draw and judge it on all validation examples."""
+    if context.parts.settings.method != "posterior-guided":
+        return 0.0
+    return EXTRACTION_SECONDS + len(context.parts.valid) * _forward_seconds(context, step)
+
+
+def _forward_seconds(context: Context, step: float) -> float:
+    """Of one example, from the time of a training step."""
     parts = context.parts
     examples = min(parts.settings.train.batch_size, len(parts.train))
     passes = PASSES_UNLABELLED if parts.unlabelled is not None else 1
-    return judging_passes(parts) * step / (examples * passes * STEP_OVER_FORWARD)
+    return step / (examples * passes * STEP_OVER_FORWARD)
 
 
 def _score_seconds(context: Context, names: tuple[str, ...]) -> float:

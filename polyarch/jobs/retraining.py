@@ -25,10 +25,15 @@ from polyarch.training import Callback, CheckpointStore, History, fit
 
 @dataclass(frozen=True)
 class Retraining:
-    """Trains one (architecture, seed) with fresh weights and tests it; writes its weights and goes on after a kill."""
+    """Trains one (architecture, seed) and tests it; writes its weights and goes on after a kill.
+
+    Args:
+        inherited: whether it starts from the weights of the supernet instead of fresh ones.
+    """
 
     parts: Parts
     folder: Path
+    inherited: bool = False
 
     def __call__(self, item: tuple[Architecture, int]) -> dict[str, Any]:
         """Test and validation results; the weights are in `weights_path`."""
@@ -55,7 +60,7 @@ class Retraining:
         architecture, seed = item
         parts, settings = self.parts, self.parts.settings
         position = derive_seed(settings.seed, "retrain", architecture.key, seed) >> 1
-        network = parts.fresh(architecture, seed=position)
+        network = parts.net.extract(architecture) if self.inherited else parts.fresh(architecture, seed=position)
         optimizer = sgd(network, settings.retrain)
         history = fit(
             Supervised(network, optimizer, loss=smoothed_loss(settings.retrain)),

@@ -20,7 +20,8 @@ from pydantic import (
 
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
-from polyarch.jobs.space_settings import SPACES, CellSettings, Settings, SpaceSettings
+from polyarch.jobs.base_settings import Settings
+from polyarch.jobs.space_settings import SPACES, CellSettings, SpaceSettings
 from polyarch.methods.differentiable import (
     Q_DECAY,
     Q_RATE,
@@ -32,13 +33,14 @@ from polyarch.methods.differentiable import (
     Stage,
 )
 from polyarch.methods.one_shot import INNER_STEPS, OUTER_RATE, PATHS, PROXIMAL
+from polyarch.methods.posterior_guided import Q_RATE_FACTOR
 from polyarch.methods.variational_depth import Rule, Updates
 from polyarch.strategies import Draws
 
 DepthMethod = Literal["variational-depth", "deterministic-depth"]
-Method = Literal["one-shot", "stochastic"] | DepthMethod | DifferentiableMethod
+Method = Literal["one-shot", "stochastic", "posterior-guided"] | DepthMethod | DifferentiableMethod
 DEPTH_METHODS: tuple[str, ...] = get_args(DepthMethod)
-METHODS: tuple[str, ...] = ("one-shot", "stochastic", *DEPTH_METHODS, *RECIPES)
+METHODS: tuple[str, ...] = ("one-shot", "stochastic", "posterior-guided", *DEPTH_METHODS, *RECIPES)
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -237,6 +239,29 @@ class StochasticSettings(Settings):
     ramp_share: Annotated[float, Field(ge=0, le=1)] = 0.3
 
 
+class GuidedSettings(Settings):
+    """How a posterior over kept and dropped channels is learned and drawn from, by the method ``posterior-guided``.
+
+    ``length_scale`` is d of the prior; a larger one makes smaller networks. ``drop`` is the drop probability of all
+    layers at the start, ``temperature`` that of relaxed draws, ``q_rate_factor`` how much faster than the kernels drop
+    probabilities are learned. ``constant_decay`` stands in place of d^2 (1 - p) / (2N), if it is given. After the
+    training ``candidates`` are drawn, and ``random_candidates`` with one drop rate for all to compare with. The best
+    on validation examples is trained further for ``tune_epochs`` with ``tune_learning_rate``; it is exported as it was
+    drawn if that is better. ``members`` draws form the mixture.
+    """
+
+    length_scale: NonNegative = 7.0
+    drop: Fraction = 0.1
+    temperature: PositiveFloat = 0.2
+    q_rate_factor: PositiveFloat = Q_RATE_FACTOR
+    constant_decay: NonNegative | None = None
+    candidates: PositiveInt = 200
+    random_candidates: NonNegativeInt = 50
+    members: PositiveInt = 5
+    tune_epochs: NonNegativeInt = 3
+    tune_learning_rate: PositiveFloat = 0.01
+
+
 class RetrainSettings(OptimiserSettings):
     """How the best architectures, and random ones for comparison, are trained from scratch.
 
@@ -286,6 +311,7 @@ class RunSettings(Settings):
     depth: DepthSettings = DepthSettings()
     differentiable: DifferentiableSettings = DifferentiableSettings()
     stochastic: StochasticSettings = StochasticSettings()
+    guided: GuidedSettings = GuidedSettings()
     retrain: RetrainSettings = RetrainSettings()
     truth: TruthSettings = TruthSettings()
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+import torch
+from pydantic import Field, PositiveInt, model_validator
 
 from polyarch.errors import ConfigError, InvalidInput
+from polyarch.jobs.base_settings import Settings, require_images
+from polyarch.jobs.gated_spaces import (
+    GATED_SPACES,
+    DenseNetSettings,
+    EnasSettings,
+    InflatedResNetSettings,
+    MultiBranchSettings,
+    ResidualMLPSettings,
+)
 from polyarch.jobs.own_module import build_own, import_builder
 from polyarch.nn import InterChoice, InterChoiceKind, PredecessorRule
 from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS, parse_wiring, wired_space
@@ -16,7 +26,9 @@ from polyarch.supernets import (
     ChainSupernet,
     ConvolutionalDepth,
     DartsSupernet,
+    DepthSupernet,
     FullyConnectedDepth,
+    GatedDepthSupernet,
     MacroSupernet,
     MLPSupernet,
     NB101Supernet,
@@ -24,12 +36,6 @@ from polyarch.supernets import (
     WiredSupernet,
     fairnas_chain,
 )
-
-
-class Settings(BaseModel):
-    """Base: unknown keys are errors, values are fixed once read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class InterChoiceSettings(Settings):
@@ -74,7 +80,7 @@ class CellSettings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         return CellSupernet(
             channels=self.channels or min(max(input_shape[1] // 2, 4), 16),
             cells=self.cells,
@@ -104,7 +110,7 @@ class ChainSettings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         options = self.model_dump(exclude={"kind", "interchoice"})
         return ChainSupernet(
             in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice), **options
@@ -119,7 +125,7 @@ class FairnasSettings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         return fairnas_chain(in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice))
 
 
@@ -133,7 +139,7 @@ class MacroSettings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         return MacroSupernet(
             channels=self.channels,
             head_channels=self.head_channels,
@@ -155,7 +161,7 @@ class DartsSettings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         options = self.model_dump(exclude={"kind"})
         return DartsSupernet(in_channels=input_shape[0], classes=classes, **options)
 
@@ -170,39 +176,43 @@ class NB101Settings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         options = self.model_dump(exclude={"kind"})
         return NB101Supernet(in_channels=input_shape[0], classes=classes, **options)
 
 
 class VectorDepthSettings(Settings):
-    """A fully connected residual network whose depth is the choice."""
+    """A fully connected residual network whose depth is the choice; ``gated`` adds gates on its channels."""
 
     kind: Literal["depth_fc"] = "depth_fc"
     max_depth: PositiveInt = 20
     width: PositiveInt = 20
+    gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for any data; images are flattened."""
-        options = self.model_dump(exclude={"kind"})
-        return FullyConnectedDepth(features=math.prod(input_shape), classes=classes, **options)
+        options = self.model_dump(exclude={"kind", "gated"})
+        net = FullyConnectedDepth(features=math.prod(input_shape), classes=classes, **options)
+        return _with_gates(net, input_shape) if self.gated else net
 
 
 class ImageDepthSettings(Settings):
-    """A convolutional residual network whose depth is the choice."""
+    """A convolutional residual network whose depth is the choice; ``gated`` adds gates on its channels."""
 
     kind: Literal["depth_cnn"] = "depth_cnn"
     max_depth: PositiveInt = 20
     channels: PositiveInt = 64
     inner_channels: PositiveInt = 32
+    gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of 6x6 or more."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         if min(input_shape[1:]) < 6:
             raise ConfigError(f"Expected images of 6x6 or more for depth_cnn. Got {input_shape[1:]}.")
-        options = self.model_dump(exclude={"kind"})
-        return ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
+        options = self.model_dump(exclude={"kind", "gated"})
+        net = ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
+        return _with_gates(net, input_shape) if self.gated else net
 
 
 class WiredSettings(Settings):
@@ -223,7 +233,7 @@ class WiredSettings(Settings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
-        _require_images(self.kind, input_shape)
+        require_images(self.kind, input_shape)
         space = wired_space(self.stages, self.modules)
         return WiredSupernet(
             width=self.width or min(max(input_shape[1] // 2, 4), 16),
@@ -251,14 +261,18 @@ class MLPSettings(Settings):
 
 
 class ModuleSettings(Settings):
-    """A network of your own with `OneOf`, `Repeat` and `Maybe` blocks, made by ``package.module:function``."""
+    """A network of your own, made by ``package.module:function``.
+
+    It has `OneOf`, `Repeat` and `Maybe` blocks or, if it is ``gated``, channels to keep or drop.
+    """
 
     kind: Literal["module"] = "module"
     module: str
+    gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """Calls the function; see `build_own`."""
-        return build_own(import_builder(self.module), input_shape, classes)
+        return build_own(import_builder(self.module), input_shape, classes, gated=self.gated)
 
 
 class AutoSettings(Settings):
@@ -282,6 +296,11 @@ SpaceSettings = Annotated[
     | VectorDepthSettings
     | ImageDepthSettings
     | MLPSettings
+    | MultiBranchSettings
+    | EnasSettings
+    | InflatedResNetSettings
+    | DenseNetSettings
+    | ResidualMLPSettings
     | ModuleSettings
     | AutoSettings,
     Field(discriminator="kind"),
@@ -298,6 +317,7 @@ SPACES: dict[str, type[Settings]] = {
     "mlp": MLPSettings,
     "depth_fc": VectorDepthSettings,
     "depth_cnn": ImageDepthSettings,
+    **GATED_SPACES,
     "module": ModuleSettings,
 }
 
@@ -317,9 +337,5 @@ def _value(settings: InterChoiceSettings | None) -> InterChoice | None:
     return None if settings is None else settings.value()
 
 
-def _require_images(kind: str, input_shape: tuple[int, ...]) -> None:
-    if len(input_shape) != 3:
-        raise ConfigError(
-            f"Expected images (channels, height, width) for space {kind!r}. "
-            f"Got examples of shape {input_shape}; space mlp takes any shape."
-        )
+def _with_gates(net: DepthSupernet, input_shape: tuple[int, ...]) -> Supernet:
+    return GatedDepthSupernet(net, torch.zeros(2, *input_shape))

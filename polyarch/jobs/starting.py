@@ -16,6 +16,7 @@ from polyarch.jobs.data_parts import load_data
 from polyarch.jobs.depth_choosing import suggest_depth
 from polyarch.jobs.differentiable_choosing import suggest_differentiable
 from polyarch.jobs.display import Display
+from polyarch.jobs.guided_choosing import suggest_guided
 from polyarch.jobs.minutes import fitted
 from polyarch.jobs.overrides import resumed_settings
 from polyarch.jobs.own_module import Builder
@@ -103,6 +104,8 @@ def _suggesting(asked: RunSettings) -> Callable[..., tuple[dict[str, Any], list[
         return suggest_differentiable
     if asked.method == "stochastic":
         return suggest_stochastic
+    if asked.method == "posterior-guided":
+        return suggest_guided
     return suggest if asked.method == "one-shot" else suggest_depth
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from polyarch.nn.channel_flow import ChannelFlow, Mask
 from polyarch.nn.ops import NARROW
@@ -293,9 +293,14 @@ def _share(mask: Mask) -> float:
 def _cut(module: nn.Module, rows: Mask, columns: Mask | None = None) -> None:
     """Keeps these rows of all tensors of a layer, and of a kernel these columns."""
     for name, parameter in list(module.named_parameters(recurse=False)):
-        value = parameter.detach()[rows]
-        value = value[:, columns] if columns is not None and name == "weight" else value
-        setattr(module, name, nn.Parameter(value.clone(), requires_grad=parameter.requires_grad))
+        value = _taken(parameter.detach(), 0, rows)
+        value = _taken(value, 1, columns) if columns is not None and name == "weight" else value
+        setattr(module, name, nn.Parameter(value, requires_grad=parameter.requires_grad))
     for name, buffer in module.named_buffers(recurse=False):
         if buffer.dim():  # all but a count of batches
-            setattr(module, name, buffer[rows].clone())
+            setattr(module, name, _taken(buffer, 0, rows))
+
+
+def _taken(value: Tensor, dim: int, mask: Mask) -> Tensor:
+    """A copy of the entries in a dimension that a mask has; by position, which works on the meta device, too."""
+    return value.index_select(dim, mask.nonzero().flatten().to(value.device))

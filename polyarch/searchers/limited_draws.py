@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -67,6 +68,10 @@ class LimitedDraws:
     def distribution(self) -> Posterior:
         """q_s, out of which draws beyond the limits are refused."""
         return self._tilted[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what limits have measured so far: worker processes need none of it."""
+        return {**self.__dict__, "limits": Limits(self.net, self.limits.limits)}
 
     def _allowed(self, position: int) -> Iterator[Architecture]:
         generator = generator_at(self.seed, self.stream, position)

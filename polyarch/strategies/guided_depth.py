@@ -48,6 +48,11 @@ class GuidedDepth(PosteriorGuided):
         self.joint = q
         self.prior = prior
 
+    @property
+    def posterior(self) -> DepthAndChannels:
+        """Over depth and channels."""
+        return self.joint
+
     def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
         """The expected negative log-likelihood over depths and the divergence of q(d), a scalar."""
         values = categorical_log_likelihood(self.net.forward_slices(inputs, keep), targets)  # (D+1, B)

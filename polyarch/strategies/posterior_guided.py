@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from polyarch.data import Batch
-from polyarch.distributions import KeepDrop
+from polyarch.distributions import DepthAndChannels, KeepDrop
 from polyarch.errors import InvalidInput
 from polyarch.objectives import SpikeSlab
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
@@ -52,6 +52,11 @@ class PosteriorGuided(Strategy):
         self.penalty = penalty
         self.temperature = temperature
         self.loss = loss
+
+    @property
+    def posterior(self) -> KeepDrop | DepthAndChannels:
+        """All that is learned about architectures."""
+        return self.q
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """One gradient step; measures ``loss``, the ``penalty`` in it, and ``kept``, the expected share of slices."""

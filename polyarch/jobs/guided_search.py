@@ -1,0 +1,250 @@
+"""After a posterior over channels was learned: draws from it, the best of them, and what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyarch.distributions import DepthAndChannels
+from polyarch.jobs.artifacts import write_predictors
+from polyarch.jobs.comparison import Comparison, contender, train_all, trained_network
+from polyarch.jobs.context import Context
+from polyarch.jobs.guided_parts import gated
+from polyarch.jobs.journalled import run_missing
+from polyarch.jobs.judging import Ensemble, judge, outside_batches
+from polyarch.jobs.member_logits import MemberLogits
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.retraining import Retraining, evaluate
+from polyarch.jobs.supernet_training import fit_supernet, shown
+from polyarch.results import Accuracy, Contender, GatedLayer, GuidedDraw, GuidedRecord, PredictorRecord
+from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws, best_candidate
+from polyarch.searchers.limited_draws import Posterior
+from polyarch.spaces import Architecture
+from polyarch.strategies import PosteriorGuided
+from polyarch.supernets import GatedSupernet
+
+SHARE_OF_TIME = 0.7
+"""Of a limited time; when it is over, no more candidates are drawn."""
+WAVE = 8
+"""Candidates per worker between two looks at the clock."""
+
+BEST, FURTHER = "best draw", "best draw, trained further"
+RANDOM = "random draws, one rate"
+WHOLE, ALONE = "whole network, weights of the search", "whole network, trained alone"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A trained network with gates, what was learned about them, and what was measured on the way."""
+
+    net: GatedSupernet
+    posterior: Posterior
+    history: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws from the posterior and at one rate, judged on validation examples; each list in order of positions."""
+
+    draws: Mapping[str, LimitedDraws]
+    guided: Sequence[Candidate]
+    random: Sequence[Candidate]
+
+    @property
+    def best(self) -> Architecture:
+        """Of the draws from the posterior."""
+        return self.draws["guided"](best_candidate(self.guided).position)
+
+    def members(self, count: int) -> list[Architecture]:
+        """The first draws from the posterior."""
+        return [self.draws["guided"](position) for position in range(count)]
+
+
+@dataclass(frozen=True)
+class FoundDraw:
+    """What came out of the search."""
+
+    record: GuidedRecord
+    comparison: Comparison
+
+
+def learn_posterior(context: Context) -> Learned:
+    """Trains kernels and drop probabilities, or goes on with them."""
+    with shown(context) as callbacks:
+        strategy, history = fit_supernet(context.parts, context.workspace.store("train"), callbacks, context.stop)
+    assert isinstance(strategy, PosteriorGuided)
+    return Learned(strategy.net, strategy.posterior, history.rows)
+
+
+def draw_candidates(context: Context, learned: Learned) -> Drawn:
+    """Draws networks within the limits and judges them as they are, in worker processes."""
+    parts, settings = context.parts, context.parts.settings
+    draws = posterior_draws(context, learned.posterior)
+    scoring = CandidateScoring(learned.net.eval(), draws, parts.evaluation_batches(parts.valid))
+    counts = {"guided": settings.guided.candidates, "random": settings.guided.random_candidates}
+    # Side by side, so that a limit on the time leaves some of both.
+    order = sorted((position / count, kind, position) for kind, count in counts.items() for position in range(count))
+    items = {f"{kind} {position}": (kind, position) for _, kind, position in order}
+    with context.display.stage("draw") as report, context.stop.at_once(), parts.executor().open(scoring) as score:
+        records = run_missing(
+            items,
+            context.workspace.journal("candidates"),
+            score,
+            asdict,
+            report,
+            wave=WAVE * settings.workers,
+            seconds_left=lambda: context.seconds_left(SHARE_OF_TIME),
+        )
+    found: dict[str, list[Candidate]] = {kind: [] for kind in counts}
+    for key, record in records.items():
+        found[items[key][0]].append(Candidate(**record))
+    return Drawn(draws, found["guided"], found["random"])
+
+
+def posterior_draws(context: Context, posterior: Posterior) -> dict[str, LimitedDraws]:
+    """Draws from the posterior, and at one rate for all slices with the same expected number of kept ones."""
+    net, seed = gated(context.parts.net, context.parts.settings), context.parts.settings.seed
+    guided = LimitedDraws(net, posterior, context.limits, seed=seed, stream="guided")
+    flat = guided.distribution.flat()
+    return {"guided": guided, "random": LimitedDraws(net, flat, context.limits, seed=seed, stream="random")}
+
+
+def compare_draws(context: Context, learned: Learned, drawn: Drawn) -> FoundDraw:
+    """Trains the best draw further and the whole network alone, calibrates, writes artifacts and measures all of it."""
+    parts, settings = context.parts, context.parts.settings.guided
+    best = drawn.best
+    network = learned.net.extract(best).eval()
+    exported, contenders = Ensemble.of(BEST, [(best, network)], inherited=True), [_measured(BEST, parts, best, network)]
+    if settings.tune_epochs:
+        tuned, runs = _trained_further(context, best)
+        contenders.append(contender(FURTHER, [_compact(learned.net, best, run) for run in runs]))
+        if runs[0].valid_accuracy >= contenders[0].runs[0].valid_accuracy:
+            exported = Ensemble.of(FURTHER, [(best, tuned)], inherited=True)
+    mixture = _mixture(parts, learned.net, drawn.members(settings.members))
+    contenders.append(_of_mixture(learned.net, mixture))
+    if drawn.random:
+        random = drawn.draws["random"](best_candidate(drawn.random).position)
+        contenders.append(_measured(RANDOM, parts, random, learned.net.extract(random).eval()))
+    whole = learned.net.whole()
+    contenders.append(_measured(WHOLE, parts, whole, learned.net.extract(whole).eval()))
+    alone, runs = _alone(context, whole)
+    contenders.append(contender(ALONE, [_compact(learned.net, whole, run) for run in runs]))
+    sides = [(exported, context.workspace.artifact), (mixture, context.workspace.posterior)]
+    judged = [*write_predictors(context, sides), judge(alone, parts, outside_batches(parts))]
+    ensembles = (exported, mixture, alone)
+    predictors = [_briefly(learned.net, *pair) for pair in zip(judged, ensembles, strict=True)]
+    summary = {
+        "architecture": masks(learned.net, best),
+        "accuracy": predictors[0].accuracy,
+        "parameters": learned.net.cost(best).parameters,
+    }
+    return FoundDraw(record_of(context, learned, drawn), Comparison(contenders, summary, predictors))
+
+
+def record_of(context: Context, learned: Learned, drawn: Drawn) -> GuidedRecord:
+    """What was learned, drawn and kept, in numbers."""
+    net, posterior, settings = learned.net, learned.posterior, context.parts.settings
+    depths: list[float] = []
+    depth = None
+    if isinstance(posterior, DepthAndChannels):
+        channels, depth = posterior.channels, drawn.best["depth"]
+        depths = posterior.depth.log_probabilities().detach().exp().tolist()
+    else:
+        channels = posterior
+    drop = dict(zip(channels.groups, channels.drop.tolist(), strict=True))
+    whole, kept = net.cost(net.whole()), masks(net, drawn.best)
+    chosen = settings.guided
+    return GuidedRecord(
+        length_scale=chosen.length_scale,
+        temperature=chosen.temperature,
+        initial_drop=chosen.drop,
+        constant_decay=chosen.constant_decay,
+        keep_rate=posterior.keep_rate,
+        layers=[
+            GatedLayer(name=gate.name, group=gate.group, side=gate.side, drop=drop[gate.group], kept=kept[gate.name])
+            for gate in net.gates
+        ],
+        guided=[GuidedDraw(**asdict(one)) for one in drawn.guided],
+        random=[GuidedDraw(**asdict(one)) for one in drawn.random],
+        best=best_candidate(drawn.guided).position,
+        full_parameters=whole.parameters,
+        full_macs=whole.macs,
+        strength=drawn.draws["guided"].strength,
+        max_params=settings.search.max_params,
+        max_macs=settings.search.max_macs,
+        members=chosen.members,
+        depths=depths,
+        best_depth=depth,
+    )
+
+
+def masks(net: GatedSupernet, architecture: Architecture) -> dict[str, str]:
+    """An architecture in brief: the channels that every gate keeps as ``1`` and ``0``, and any other choice by name."""
+    bits = net.by_gate(net.slices(architecture))
+    others = len(net.space.choices) - len(net.slice_space.choices)
+    first = dict(zip(net.space.choice_names[:others], architecture.names[:others], strict=True))
+    return {**first, **{name: "".join("1" if kept else "0" for kept in row.tolist()) for name, row in bits.items()}}
+
+
+def judging_passes(parts: Parts) -> int:
+    """About how many forward passes of one example it takes to calibrate and measure, besides judging candidates."""
+    valid, test = len(parts.valid), len(parts.data.test)
+    foreign = test if parts.settings.data.outside else 0
+    networks = parts.settings.guided.members + 4
+    return networks * (valid + test) + (networks - 2) * foreign
+
+
+def _measured(name: str, parts: Parts, architecture: Architecture, network: nn.Module) -> Contender:
+    valid = evaluate(network, parts.evaluation_batches(parts.valid))
+    test = evaluate(network, parts.evaluation_batches(parts.data.test))
+    net = gated(parts.net, parts.settings)
+    run = Accuracy(architecture=masks(net, architecture), seed=0, valid_accuracy=valid["accuracy"], **test)
+    return contender(name, [run])
+
+
+def _trained_further(context: Context, best: Architecture) -> tuple[nn.Module, list[Accuracy]]:
+    """The best draw with the weights that it came with, trained for a few more epochs."""
+    parts, chosen = context.parts, context.parts.settings.guided
+    change = {"epochs": chosen.tune_epochs, "learning_rate": chosen.tune_learning_rate, "warmup_epochs": 0.0}
+    retrain = parts.settings.retrain.model_copy(update=change)
+    parts = replace(parts, settings=parts.settings.model_copy(update={"retrain": retrain}))
+    task = Retraining(parts, context.workspace.checkpoints / "tune", inherited=True)
+    trained = train_all(context, [(best, 0)], task, stage="tune")
+    return trained_network(parts, (best, 0), task), list(trained.values())
+
+
+def _alone(context: Context, whole: Architecture) -> tuple[Ensemble, list[Accuracy]]:
+    """The network without gates, trained from scratch with every seed."""
+    parts = context.parts
+    task = Retraining(parts, context.workspace.checkpoints / "retrain")
+    runs = list(train_all(context, [(whole, seed) for seed in range(parts.settings.retrain.seeds)], task).values())
+    seed = max(runs, key=lambda run: run.valid_accuracy).seed
+    return Ensemble.of(ALONE, [(whole, trained_network(parts, (whole, seed), task))]), runs
+
+
+def _mixture(parts: Parts, net: GatedSupernet, members: Sequence[Architecture]) -> Ensemble:
+    networks = net.extract_many(members).eval()
+    name = f"mixture of {len(members)} draws"
+    known = MemberLogits.of(parts, networks)
+    return Ensemble(name, members, networks, [1 / len(members)] * len(members), inherited=True, known=known)
+
+
+def _of_mixture(net: GatedSupernet, mixture: Ensemble) -> Contender:
+    assert mixture.known is not None
+    measured = mixture.known.measure(torch.tensor(mixture.weights, dtype=mixture.known.valid.dtype))
+    names = ("accuracy", "loss", "calibration_error", "valid_accuracy")
+    values: dict[str, Any] = {name: measured[name] for name in names}
+    return contender(mixture.name, [Accuracy(architecture=masks(net, mixture.architectures[0]), seed=0, **values)])
+
+
+def _compact(net: GatedSupernet, architecture: Architecture, run: Accuracy) -> Accuracy:
+    return run.model_copy(update={"architecture": masks(net, architecture)})
+
+
+def _briefly(net: GatedSupernet, record: PredictorRecord, ensemble: Ensemble) -> PredictorRecord:
+    """A record that does not list every slice of every member."""
+    return record.model_copy(update={"members": [masks(net, one) for one in ensemble.architectures]})
