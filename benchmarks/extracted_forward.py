@@ -35,7 +35,7 @@ def make_net() -> GatedSupernet:
 
 def draws(net: GatedSupernet, drop: float, count: int) -> list[Architecture]:
     q = KeepDrop(net.slice_space, net.groups, drop=drop)
-    return q.sample(count, generator=generator_at(SEED, "draws", drop))
+    return q.sample(count, generator=generator_at(SEED, "draws", f"{drop:g}"))
 
 
 def share_of_channels_last(network: nn.Module) -> float:

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from polyarch.facade import Found, search
     from polyarch.jobs.prediction import Predictor
     from polyarch.nn import Maybe, OneOf, Repeat
-    from polyarch.supernets import from_module
+    from polyarch.supernets import from_module, gate
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
-__all__ = ["Found", "Maybe", "OneOf", "PolyarchClassifier", "Predictor", "Repeat", "from_module", "search"]
+__all__ = ["Found", "Maybe", "OneOf", "PolyarchClassifier", "Predictor", "Repeat", "from_module", "gate", "search"]
 
 _PLACES = {
     "Found": "polyarch.facade",
@@ -24,6 +24,7 @@ _PLACES = {
     "Predictor": "polyarch.jobs.prediction",
     "Repeat": "polyarch.nn",
     "from_module": "polyarch.supernets",
+    "gate": "polyarch.supernets",
     "search": "polyarch.facade",
 }
 

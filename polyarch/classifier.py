@@ -88,6 +88,7 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "data.validation": HELD_OUT,
                     "retrain.members": self.members,
                     "stochastic.members": self.members,
+                    "guided.members": self.members,
                     "retrain.seeds": 1,
                     "retrain.random_architectures": 0,
                     "rank.architectures": 0,

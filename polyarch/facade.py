@@ -89,10 +89,12 @@ def search(
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
         method: ``one-shot`` by default; ``variational-depth`` or ``deterministic-depth`` look for a depth, ``darts``,
-            ``sotl-darts`` and others search by gradients, ``stochastic`` trains one network under many architectures.
+            ``sotl-darts`` and others search by gradients, ``stochastic`` trains one network under many architectures,
+            ``posterior-guided`` keeps or drops channels.
         space: one of `polyarch spaces list`; ``auto`` unless ``settings`` describe one.
-        module: your own network with `OneOf`, `Repeat` and `Maybe` blocks: a module, a function that makes one (its
-            arguments may be ``input_shape`` and ``classes``), or ``"package.module:function"``.
+        module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, or any for ``posterior-guided``: a module, a
+            function that makes one (its arguments may be ``input_shape`` and ``classes``), or
+            ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
         outside: images of another kind, to try the uncertainty on.
         unlabelled: more examples to learn from with ``stochastic``: a known name, a path, an array, or a data set whose

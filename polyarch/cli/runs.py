@@ -250,6 +250,12 @@ def _show_guided(found: GuidedRecord) -> str:
         f"multiply-accumulates, and drops {dropped} of {len(found.layers)} layers wholly",
         markup=False,
     )
+    if found.strength:
+        console.print(
+            "Draws were made smaller than the posterior has them, to keep the limits; a larger guided.length_scale "
+            "would make it smaller itself.",
+            markup=False,
+        )
     depth = "" if found.best_depth is None else f" of depth {found.best_depth}"
     return f"Best draw: number {found.best}{depth}"
 

@@ -12,11 +12,16 @@ from rich.table import Table
 from polyarch.benchmarks import parse_architecture
 from polyarch.cli.common import SetOption, console
 from polyarch.errors import InvalidInput, UnknownName
+from polyarch.jobs.brief import brief_choices
 from polyarch.jobs.overrides import parse_assignments, with_overrides
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.space_settings import SPACES
 from polyarch.reports import draw
 from polyarch.spaces import Architecture, Space
+from polyarch.supernets import GatedSupernet, Supernet
+
+MANY = 10**40
+"""Larger sizes are shown as powers of ten."""
 
 spaces_app = typer.Typer(help="Spaces of architectures.", no_args_is_help=True)
 
@@ -33,11 +38,13 @@ def list_spaces() -> None:
 @spaces_app.command("describe")
 def describe_space(name: str, settings: SetOption = None) -> None:
     """The choices, options, size and settings of a space."""
-    options, space = _space(name, settings)
-    console.print(f"{name}: {space.size:,} architectures", markup=False)
+    options, net = _supernet(name, settings)
+    size = net.space.size
+    shown = f"{size:,}" if size < MANY else f"about 10^{len(str(size)) - 1}"
+    console.print(f"{name}: {shown} architectures", markup=False)
     table = Table("choice", "options")
-    for choice in space.choices:
-        table.add_row(choice.name, " | ".join(choice.options))
+    for choice, found in brief_choices(net).items():
+        table.add_row(choice, " | ".join(found))
     console.print(table)
     console.print("settings: " + json.dumps(options), markup=False)
 
@@ -56,7 +63,12 @@ def draw_space(
     settings: SetOption = None,
 ) -> None:
     """Draw an architecture (the last options by default) as SVG."""
-    _, space = _space(name, settings)
+    _, net = _supernet(name, settings)
+    if isinstance(net, GatedSupernet):
+        raise InvalidInput(
+            f"Expected a space without gates to draw. Got {name!r}; the report of a run draws what it kept."
+        )
+    space = net.space
     chosen = _architecture(space, architecture)
     out.parent.mkdir(parents=True, exist_ok=True)
     choices = {choice.name: list(choice.options) for choice in space.choices}
@@ -64,14 +76,14 @@ def draw_space(
     console.print(f"Drew {chosen.key} to {out}", markup=False)
 
 
-def _space(name: str, assignments: list[str] | None) -> tuple[dict[str, Any], Space]:
+def _supernet(name: str, assignments: list[str] | None) -> tuple[dict[str, Any], Supernet]:
     if name not in SPACES:
         raise UnknownName("space", name, SPACES)
     overrides = {f"space.{key}": value for key, value in parse_assignments(assignments or []).items()}
     content = with_overrides({"space": {"kind": name}}, overrides)
     settings = RunSettings.parse(content, "the command line").space
     shape = (2,) if name == "depth_fc" else (3, 32, 32)
-    return settings.model_dump(mode="json"), settings.build(shape, 10).space
+    return settings.model_dump(mode="json"), settings.build(shape, 10)
 
 
 def _architecture(space: Space, text: str | None) -> Architecture:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from polyarch.data import Preprocessing
 from polyarch.export.artifact import Artifact
+from polyarch.nn.channel_selection import with_planes
 from polyarch.predictive import EarlyExit, Mixture
 
 
@@ -29,7 +30,8 @@ class Program(nn.Module):
     def of(cls, artifact: Artifact) -> Program:
         """Copies of the networks on the CPU, in evaluation mode and in the usual layout; theirs stay as they are."""
         weights = [member.weight for member in artifact.members]
-        mixture = Mixture(copy.deepcopy(artifact.networks), weights, temperature=artifact.temperature)
+        networks = with_planes(copy.deepcopy(artifact.networks))
+        mixture = Mixture(networks, weights, temperature=artifact.temperature)
         program = cls(artifact.preprocessing, mixture)
         # Channels-last strides would become constants of the exported graph.
         return program.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]

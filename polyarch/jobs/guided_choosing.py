@@ -16,8 +16,8 @@ from polyarch.jobs.settings import OptimiserSettings, RunSettings
 from polyarch.jobs.stochastic_choosing import FEWEST_EPOCHS, MOST_EPOCHS, SMALLEST_IMAGE, WIDTHS, WORK
 from polyarch.supernets import GatedSupernet
 
-PRIOR_SHARE = 0.0125
-"""d^2 / N: with it the prior weighs kept kernels like a weight decay of some thousandths (docs/RESULTS.md)."""
+IMAGE_PRIOR, TABLE_PRIOR = 0.0125, 0.004
+"""d^2 / N, the weight decay of kernels that are kept for sure; convolutions before a normalisation bear more of it."""
 
 LEARNING_RATE = 0.05
 """Draws per example are noisy; 0.1, the usual one, is too high for them."""
@@ -38,7 +38,8 @@ def suggest_guided(
     parts = parts_with(settings, data, found, builder)
     net = gated(parts.net, parts.settings)
     asked = settings.model_dump(mode="json", exclude_unset=True)
-    found["guided"] = {"length_scale": round(math.sqrt(PRIOR_SHARE * len(parts.train)), 2)}
+    share = IMAGE_PRIOR if data.is_image else TABLE_PRIOR
+    found["guided"] = {"length_scale": round(math.sqrt(share * len(parts.train)), 2)}
     found |= _schedule(parts, net, asked)
     taken = merged(found, asked)
     return found, [

@@ -11,6 +11,7 @@ from torch import nn
 
 from polyarch.distributions import DepthAndChannels
 from polyarch.jobs.artifacts import write_predictors
+from polyarch.jobs.brief import masks
 from polyarch.jobs.comparison import Comparison, contender, train_all, trained_network
 from polyarch.jobs.context import Context
 from polyarch.jobs.guided_parts import gated
@@ -180,14 +181,6 @@ def record_of(context: Context, learned: Learned, drawn: Drawn) -> GuidedRecord:
         depths=depths,
         best_depth=depth,
     )
-
-
-def masks(net: GatedSupernet, architecture: Architecture) -> dict[str, str]:
-    """An architecture in brief: the channels that every gate keeps as ``1`` and ``0``, and any other choice by name."""
-    bits = net.by_gate(net.slices(architecture))
-    others = len(net.space.choices) - len(net.slice_space.choices)
-    first = dict(zip(net.space.choice_names[:others], architecture.names[:others], strict=True))
-    return {**first, **{name: "".join("1" if kept else "0" for kept in row.tolist()) for name, row in bits.items()}}
 
 
 def judging_passes(parts: Parts) -> int:

@@ -13,6 +13,7 @@ import polyarch
 from polyarch.errors import ConfigError
 from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
+from polyarch.jobs.brief import brief_choices
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
 from polyarch.jobs.depth_search import find_depth, require_depths
@@ -37,8 +38,7 @@ from polyarch.jobs.trusting import judges
 from polyarch.jobs.truths import truth_for
 from polyarch.results import Results, TrainingRecord
 from polyarch.strategies import PosteriorGuided
-from polyarch.supernets import GatedSupernet, Supernet
-from polyarch.supernets.gated import OPTIONS
+from polyarch.supernets import Supernet
 
 Stage = Literal["train", "rank", "search"]
 STAGES: tuple[Stage, ...] = ("train", "rank", "search")
@@ -324,7 +324,7 @@ def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) 
         "name": space.name,
         "kind": parts.settings.space.kind,
         "size": space.size,
-        "choices": _choices(parts.net),
+        "choices": brief_choices(parts.net),
         "supernet_parameters": sum(parameter.numel() for parameter in parts.net.parameters()),
     }
     return Results(
@@ -337,15 +337,6 @@ def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) 
         decisions=list(parts.settings.decisions),
         seconds=seconds,
     )
-
-
-def _choices(net: Supernet) -> dict[str, list[str]]:
-    """The options of every choice; slices of one gate, which may be thousands, on one line."""
-    if not isinstance(net, GatedSupernet):
-        return {choice.name: list(choice.options) for choice in net.space.choices}
-    others = net.space.choices[: len(net.space.choices) - len(net.slice_space.choices)]
-    found = {choice.name: list(choice.options) for choice in others}
-    return {**found, **{f"{gate.name}[0..{gate.slices - 1}]": list(OPTIONS) for gate in net.gates}}
 
 
 @contextmanager

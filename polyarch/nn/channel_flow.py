@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from polyarch.nn.channel_recording import Recording
+from polyarch.nn.channel_selection import appended, select_channels, select_planes
 from polyarch.nn.gated import remove_gates
 from polyarch.nn.recording import place
 
@@ -94,7 +95,8 @@ class ChannelFlow:
             if (index == count).any():  # one more channel, of zeros
                 new = self.graph.call_function(F.pad, (new, [0, 0] * (self.values[node].dim() - 2) + [0, 1]))
             indices = self.attribute(f"_taken_channels_{len(self._taken)}", index.to(self.values[node].device))
-            self._taken[key] = self.graph.call_function(torch.index_select, (new, 1, indices))
+            select = select_channels if self.values[node].dim() == 4 else select_planes
+            self._taken[key] = appended(self.graph, select, new, indices)
         return self._taken[key]
 
     def repeat(self, node: fx.Node, wanted: Mask | None = None) -> fx.Node:

@@ -295,6 +295,8 @@ def _cut(module: nn.Module, rows: Mask, columns: Mask | None = None) -> None:
     for name, parameter in list(module.named_parameters(recurse=False)):
         value = _taken(parameter.detach(), 0, rows)
         value = _taken(value, 1, columns) if columns is not None and name == "weight" else value
+        if parameter.dim() == 4 and parameter.is_contiguous(memory_format=torch.channels_last):
+            value = value.contiguous(memory_format=torch.channels_last)
         setattr(module, name, nn.Parameter(value, requires_grad=parameter.requires_grad))
     for name, buffer in module.named_buffers(recurse=False):
         if buffer.dim():  # all but a count of batches

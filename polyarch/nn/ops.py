@@ -92,10 +92,10 @@ class _Scaled(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor | None]:
         (slope,), (x, gate) = gradients, ctx.saved_tensors
         of_x, of_gate = ctx.needs_input_grad
-        return gate * slope if of_x else None, _inner(slope, x).to(gate) if of_gate else None
+        return gate * slope if of_x else None, inner(slope, x).to(gate) if of_gate else None
 
 
-def _inner(first: Tensor, second: Tensor) -> Tensor:
+def inner(first: Tensor, second: Tensor) -> Tensor:
     """The sum of products, in the order in which images lie in memory: (B, C, H, W), (B, C, H, W) -> ()."""
     if first.dim() == 4 and first.is_contiguous(memory_format=torch.channels_last):
         first, second = first.permute(0, 2, 3, 1), second.permute(0, 2, 3, 1)

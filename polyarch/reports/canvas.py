@@ -28,12 +28,16 @@ def shortened(text: str, length: int) -> str:
     return f"{text[: length - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def label(x: float, y: float, text: str, room: float, *, quiet: bool = False) -> str:
-    """Text centred at x that takes up no more than ``room`` pixels; the whole text shows under the pointer."""
+def label(x: float, y: float, text: str, room: float, *, quiet: bool = False, anchor: str = "middle") -> str:
+    """Text at x that takes up no more than ``room`` pixels; the whole text shows under the pointer.
+
+    Args:
+        anchor: which part of the text is at x: its ``middle``, its ``start`` or its ``end``.
+    """
     text = printable(text)
     opacity = ' opacity="0.7"' if quiet else ""
     return (
-        f'<text x="{x:g}" y="{y:g}" text-anchor="middle" fill="currentColor"{opacity}><title>{escape(text)}</title>'
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="currentColor"{opacity}><title>{escape(text)}</title>'
         f"{escape(shortened(text, max(int(room / CHARACTER), 3)))}</text>"
     )
 

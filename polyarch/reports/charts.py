@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from polyarch.reports import plots
 from polyarch.reports.depth_plots import depth_charts
 from polyarch.reports.differentiable_plots import differentiable_charts
 from polyarch.reports.distribution import distributions
+from polyarch.reports.guided_plots import course_charts, guided_charts
 from polyarch.reports.headline import entries
 from polyarch.reports.searched import best_architecture
-from polyarch.reports.specs import Spec
+from polyarch.reports.specs import Row, Spec
 from polyarch.reports.stochastic_plots import stochastic_charts
 from polyarch.reports.thinning import curve
-from polyarch.results import Results
+from polyarch.results import Accuracy, Results
 
 LOSSES = {"loss": "training loss", "valid_loss": "validation loss"}
 
@@ -30,6 +31,9 @@ def charts(results: Results) -> dict[str, Spec]:
     elif supernet:
         found["supernet"] = plots.curves(supernet, "loss (nats)")
     found.update(_retraining(results))
+    found.update(course_charts(results.training))
+    if results.guided is not None:
+        found.update(guided_charts(results.guided))
     if results.stochastic is not None:
         found.update(stochastic_charts(results.stochastic))
     found.update(_distribution(results) if results.depth is None else depth_charts(results.depth))
@@ -43,15 +47,23 @@ def charts(results: Results) -> dict[str, Spec]:
 
 
 def _retraining(results: Results) -> Iterator[tuple[str, Spec]]:
-    trained = (one.runs for one in results.comparison or [] if any(run.history for run in one.runs))
-    runs = next(trained, [])  # of what was trained alone, the best first
-    losses = [{**row, "seed": run.seed} for run in runs for row in curve(run.history, LOSSES)]
+    trained = [one.runs for one in results.comparison or [] if any(run.history for run in one.runs)]
+    if not trained:
+        return
+    best, *others = trained  # of what was trained alone, the best first
+    losses = _over_epochs(best, LOSSES)
     if losses:
         yield "retraining", plots.curves(losses, "loss (nats)")
-    names = {"valid_accuracy": "validation accuracy"}
-    accuracies = [{**row, "seed": run.seed} for run in runs for row in curve(run.history, names)]
+    if others and results.guided is not None:
+        yield "retraining-whole", plots.curves(_over_epochs(others[-1], LOSSES), "loss (nats)")
+    accuracies = _over_epochs(best, {"valid_accuracy": "validation accuracy"})
     if accuracies:
         yield "retraining-accuracy", plots.curves(accuracies, "validation accuracy", "~%")
+
+
+def _over_epochs(runs: Sequence[Accuracy], names: Mapping[str, str]) -> list[Row]:
+    """Points of the curves of every seed."""
+    return [{**row, "seed": run.seed} for run in runs for row in curve(run.history, names)]
 
 
 def _distribution(results: Results) -> Iterator[tuple[str, Spec]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import altair as alt
 
 from polyarch.reports.depth_headline import chosen_exit
 from polyarch.reports.depths import is_learned
 from polyarch.reports.plots import HEIGHT, curves
-from polyarch.reports.specs import Spec, data, spec_of
+from polyarch.reports.specs import Row, Spec, data, spec_of
 from polyarch.results import DepthMeasure, DepthRecord
 
 Values = dict[str, Callable[[DepthMeasure], float]]
@@ -32,8 +32,14 @@ def depth_charts(record: DepthRecord) -> Iterator[tuple[str, Spec]]:
 
 def posterior(record: DepthRecord) -> Spec:
     """The probability of every depth as bars, the chosen one highlighted, and the prior as a line."""
-    rows = [{"depth": one.depth, "q": one.q, "prior": one.prior} for one in record.depths]
-    chosen = [row for row in rows if row["depth"] == record.chosen]
+    rows: list[Row] = [{"depth": one.depth, "q": one.q, "prior": one.prior} for one in record.depths]
+    return depth_bars(rows, record.chosen)
+
+
+def depth_bars(rows: Sequence[Row], depth: int | None) -> Spec:
+    """Bars of rows with ``depth``, ``q`` and, where there is one, ``prior``, which is a line; one depth highlighted."""
+    chosen = [row for row in rows if row["depth"] == depth]
+    has_prior = any(row.get("prior") is not None for row in rows)
     x = alt.X(
         "depth:O",
         title="depth",
@@ -47,14 +53,14 @@ def posterior(record: DepthRecord) -> Spec:
     tooltip = [
         alt.Tooltip("depth:O"),
         alt.Tooltip("q:Q", title="posterior", format=".2%"),
-        alt.Tooltip("prior:Q", format=".2%"),
+        *([alt.Tooltip("prior:Q", format=".2%")] if has_prior else []),
     ]
     layers = [
         data(rows).mark_bar(style="others", opacity=0.6, strokeWidth=0).encode(x=x, y=y, tooltip=tooltip),
         data(chosen).mark_bar(style="best", strokeWidth=0).encode(x=x, y=y, tooltip=tooltip),
         data(chosen).mark_text(dy=-8, fontWeight=600).encode(x=x, y=y, text="depth:O"),
     ]
-    if any(one.prior is not None for one in record.depths):
+    if has_prior:
         layers.append(data(rows).mark_line(style="front").encode(x=x, y=prior))
     return spec_of(layers, "Probability of every depth", height=HEIGHT - 40)
 

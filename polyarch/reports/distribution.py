@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyarch.reports.drawing import LABELS
-from polyarch.reports.searched import best_quarter, ordered
+from polyarch.reports.searched import best_quarter, is_spelled_out, ordered
 from polyarch.reports.words import several
 from polyarch.results import Results, ScoredArchitecture
 
@@ -36,6 +36,8 @@ class Shares:
 
 def distributions(results: Results) -> list[Shares]:
     """The learned q alone, or the best quarter of the search beside everything searched; empty before either."""
+    if not is_spelled_out(results):
+        return []
     choices = _choices(results)
     if results.training.q:
         shares = [

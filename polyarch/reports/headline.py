@@ -36,14 +36,28 @@ class Tile:
 
 
 def entries(results: Results) -> list[Entry]:
-    """The contenders, the best first, and the ensembles that are not among them."""
-    found = [_entry(contender, index == 0) for index, contender in enumerate(results.comparison or [])]
+    """The contenders, of which one is the best, and the ensembles that are not among them."""
+    best = _exported(results)
+    found = [_entry(contender, index == best) for index, contender in enumerate(results.comparison or [])]
     names = " ".join(entry.name for entry in found)
     for predictor in results.predictors:
         is_known = predictor.name in names or ("ensemble" in names and len(predictor.members) > 1)
         if not is_known and (len(predictor.members) > 1 or not results.comparison):
             found.append(Entry(predictor.name, predictor.accuracy, None, (predictor.accuracy,), is_best=not found))
     return found
+
+
+def compared(first: Entry, other: Entry) -> str:
+    """By the digits that are shown: some accuracies were taken in single precision."""
+    difference = first.mean - other.mean
+    if points(abs(difference)) == points(0.0):
+        return "the same as"
+    return f"{points(abs(difference))} {'above' if difference > 0 else 'below'}"
+
+
+def predictor_named(results: Results, name: str) -> PredictorRecord | None:
+    """What was measured of a predictor, where it was."""
+    return next((one for one in results.predictors if one.name == name), None)
 
 
 def gap(results: Results) -> tuple[float, float | None] | None:
@@ -136,8 +150,15 @@ def _others(results: Results, found: list[Entry]) -> Iterator[str]:
     for predictor in _ensembles(results):
         difference = predictor.accuracy - alone
         direction = "above" if difference > 0 else "below"
-        compared = f"{points(abs(difference))} {direction}" if difference else "the same as"
-        yield f"The {predictor.name} reaches {percent(predictor.accuracy)}, {compared} the best network alone."
+        change = f"{points(abs(difference))} {direction}" if difference else "the same as"
+        yield f"The {predictor.name} reaches {percent(predictor.accuracy)}, {change} the best network alone."
+
+
+def _exported(results: Results) -> int:
+    """The place of the best: the first, but for draws that may be exported as they are or trained further."""
+    names = [contender.name for contender in results.comparison or []]
+    first = results.predictors[0].name if results.predictors else None
+    return names.index(first) if results.guided is not None and first in names else 0
 
 
 def _entry(contender: Contender, is_best: bool) -> Entry:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from polyarch.errors import MissingExtra
 from polyarch.files import write_atomically
-from polyarch.reports import depth_headline, depths, stochastic, words
+from polyarch.reports import depth_headline, depths, guided, stochastic, words
 from polyarch.reports.canvas import printable
 from polyarch.reports.differentiable import differentiable_part
 from polyarch.reports.drawing import draw
@@ -19,7 +19,7 @@ from polyarch.reports.elimination import elimination_part
 from polyarch.reports.functions import panels
 from polyarch.reports.headline import entries, sentences, tiles
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
-from polyarch.reports.searched import best_architecture, best_parameters, counted_parameters
+from polyarch.reports.searched import best_architecture, best_parameters, counted_parameters, is_spelled_out
 from polyarch.reports.tables import memberships, top
 from polyarch.reports.trust import trust_part
 from polyarch.reports.usage import blocks, classes_in_words, inputs_in_words
@@ -68,13 +68,12 @@ def render(results: Results) -> str:
 
 
 def _template(results: Results) -> str:
-    if results.depth is not None:
-        return "depth.html"
-    return "report.html" if results.stochastic is None else "stochastic.html"
+    known = {"depth.html": results.depth, "stochastic.html": results.stochastic, "guided.html": results.guided}
+    return next((name for name, record in known.items() if record is not None), "report.html")
 
 
 def _answer(results: Results) -> dict[str, Any]:
-    """What differs between searches for an architecture and for a depth, and one network with many architectures."""
+    """What differs between searches for an architecture, a depth or channels, and a network of many architectures."""
     if results.stochastic is not None:
         return {
             "sentences": stochastic.sentences(results, results.stochastic),
@@ -82,9 +81,16 @@ def _answer(results: Results) -> dict[str, Any]:
             "ensembles": [],
             "part": stochastic.stochastic_part(results, results.stochastic),
         }
+    if results.guided is not None:
+        return {
+            "sentences": guided.sentences(results, results.guided),
+            "tiles": list(guided.tiles(results, results.guided)),
+            "ensembles": [],
+            "part": guided.guided_part(results, results.guided),
+        }
     depth = results.depth
     if depth is None:
-        mixtures = [one for one in results.predictors if len(one.members) > 1]
+        mixtures = [one for one in results.predictors if len(one.members) > 1 and is_spelled_out(results)]
         ensembles = [(one, memberships(one)) for one in mixtures]
         return {"sentences": sentences(results), "tiles": list(tiles(results)), "ensembles": ensembles}
     return {
@@ -127,6 +133,6 @@ def _drawing(results: Results) -> Markup | None:
         options = [str(one.depth) for one in results.depth.depths]
         return Markup(draw({"depth": str(results.depth.chosen)}, "depth", choices={"depth": options}))
     best = best_architecture(results)
-    if best is None:
+    if best is None or not is_spelled_out(results):
         return None
     return Markup(draw(best, str(results.space["kind"]), choices=results.space.get("choices")))

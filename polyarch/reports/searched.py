@@ -44,6 +44,11 @@ def front(sizes: Sequence[float], scores: Sequence[float], *, maximise: bool) ->
     return kept
 
 
+def is_spelled_out(results: Results) -> bool:
+    """Whether architectures can be written down; after a posterior-guided search they have a choice per channel."""
+    return results.guided is None and results.settings.get("method") != "posterior-guided"
+
+
 def best_architecture(results: Results) -> dict[str, str] | None:
     """The one in the artifact, or else the one that was retrained, or the first of the search."""
     if results.artifact is not None and "architecture" in results.artifact:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from polyarch.reports.drawing import draw
-from polyarch.reports.headline import Entry, Tile, entries
-from polyarch.reports.words import SPACE, count, key_of, percent, points, several
+from polyarch.reports.headline import Tile, compared, entries, predictor_named
+from polyarch.reports.words import SPACE, count, key_of, percent, several
 from polyarch.results import NormModesRecord, PredictorRecord, Results, StochasticMember, StochasticRecord
 
 MOST_PICTURES = 12
@@ -88,12 +88,12 @@ def sentences(results: Results, record: StochasticRecord) -> list[str]:
     baseline = found[-1]
     said = (
         f"On {results.data['name']} the {ensemble.name} reaches {percent(ensemble.mean)} test accuracy, "
-        f"{_compared(ensemble, best)} its best member alone ({percent(best.mean)}) and {_compared(ensemble, baseline)} "
+        f"{compared(ensemble, best)} its best member alone ({percent(best.mean)}) and {compared(ensemble, baseline)} "
         f"the {baseline.name} ({baseline.shown})."
     )
     chance = "" if baseline.std is not None else " Each was trained once: small differences may be chance."
-    together = _predictor(results, ensemble.name)
-    alone = _predictor(results, baseline.name)
+    together = predictor_named(results, ensemble.name)
+    alone = predictor_named(results, baseline.name)
     return [
         said + chance,
         f"It costs {_times(record)} the multiply-accumulates of its best member alone ({_cost(record)} per example) "
@@ -108,7 +108,7 @@ def tiles(results: Results, record: StochasticRecord) -> Iterator[Tile]:
     yield Tile("test accuracy", percent(ensemble.mean), f"of {ensemble.name}")
     yield Tile("points over one member", f"{100 * (ensemble.mean - best.mean):+.2f}", "the best one alone")
     yield Tile("points over alone", f"{100 * (ensemble.mean - found[-1].mean):+.2f}", found[-1].name)
-    together = _predictor(results, ensemble.name)
+    together = predictor_named(results, ensemble.name)
     if together is not None:
         yield Tile("calibration error", f"{together.uncalibrated_calibration_error:.4f}", "before any temperature")
     yield Tile("cost", _times(record), "that of its best member")
@@ -162,18 +162,6 @@ def _calibration(together: PredictorRecord | None, alone: PredictorRecord | None
             f"mean negative log-likelihood {together.uncalibrated_loss:.4f} nats; for the {alone.name} they are "
             f"{alone.uncalibrated_calibration_error:.4f} and {alone.uncalibrated_loss:.4f}."
         )
-
-
-def _predictor(results: Results, name: str) -> PredictorRecord | None:
-    return next((one for one in results.predictors if one.name == name), None)
-
-
-def _compared(first: Entry, other: Entry) -> str:
-    """By the digits that are shown: some accuracies were taken in single precision."""
-    difference = first.mean - other.mean
-    if points(abs(difference)) == points(0.0):
-        return "the same as"
-    return f"{points(abs(difference))} {'above' if difference > 0 else 'below'}"
 
 
 def _noun(results: Results) -> str:

@@ -30,10 +30,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and lines."""
+    """Headings and lines, in order of the first column; ``keys`` are the columns with names instead of numbers."""
 
     headings: tuple[str, ...]
     lines: tuple[Line, ...]
+    keys: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)

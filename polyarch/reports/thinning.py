@@ -7,6 +7,8 @@ from typing import Any
 
 MOST_EPOCHS = 400
 """Points of a curve: more than there are pixels only make the page larger."""
+MOST_DRAWS = 400
+"""Points of a cloud, for the same reason."""
 
 
 def evenly(count: int, most: int) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from polyarch.reports.depths import is_learned
+from polyarch.reports.words import several
 from polyarch.results import Results
 
 
@@ -52,11 +53,18 @@ def blocks(results: Results) -> list[Block]:
 
 
 def _modes(results: Results) -> Iterator[Block]:
-    """Ways to predict with a learned depth; the folder of the run has the weights of all depths."""
+    """Ways to predict where a distribution was learned; the folder of the run has the weights for all of them."""
+    ways: dict[str, str] = {}
     if results.depth is not None and is_learned(results.depth):
         ways = {"single": f"depth {results.depth.chosen} alone", "marginal": "the mixture of depths"}
         if results.depth.exits and results.space["kind"] != "module":  # own networks run as programs, which do not stop
             ways["early-exit"] = "easy examples use fewer blocks"
+    if results.guided is not None:
+        ways = {
+            "single": "the best draw alone",
+            "marginal": f"the mixture of {several(results.guided.members, 'draw')}",
+        }
+    if ways:
         lines = [f"polyarch predict RUN INPUT --mode {mode}  # {words}" for mode, words in ways.items()]
         yield Block("In a shell, with the folder of this report as RUN", "\n".join(lines))
 

@@ -12,6 +12,9 @@ from polyarch.reports.canvas import printable
 SPACE = "\u00a0"
 """Between a number and its unit, so that a line does not break there."""
 
+ASTRONOMIC = 10**24
+"""Numbers from here on are shown by their order."""
+
 ESTIMATORS = {
     "sotl": "training speed (SoTL)",
     "sotl_last": "training speed, last part (SoTL)",
@@ -60,7 +63,9 @@ def with_spread(mean: float, std: float | None) -> str:
 
 
 def count(value: float) -> str:
-    """12345 -> 12,345; fractions keep up to six digits."""
+    """12345 -> 12,345; fractions keep up to six digits, and of astronomic numbers the power of ten is told."""
+    if isinstance(value, int) and abs(value) >= ASTRONOMIC:  # may be too large for a float, and for Python to print
+        return f"about{SPACE}10^{math.log10(abs(value)):,.0f}"
     if math.isfinite(value) and value == int(value):
         return f"{int(value):,}"
     return f"{value:,.6g}"

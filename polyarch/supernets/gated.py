@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.nn import ChannelGraph, Cost
 from polyarch.nn.gated import Gate, install, run_gated, sliced
+from polyarch.nn.norms import square_norms
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet
 
@@ -123,12 +124,15 @@ class GatedSupernet(Supernet):
 
         A gate on an output has no kernel: a channel passed on unchanged counts as the kernel 1.
         """
-        norms: dict[str, list[Tensor]] = {group: [] for group in self.groups}
-        for gate in self.gates:
-            weight = self.model.get_submodule(gate.name).get_parameter("weight") if gate.side == "input" else None
-            norm = self.example.new_tensor(float(gate.slices)) if weight is None else weight.square().sum()
-            norms[gate.group].append(norm)
-        return torch.stack([torch.stack(terms).sum() for terms in norms.values()])
+        kernels = [
+            self.model.get_submodule(gate.name).get_parameter("weight") for gate in self.gates if gate.side == "input"
+        ]
+        norms = iter(square_norms(kernels).unbind(0))
+        terms = [
+            next(norms) if gate.side == "input" else self.example.new_tensor(float(gate.slices)) for gate in self.gates
+        ]
+        index = torch.tensor([list(self.groups).index(gate.group) for gate in self.gates], device=self.example.device)
+        return self.example.new_zeros(len(self.groups)).index_add(0, index, torch.stack(terms))
 
     def slice_costs(self) -> tuple[Tensor, Tensor]:
         """Parameters and multiply-accumulates of every slice in the whole network, (C,) each.

@@ -87,6 +87,98 @@ def test_extreme_probabilities_stay_finite() -> None:
     assert q.mode().names == ("keep", "drop", "keep", "drop")
 
 
+SIZES = {"one": ["a[0]"], "three": ["b[0]", "a[1]", "c[0]"]}
+"""Groups of different sizes, so that a mean over groups is not one over choices."""
+COSTS = torch.tensor([2.0, 0.0, 0.7, 0.3], dtype=torch.float64)
+
+
+def uneven() -> KeepDrop:
+    return KeepDrop(SPACE, SIZES, drop={"one": 0.15, "three": 0.55}).double()
+
+
+def kept() -> Tensor:
+    """Which choices every architecture keeps, (A, C)."""
+    return torch.tensor([architecture.indices for architecture in SPACE.members], dtype=torch.float64)
+
+
+def probabilities(q: KeepDrop) -> Tensor:
+    return q.log_prob(SPACE.members).detach().exp()
+
+
+class TestTilted(DistributionContract):
+    def make_distribution(self) -> ArchDistribution:
+        return KeepDrop(SPACE, SIZES, drop={"one": 0.15, "three": 0.55}).tilted(COSTS, 0.8)
+
+
+def test_keep_rate_by_enumeration() -> None:
+    """The expected share of kept choices, in which a group counts by its size."""
+    q = uneven()
+    expected = float((probabilities(q) * kept().mean(1)).sum())
+    assert q.keep_rate == pytest.approx(expected, rel=1e-12)
+    assert q.keep_rate == pytest.approx((0.85 + 3 * 0.45) / 4, abs=1e-6)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.8, 3.0, -1.5])
+def test_tilted_by_enumeration(strength: float) -> None:
+    """q(a) exp(-strength cost(a)) / Z."""
+    q = uneven()
+    weights = probabilities(q) * torch.exp(-strength * (kept() @ COSTS))
+    found = q.tilted(COSTS, strength)
+    torch.testing.assert_close(probabilities(found), weights / weights.sum(), rtol=1e-12, atol=0)
+    assert not list(found.parameters())
+
+
+def test_a_tilted_distribution_is_the_nearest_of_its_mean_cost() -> None:
+    """Against 80 other products of the same mean cost, whose divergence from q is larger."""
+    q = uneven()
+    tilted = q.tilted(COSTS, 0.8)
+    wanted = mean_cost(tilted)
+    best = tilted.kl(q).item()
+    assert 0 < wanted < mean_cost(q) and best > 0
+    for position in range(80):
+        size = (0.01, 0.1, 1.0, 3.0)[position % 4]
+        other = q.tilted(COSTS, 0.8)
+        other.logits += size * torch.randn(4, dtype=torch.float64, generator=generator_at(0, "other", position))
+        other = with_mean_cost(other, wanted)
+        assert mean_cost(other) == pytest.approx(wanted, rel=1e-9)
+        # as for any r of this mean cost: KL(r || q) = KL(r || tilted) + KL(tilted || q)
+        assert other.kl(q).item() - best == pytest.approx(other.kl(tilted).item(), rel=1e-6, abs=1e-9)
+        assert other.kl(q).item() > best
+
+
+def mean_cost(q: KeepDrop) -> float:
+    return float((probabilities(q) * (kept() @ COSTS)).sum())
+
+
+def with_mean_cost(q: KeepDrop, wanted: float) -> KeepDrop:
+    """Tilted until the mean cost fits, by bisection."""
+    low, high = -50.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_cost(q.tilted(COSTS, middle)) > wanted else (low, middle)
+    return q.tilted(COSTS, high)
+
+
+def test_flat_keeps_as_many() -> None:
+    """The same expected number of kept choices by enumeration, and the same probability for all of them."""
+    q = uneven()
+    flat = q.flat().double()
+    expected = float((probabilities(q) * kept().sum(1)).sum())
+    assert float((probabilities(flat) * kept().sum(1)).sum()) == pytest.approx(expected, rel=1e-6)
+    marginals = probabilities(flat) @ kept()
+    torch.testing.assert_close(marginals, marginals[:1].expand(4), rtol=1e-12, atol=0)
+    assert not list(flat.parameters())
+
+
+def test_a_tilted_distribution_does_not_follow_q() -> None:
+    q = uneven()
+    tilted, flat = q.tilted(COSTS, 0.8), q.flat()
+    before = probabilities(tilted), probabilities(flat)
+    with torch.no_grad():
+        q.logits.add_(1.0)
+    assert probabilities(tilted).equal(before[0]) and probabilities(flat).equal(before[1])
+
+
 def test_mistakes() -> None:
     with pytest.raises(InvalidInput, match="in a group"):
         KeepDrop(SPACE, {"first": ["a[0]"]})

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from depth_examples import baseline_results, photos_results, spirals_results
+from guided_examples import guided_depth_results, guided_results, unfinished_guided_results
 from record_examples import Choices, contender, draw, history, predictor, ranking, scored
 from stochastic_examples import cells_results, stochastic_results
 
@@ -137,6 +138,9 @@ RUNS = {
     "baseline": baseline_results,
     "stochastic": stochastic_results,
     "cells": cells_results,
+    "guided": guided_results,
+    "guided depth": guided_depth_results,
+    "guided, unfinished": unfinished_guided_results,
     "unfinished": unfinished_results,
     "hostile": hostile_results,
 }

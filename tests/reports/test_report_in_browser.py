@@ -29,7 +29,10 @@ ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--no-first-run"),
 )
-NAMES = ("cell", "table", "own", "depth", "spirals", "photos", "baseline", "stochastic", "unfinished", "hostile")
+NAMES = (
+    *("cell", "table", "own", "depth", "spirals", "photos", "baseline", "stochastic"),
+    *("guided", "guided depth", "guided, unfinished", "unfinished", "hostile"),
+)
 DRAWN = "html[data-charts]"
 TOOLTIP = "#tooltip:not([hidden])"
 
@@ -156,6 +159,25 @@ def test_charts_of_depths_show_their_numbers(opened: Opened) -> None:
     assert "90\u00a0%" in shown
     assert "mean depth used" in shown
     assert "depth" in hover(page, "#chart-depth-accuracy path[aria-roledescription=point]", 30)
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_kept_channels_fit_their_place(opened: Opened, width: int) -> None:
+    page = opened("guided", width=width)
+    place = page.locator("#guided").bounding_box()
+    assert place is not None
+    for text in page.locator("#guided svg text").all():
+        box = text.bounding_box()
+        assert box is not None
+        assert box["x"] >= place["x"]
+        assert box["x"] + box["width"] <= place["x"] + place["width"]
+    names, numbers = (page.locator(f"#guided svg text[text-anchor={side}]").all() for side in ("start", "end"))
+    for name, number in zip(names, numbers, strict=True):
+        left, right = name.bounding_box(), number.bounding_box()
+        assert left is not None
+        assert right is not None
+        assert left["x"] + left["width"] < right["x"]
+    assert "from the posterior" in hover(page, "#chart-draws-macs path[aria-roledescription=point]", 30)
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

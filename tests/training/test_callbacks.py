@@ -115,6 +115,16 @@ class TestSchedules:
     def test_piecewise(self) -> None:
         assert self.rates(piecewise({3: 0.01, 0: 0.1, 5: 0.001}), 3) == [0.1, 0.1, 0.1, 0.01, 0.01, 0.001]
 
+    def test_groups_with_a_rate_of_their_own_keep_their_factor(self) -> None:
+        """At every step, and not one on top of the other."""
+        groups = [{"params": [nn.Parameter(torch.zeros(1))], **more} for more in ({}, {"rate_factor": 5.0})]
+        optimizer = torch.optim.SGD(groups, lr=1.0)
+        schedule, run = Schedule(optimizer, cosine(0.4)), Run(Scripted(), epochs=4, steps_per_epoch=1)
+        for run.step in range(4):
+            schedule.on_step_start(run)
+            expected = 0.2 * (1 + math.cos(math.pi * run.step / 4))
+            assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([expected, 5 * expected])
+
     def test_piecewise_needs_a_start(self) -> None:
         with pytest.raises(InvalidInput, match=r"rate for step 0. Got rates for steps \[3, 5\]"):
             piecewise({5: 0.1, 3: 0.2})

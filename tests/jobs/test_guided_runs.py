@@ -1,0 +1,315 @@
+"""A posterior over channels, from settings to the best draw as a network of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from stopping import run_and_stop, run_whole
+from torch import Tensor, nn
+
+import polyarch as library
+from polyarch.data import load, resident
+from polyarch.errors import Interrupted, InvalidInput
+from polyarch.facade import Found
+from polyarch.jobs.brief import masks
+from polyarch.jobs.context import Context
+from polyarch.jobs.display import Quiet
+from polyarch.jobs.guided_search import Learned, learn_posterior, posterior_draws
+from polyarch.jobs.loading import load_artifact
+from polyarch.jobs.overrides import with_overrides
+from polyarch.jobs.parts import Parts
+from polyarch.jobs.prediction_modes import load_predictor
+from polyarch.jobs.settings import RunSettings
+from polyarch.jobs.workspace import Workspace
+from polyarch.nn import OneOf
+from polyarch.results import GuidedRecord, Results
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+Outcome = Callable[[Path], dict[str, Any]]
+
+SMALL: dict[str, Any] = {
+    "data.limit": 60, "train.epochs": 2, "train.batch_size": 20, "retrain.epochs": 1, "programs": [],
+    "checkpoint_seconds": 1000, "guided.candidates": 4, "guided.random_candidates": 2, "guided.members": 2,
+    "guided.tune_epochs": 1,
+}  # fmt: skip
+NARROW: dict[str, Any] = {
+    **SMALL, "space.kind": "multi_branch", "space.width": 2, "space.stages": 2, "space.stem_channels": 3,
+}  # fmt: skip
+
+
+def searched(out: Path, settings: dict[str, Any], data: Any = "digits", **options: Any) -> Found:
+    options = {"report": False, "quiet": True, "method": "posterior-guided", **options}
+    return library.search(data, out=out, settings=settings, **options)
+
+
+def record_of(results: Results) -> GuidedRecord:
+    assert results.guided is not None
+    return results.guided
+
+
+def test_inputs(data: str = "digits") -> tuple[Tensor, Tensor]:
+    test = resident(load(data).test)
+    return test.inputs, test.targets
+
+
+test_inputs.__test__ = False  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    settings = {**NARROW, "train.epochs": 12, "guided.candidates": 8, "guided.drop": 0.3}
+    return searched(tmp_path_factory.mktemp("guided") / "run", settings, outside="digits", report=True)
+
+
+@pytest.fixture(scope="module")
+def context(run: Found) -> Context:
+    return Context(Parts.build(RunSettings.read(run.folder / "config.toml")), Workspace(run.folder), Quiet())
+
+
+@pytest.fixture(scope="module")
+def learned(context: Context) -> Learned:
+    """The network and the posterior at the end of that run's training, out of its checkpoint."""
+    found = learn_posterior(context)
+    found.net.eval()
+    return found
+
+
+class TestRun:
+    def test_draws_are_judged_with_the_weights_they_come_with(
+        self, run: Found, context: Context, learned: Learned
+    ) -> None:
+        record = record_of(run.results)
+        draws = posterior_draws(context, learned.posterior)
+        assert [len(record.guided), len(record.random)] == [8, 2]
+        batches = list(context.parts.evaluation_batches(context.parts.valid).epoch(0))
+        for kind, judged in (("guided", record.guided), ("random", record.random)):
+            for draw in judged:
+                architecture = draws[kind](draw.position)
+                with torch.no_grad():
+                    right = [learned.net(x, architecture).argmax(1) == targets for x, targets in batches]
+                assert draw.accuracy == pytest.approx(float(torch.cat(right).double().mean()), abs=1e-6)
+                network = learned.net.extract(architecture)
+                assert draw.parameters == sum(parameter.numel() for parameter in network.parameters())
+        assert record.best_draw.accuracy == max(draw.accuracy for draw in record.guided)
+
+    def test_what_was_learned_and_kept_layer_by_layer(self, run: Found, context: Context, learned: Learned) -> None:
+        record, net = record_of(run.results), learned.net
+        best = posterior_draws(context, learned.posterior)["guided"](record.best)
+        assert {layer.name: layer.kept for layer in record.layers} == masks(net, best)
+        torch.testing.assert_close(
+            torch.tensor([layer.drop for layer in record.layers]), learned.posterior.state_dict()["logits"].sigmoid()
+        )
+        assert record.layers[0].drop != record.initial_drop == 0.3
+        assert record.keep_rate == pytest.approx(learned.posterior.keep_rate)
+        assert record.full_parameters == net.parameter_count(net.whole()) > record.best_draw.parameters
+        assert {"loss", "penalty", "kept"} <= set(run.results.training.history[-1])
+
+    def test_contenders(self, run: Found, learned: Learned) -> None:
+        contenders = run.results.comparison
+        assert contenders is not None
+        assert [one.name for one in contenders] == [
+            "best draw", "best draw, trained further", "mixture of 2 draws", "random draws, one rate",
+            "whole network, weights of the search", "whole network, trained alone",
+        ]  # fmt: skip
+        inputs, targets = test_inputs()
+        whole = learned.net.extract(learned.net.whole()).eval()
+        parts = Parts.build(RunSettings.read(run.folder / "config.toml"))
+        with torch.no_grad():
+            right = float((whole(parts.preprocessing(inputs)).argmax(1) == targets).float().mean())
+        assert contenders[4].mean == pytest.approx(right, abs=1e-6)
+        assert len(contenders[1].runs[0].history) == len(contenders[5].runs[0].history) == 1
+        assert {"train", "draw", "retrain"} <= set(run.results.seconds)
+
+    def test_the_better_of_drawn_and_trained_further_is_exported(self, run: Found) -> None:
+        assert run.results.comparison is not None and run.results.artifact is not None
+        drawn, further = (one.runs[0] for one in run.results.comparison[:2])
+        exported = run.results.predictors[0]
+        better = further if further.valid_accuracy >= drawn.valid_accuracy else drawn
+        assert exported.accuracy == pytest.approx(better.accuracy, abs=1e-6)
+        inputs, targets = test_inputs()
+        found = run.predictor()(inputs)
+        assert float((found.probabilities.argmax(1) == targets).float().mean()) == pytest.approx(
+            better.accuracy, abs=1e-6
+        )
+        network = load_artifact(run.folder / "artifact").networks
+        assert run.results.artifact["parameters"] == sum(parameter.numel() for parameter in network.parameters())
+
+    def test_the_mixture_of_draws(self, run: Found, context: Context, learned: Learned) -> None:
+        inputs, _ = test_inputs()
+        draws = posterior_draws(context, learned.posterior)["guided"]
+        with torch.no_grad():
+            x = context.parts.preprocessing(inputs)
+            logits = torch.stack([learned.net(x, draws(position)) for position in range(2)]).double()
+        temperature = run.results.predictors[1].temperature
+        members = (logits / temperature).softmax(-1)
+        found = load_predictor(run.folder, "marginal")(inputs)
+        torch.testing.assert_close(found.probabilities.double(), members.mean(0), rtol=1e-4, atol=1e-5)
+        entropy = torch.special.entr(members.mean(0)).sum(-1)
+        disagreement = entropy - torch.special.entr(members).sum(-1).mean(0)
+        torch.testing.assert_close(found.mutual_information.double(), disagreement, rtol=1e-3, atol=1e-5)
+        assert torch.equal(run.posterior()(inputs).probabilities, found.probabilities)
+        assert set(run.results.predictors[1].detection) == {"entropy", "max_probability", "mutual_information"}
+
+    def test_results_do_not_list_every_slice(self, run: Found) -> None:
+        text = (run.folder / "results.json").read_text()
+        assert '"drop",' not in text.replace(" ", "").replace("\n", "").partition('"choices"')[0]
+        assert Results.read(run.folder / "results.json") == run.results
+        (choices,) = [run.results.space["choices"]]
+        assert len(choices) == len(record_of(run.results).layers)
+
+    def test_the_report_has_its_section(self, run: Found) -> None:
+        assert 'id="guided"' in (run.folder / "report.html").read_text()
+
+
+def test_limits_are_kept_by_every_draw(tmp_path: Path) -> None:
+    whole = record_of(searched(tmp_path / "whole", NARROW).results)
+    limit = 0.4 * whole.full_parameters
+    record = record_of(searched(tmp_path / "limited", NARROW, max_params=limit).results)
+    assert whole.strength == 0 < record.strength
+    assert all(draw.parameters <= limit for draw in (*record.guided, *record.random))
+    assert min(draw.parameters for draw in whole.guided) > limit
+
+
+def own(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, classes)
+    )
+
+
+class Grouped(nn.Module):
+    """Says itself which of its layers have gates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 5)
+        self.second = nn.Linear(5, 4)
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.last(torch.relu(self.second(torch.relu(self.first(x)))))
+        return logits
+
+    def gate_groups(self) -> dict[str, list[str]]:
+        return {"middle": ["second"]}
+
+
+class TestOtherNetworks:
+    def test_a_network_of_ones_own(self, tmp_path: Path) -> None:
+        found = searched(tmp_path / "run", SMALL, "spirals", module=own)
+        record = record_of(found.results)
+        assert [(layer.name, len(layer.kept)) for layer in record.layers] == [("2", 6), ("5", 6)]
+        assert found.results.settings["space"]["gated"] is True
+        assert found.posterior()(torch.zeros(3, 2)).probabilities.shape == (3, 2)
+        assert found.predictor()(torch.zeros(3, 2)).probabilities.shape == (3, 2)
+
+    def test_it_may_say_what_is_gated(self, tmp_path: Path) -> None:
+        record = record_of(searched(tmp_path / "run", SMALL, "spirals", module=Grouped()).results)
+        assert [(layer.name, layer.group) for layer in record.layers] == [("second", "middle")]
+
+    def test_blocks_with_choices_are_refused(self, tmp_path: Path) -> None:
+        network = nn.Sequential(nn.Linear(2, 4), OneOf("kind", a=nn.ReLU(), b=nn.Tanh()), nn.Linear(4, 2))
+        with pytest.raises(InvalidInput, match=r"without OneOf, Repeat and Maybe blocks.*'kind'"):
+            searched(tmp_path / "run", SMALL, "spirals", module=network)
+
+    def test_a_table_goes_to_a_fully_connected_network(self, tmp_path: Path) -> None:
+        rows = pd.DataFrame({"size": range(80), "kind": list("ab") * 40, "label": ["no", "yes", "yes", "no"] * 20})
+        rows.to_csv(tmp_path / "rows.csv", index=False)
+        found = searched(tmp_path / "run", {**SMALL, "data.limit": 40}, str(tmp_path / "rows.csv"), target="label")
+        assert found.results.settings["space"]["kind"] == "residual_mlp"
+        assert load_predictor(found.folder).columns is not None
+
+    @pytest.mark.parametrize("space", ["depth_fc", "depth_cnn"])
+    def test_depth_and_channels_together(self, space: str, tmp_path: Path) -> None:
+        sizes = {
+            "space.max_depth": 3,
+            **({"space.channels": 4, "space.inner_channels": 3} if space == "depth_cnn" else {}),
+        }
+        found = searched(tmp_path / "run", {**SMALL, "space.kind": space, **sizes})
+        record = record_of(found.results)
+        assert len(record.depths) == 4 and sum(record.depths) == pytest.approx(1, abs=1e-5)
+        assert record.best_depth in range(4)
+        assert found.results.artifact is not None
+        assert found.results.artifact["architecture"]["depth"] == str(record.best_depth)
+        inputs, targets = test_inputs()
+        right = float((found.predictor()(inputs).probabilities.argmax(1) == targets).float().mean())
+        assert right == pytest.approx(found.results.predictors[0].accuracy, abs=1e-6)
+
+    @pytest.mark.parametrize("space", ["enas", "inflated_resnet", "densenet"])
+    @pytest.mark.slow
+    def test_other_families(self, space: str, tmp_path: Path) -> None:
+        sizes = {"densenet": {"growth": 2, "layers": [1, 1]}, "inflated_resnet": {"width": 2, "blocks": [1, 1]}}
+        chosen = sizes.get(space, {"width": 2, "stages": 2})
+        settings = {**SMALL, "space.kind": space, **{f"space.{name}": value for name, value in chosen.items()}}
+        found = searched(tmp_path / "run", {**settings, "programs": ["pt2", "onnx"]})
+        assert (found.folder / "artifact" / "model.onnx").exists() and (
+            found.folder / "posterior" / "model.pt2"
+        ).exists()
+        sides = {layer.side for layer in record_of(found.results).layers}
+        assert sides == ({"input", "output"} if space == "enas" else {"input"})
+
+    def test_the_classifier(self) -> None:
+        inputs, targets = test_inputs("spirals")
+        model = library.PolyarchClassifier(members=2, settings={**SMALL, "method": "posterior-guided"})
+        model.fit(inputs[:100].numpy(), targets[:100].numpy())
+        assert record_of(model.results_).members == 2
+        assert model.predict_uncertain(inputs[:5].numpy()).mutual_information.shape == (5,)
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path, outcome: Outcome) -> None:
+    described = {**NARROW, "method": "posterior-guided", "workers": 1, "checkpoint_seconds": 0}
+    asked = RunSettings.parse(with_overrides({}, described), "a test")
+    whole = run_whole(asked, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        run_and_stop(asked, tmp_path / "stopped", 4)
+    library.search("digits", out=tmp_path / "stopped", resume=True, quiet=True, report=False)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    several = run_whole(asked.model_copy(update={"workers": 2}), tmp_path / "several")
+    assert several.guided == whole.guided and several.comparison == whole.comparison
+    for folder in ("artifact", "posterior"):
+        runs = ("stopped", "whole", "several")
+        weights = [(tmp_path / name / folder / "weights.safetensors").read_bytes() for name in runs]
+        assert weights[0] == weights[1] == weights[2]
+
+
+def test_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
+    words = [word for name, value in NARROW.items() for word in ("--set", f"{name}={value}")]
+    arguments = ["--data", "digits", "--method", "posterior-guided", *words, "--max-macs", "20k", "--workers", "1"]
+    done = polyarch("search", *arguments, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Posterior: " in done.stdout and "Best draw: number " in done.stdout
+    assert all(draw.macs <= 20_000 for draw in record_of(Results.read(tmp_path / "run" / "results.json")).guided)
+    np.savez(tmp_path / "some.npz", x=test_inputs()[0][:5].numpy())
+    for mode in ("single", "marginal"):
+        predicted = polyarch("predict", "run", "some.npz", "--mode", mode, "--out", f"{mode}.csv", cwd=tmp_path)
+        assert predicted.returncode == 0, predicted.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--space", "nb201"], "Expected a space with gates for method posterior-guided: multi_branch, enas"),
+        (["--method", "one-shot", "--space", "multi_branch"],
+         "Expected method posterior-guided for a network with gates. Got method 'one-shot' and space multi_branch."),
+        (["--budget", "5"], "Expected search.budget with method one-shot only"),
+        (["--strategy", "fair"], "Expected train.strategy with method one-shot only. Got method 'posterior-guided'."),
+        (["--max-params", "10"], "to keep the limits"),
+        (["--set", "guided.drop=1.0"], "guided.drop"),
+        (["--set", "guided.temperature=0"], "guided.temperature"),
+        (["--space", "multi_branch", "--set", "space.kernels=[2]"], "odd kernel sizes"),
+        (["--space", "densenet", "--set", "space.layers=[]"], "space.layers"),
+    ],
+)  # fmt: skip
+def test_refusals_are_one_sentence(tmp_path: Path, polyarch: Command, words: list[str], sentence: str) -> None:
+    method = [] if "--method" in words else ["--method", "posterior-guided"]
+    refused = polyarch("search", "--data", "digits", *method, *words, "--out", "run", cwd=tmp_path)
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert sentence in refused.stderr
+    assert refused.stderr.count("\n") == 1 and "Traceback" not in refused.stderr
+    assert not (tmp_path / "run").exists()
