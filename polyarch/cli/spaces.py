@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,7 @@ def describe_space(name: str, settings: SetOption = None) -> None:
     """The choices, options, size and settings of a space."""
     options, net = _supernet(name, settings)
     size = net.space.size
-    shown = f"{size:,}" if size < MANY else f"about 10^{len(str(size)) - 1}"
+    shown = f"{size:,}" if size < MANY else f"about 10^{math.log10(size):,.0f}"
     console.print(f"{name}: {shown} architectures", markup=False)
     table = Table("choice", "options")
     for choice, found in brief_choices(net).items():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from polyarch.spaces import Architecture
 from polyarch.supernets import GatedSupernet, Supernet
 from polyarch.supernets.gated import OPTIONS
+
+LARGEST = 10**4000
 
 
 def brief_choices(net: Supernet) -> dict[str, list[str]]:
@@ -13,6 +17,12 @@ def brief_choices(net: Supernet) -> dict[str, list[str]]:
         return {choice.name: list(choice.options) for choice in net.space.choices}
     found = {choice.name: list(choice.options) for choice in net.space.choices[: _others(net)]}
     return {**found, **{f"{gate.name}[0..{gate.slices - 1}]": list(OPTIONS) for gate in net.gates}}
+
+
+def brief_size(net: Supernet) -> int | str:
+    """How many architectures there are; in words where they are too many for Python to write the number down."""
+    size = net.space.size
+    return size if size < LARGEST else f"about 10^{math.log10(size):,.0f}"
 
 
 def masks(net: GatedSupernet, architecture: Architecture) -> dict[str, str]:

@@ -13,7 +13,7 @@ import polyarch
 from polyarch.errors import ConfigError
 from polyarch.estimators import Scoring
 from polyarch.executors import one_thread
-from polyarch.jobs.brief import brief_choices
+from polyarch.jobs.brief import brief_choices, brief_size
 from polyarch.jobs.comparison import compare
 from polyarch.jobs.context import Context, StagedScoring
 from polyarch.jobs.depth_search import find_depth, require_depths
@@ -323,7 +323,7 @@ def _results(parts: Parts, training: TrainingRecord, seconds: dict[str, float]) 
     described: dict[str, Any] = {
         "name": space.name,
         "kind": parts.settings.space.kind,
-        "size": space.size,
+        "size": brief_size(parts.net),
         "choices": brief_choices(parts.net),
         "supernet_parameters": sum(parameter.numel() for parameter in parts.net.parameters()),
     }

@@ -18,7 +18,8 @@ def select_channels(x: Tensor, indices: Tensor) -> Tensor:
     channels-last any more.
     """
     rows = torch.index_select(x.permute(0, 2, 3, 1).flatten(0, 2), 1, indices)
-    return rows.unflatten(0, (x.size(0), x.size(2), x.size(3))).permute(0, 3, 1, 2)
+    images: Tensor = rows.unflatten(0, (x.size(0), x.size(2), x.size(3)))
+    return images.permute(0, 3, 1, 2)
 
 
 def select_planes(x: Tensor, indices: Tensor) -> Tensor:

@@ -53,17 +53,17 @@ def guided_part(results: Results, record: GuidedRecord) -> GuidedPart:
     best, most = _best(entries(results)), max(len(record.guided), len(record.random))
     trained = (one.name for one in results.comparison or [] if any(run.history for run in one.runs))
     return GuidedPart(
-        " ".join(done(record)),
-        " ".join(_kept(record)),
-        tuple(Markup(picture) for picture in channel_pictures(record)),
-        any(layer.side == "output" for layer in record.layers),
-        any(len(layer.kept) > MOST_CELLS for layer in record.layers),
-        _table(record),
-        record.max_macs is not None or record.max_params is not None,
-        BEST if best is None else best.name,
-        next((one.name for one in results.predictors if one.name.startswith(MIXTURE)), None),
-        next(trained, ALONE).capitalize(),
-        f" Of each kind an even selection of at most {MOST_DRAWS} is shown." if most > MOST_DRAWS else "",
+        done=" ".join(done(record)),
+        kept=" ".join(_kept(record)),
+        pictures=tuple(Markup(picture) for picture in channel_pictures(record)),
+        is_marked=any(layer.side == "output" for layer in record.layers),
+        is_binned=any(len(layer.kept) > MOST_CELLS for layer in record.layers),
+        layers=_table(record),
+        limits=record.max_macs is not None or record.max_params is not None,
+        exported=BEST if best is None else best.name,
+        mixture=next((one.name for one in results.predictors if one.name.startswith(MIXTURE)), None),
+        trained=next(trained, ALONE).capitalize(),
+        selection=f" Of each kind an even selection of at most {MOST_DRAWS} is shown." if most > MOST_DRAWS else "",
     )
 
 

@@ -131,7 +131,8 @@ def test_what_is_learned() -> None:
 )
 def test_spaces_that_do_not_fit(space: Space) -> None:
     q = joint()
-    with pytest.raises(InvalidInput, match=f"choices of '{space.name}' to be those of its parts.*'depth2' and 'slices'"):
+    message = f"choices of '{space.name}' to be those of its parts.*'depth2' and 'slices'"
+    with pytest.raises(InvalidInput, match=message):
         DepthAndChannels(space, q.depth, q.channels)
 
 

@@ -39,7 +39,7 @@ def predicted(accuracy: float, auroc: float, *, together: bool = False) -> Run:
     best = {("mutual_information" if together else "entropy"): {**detection, "auroc": auroc}}
     return {
         "test": measured(accuracy),
-        "detection": dict.fromkeys(("mnist", "fashion_mnist"), {**scored, **best}),
+        "detection": {outside: {**scored, **best} for outside in ("mnist", "fashion_mnist")},
     }
 
 

@@ -147,7 +147,7 @@ def test_a_real_run(tmp_path: Path) -> None:
     for name in ("test", "cost"):
         assert run[name].keys() == made_up[name].keys()
     settings = {**SHORT, "seeds": 1}
-    runs = {key: run for key in GUIDED.items(settings)}
+    runs = dict.fromkeys(GUIDED.items(settings), run)
     assert [claim.supported for claim in GUIDED.judge(settings, runs)] == [False] * 4  # all the same: nothing holds
     assert len(GUIDED.tables(settings, runs)) == len(GUIDED.figures(settings, runs)) == 1
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from typer.testing import CliRunner
 
 from polyarch.benchmarks import published_notation
 from polyarch.cli.spaces import spaces_app
 from polyarch.errors import ConfigError
+from polyarch.jobs.brief import brief_choices, brief_size
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.space_settings import SPACES, WiredSettings, as_trained_alone
 from polyarch.randomness import generator_at
 from polyarch.spaces import NB201_CONVOLUTIONS, NB201_NO_NONE, S2_OPERATIONS, darts_space, darts_string, nb201_space
+from polyarch.supernets import gate
 
 PAIRS = "[('skip_connect', 0), ('sep_conv_3x3', 1)" + ", ('skip_connect', 0), ('sep_conv_3x3', 2)" * 3 + "]"
 GENOTYPE = f"Genotype(normal={PAIRS}, normal_concat=range(2, 6), reduce={PAIRS}, reduce_concat=range(2, 6))"
@@ -115,3 +119,11 @@ def test_genotypes_and_settings_agree_on_the_space() -> None:
         space = settings.build((3, 32, 32), 10).space
     assert space == darts_space(S2_OPERATIONS)
     assert darts_string(space.architecture([choice.options[0] for choice in space.choices])).count("skip_connect") == 16
+
+
+def test_a_size_that_is_too_long_to_be_written() -> None:
+    """Python refuses to write down numbers of more than 4,300 digits."""
+    net = gate(nn.Sequential(nn.Linear(2, 15_000), nn.Linear(15_000, 1)), torch.zeros(2, 2))
+    assert brief_size(net) == "about 10^4,515"
+    assert brief_choices(net) == {"1[0..14999]": ["drop", "keep"]}
+    json.dumps(brief_size(net))

@@ -240,7 +240,8 @@ def test_impossible_limits() -> None:
             limited(smallest - 1.0)(0)
         assert str(raised.value) == expected
     both = Limits(net, [Limit(MACs(SHAPE), 900), Limit(Parameters(), smallest - 1)])
-    with pytest.raises(ImpossibleSpace, match=r"none: macs at most 900 \(.*\); params at most 19 \(smallest seen: 20\)\.$"):
+    message = r"none: macs at most 900 \(.*\); params at most 19 \(smallest seen: 20\)\.$"
+    with pytest.raises(ImpossibleSpace, match=message):
         LimitedDraws(net, posterior(), both, seed=0)(0)
 
 

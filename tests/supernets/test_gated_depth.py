@@ -149,6 +149,7 @@ def test_rows_by_hand() -> None:
     architecture = Architecture(net.space, (1, *keep, *[1] * 8))
     stem, head = net.depths.get_submodule("stem.1"), net.depths.get_submodule("head")
     linear, norm = (net.depths.blocks[0].get_submodule(name) for name in ("0", "2"))
+    assert isinstance(linear, nn.Linear)
     features = stem(x)
     features = features + norm(torch.relu(linear.weight[:, [0, 3]] @ features[:, [0, 3]].T + linear.bias[:, None]).T)
     torch.testing.assert_close(net(x, architecture), head(features), rtol=1e-12, atol=1e-12)
