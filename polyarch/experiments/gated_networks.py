@@ -25,7 +25,7 @@ from polyarch.spaces import Architecture
 from polyarch.strategies import PosteriorGuided, Supervised
 from polyarch.supernets import GatedSupernet, gate
 
-DOCUMENT = "posterior-guided NAS"
+DOCUMENT = "posterior-guided search"
 
 FAMILIES = {
     "MI": "multi-branch ResNet, kernels 3 and 5",

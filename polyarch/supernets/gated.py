@@ -124,15 +124,18 @@ class GatedSupernet(Supernet):
 
         A gate on an output has no kernel: a channel passed on unchanged counts as the kernel 1.
         """
-        kernels = [
-            self.model.get_submodule(gate.name).get_parameter("weight") for gate in self.gates if gate.side == "input"
-        ]
-        norms = iter(square_norms(kernels).unbind(0))
-        terms = [
-            next(norms) if gate.side == "input" else self.example.new_tensor(float(gate.slices)) for gate in self.gates
-        ]
-        index = torch.tensor([list(self.groups).index(gate.group) for gate in self.gates], device=self.example.device)
-        return self.example.new_zeros(len(self.groups)).index_add(0, index, torch.stack(terms))
+        positions = {group: position for position, group in enumerate(self.groups)}
+        found = self.example.new_zeros(len(positions))
+        kernels, index = [], []
+        for gate in self.gates:
+            if gate.side == "input":
+                kernels.append(self.model.get_submodule(gate.name).get_parameter("weight"))
+                index.append(positions[gate.group])
+            else:
+                found[positions[gate.group]] += gate.slices
+        if not kernels:
+            return found
+        return found.index_add(0, torch.tensor(index, device=found.device), square_norms(kernels))
 
     def slice_costs(self) -> tuple[Tensor, Tensor]:
         """Parameters and multiply-accumulates of every slice in the whole network, (C,) each.

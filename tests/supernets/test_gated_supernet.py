@@ -125,6 +125,7 @@ def test_square_norms_and_counts() -> None:
     norms = dict(zip(net.groups, net.square_norms(), strict=True))
     torch.testing.assert_close(norms["convolutions"], weights["left.0"].norm() ** 2 + weights["right"].norm() ** 2)
     assert norms["pool"] == 4
+    assert gate(Branches(), images().float(), groups={"all": ["pool"]}).square_norms().tolist() == [4.0]
     everything = sum(parameter.numel() for parameter in net.model.parameters())
     options = {name: "drop" if name in ("left.0[1]", "merge[0]") else "keep" for name in net.space.choice_names}
     # nobody else reads the first output of ``right``, so its row and bias go, too
