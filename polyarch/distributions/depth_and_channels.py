@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 from polyarch.distributions.distribution import ArchDistribution, DrawMode, expectation
 from polyarch.distributions.finite import Categorical
 from polyarch.distributions.keep_drop import KeepDrop
+from polyarch.distributions.uniform import Uniform
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Gates, Space
 
@@ -65,9 +66,16 @@ class DepthAndChannels(ArchDistribution):
         return self.depth.log_prob([depth for depth, _ in pairs]) + self.channels.log_prob([mask for _, mask in pairs])
 
     def kl(self, prior: ArchDistribution) -> Tensor:
-        """The sum of the parts' divergences when the prior is of this kind; otherwise by enumeration of the space."""
-        if isinstance(prior, DepthAndChannels) and prior.space == self.space:
+        """The sum of the parts' divergences when the prior is of this kind, log |space| - H[q] when it is uniform.
+
+        Against any other prior, by enumeration of the space.
+        """
+        if prior.space != self.space:
+            raise InvalidInput(f"Expected a prior over space {self.space.name!r}. Got one over {prior.space.name!r}.")
+        if isinstance(prior, DepthAndChannels):
             return self.depth.kl(prior.depth) + self.channels.kl(prior.channels)
+        if isinstance(prior, Uniform) and not prior.space.constraints:
+            return prior.log_count - self.entropy()
         architectures = list(self.space.enumerate())
         log_q = self.log_prob(architectures)
         return expectation(log_q, log_q - prior.log_prob(architectures).to(log_q))

@@ -14,6 +14,9 @@ from polyarch.distributions.uniform import Uniform
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Gates, Space
 
+SMALLEST = 1e-6
+"""Drop probability of a distribution that keeps everything."""
+
 
 class KeepDrop(ArchDistribution):
     """q(a) = prod over choices c of p_g(c) if c is dropped, 1 - p_g(c) if it is kept; one learned p per group g.
@@ -91,13 +94,14 @@ class KeepDrop(ArchDistribution):
         """
         logits = self.logits.detach()[self._group] + strength * costs.to(self.logits)
         found = KeepDrop(self.space, {name: [name] for name in self.space.choice_names}, learnable=False)
+        found = found.to(self.logits.device)
         found.logits = logits
         return found
 
     def flat(self) -> KeepDrop:
         """The distribution with the same keep rate in which all choices have the same probability; not learnt."""
-        groups = {"all": self.space.choice_names}
-        return KeepDrop(self.space, groups, drop=1 - self.keep_rate, learnable=False).to(self.logits.device)
+        drop = min(max(1 - self.keep_rate, SMALLEST), 1 - SMALLEST)  # a posterior may be sure, as far as numbers go
+        return KeepDrop(self.space, {"all": self.space.choice_names}, drop=drop, learnable=False).to(self.logits)
 
     def sample_slices(self, n: int, *, generator: Generator) -> Tensor:
         """n draws as one tensor: 1 where a choice is kept, 0 where it is dropped, (n, C)."""

@@ -170,7 +170,7 @@ def tested(network: nn.Module, images: Images, examples: TensorData | None = Non
 
 def random_search(search: PosteriorSearch, q: KeepDrop) -> PosteriorSearch:
     """The same training without a learned distribution: everything is dropped at the mean rate of q."""
-    return replace(search, learned=False, drop=1 - q.keep_rate)
+    return replace(search, learned=False, drop=float(q.flat().drop))
 
 
 def everything(net: GatedSupernet) -> Architecture:

@@ -120,7 +120,7 @@ def _temperature(settings: Settings, runs: dict[str, Any]) -> Claim:
     return Claim(
         number=3,
         text=f"A temperature of {settings['temperature']:g} is better than a higher one.",
-        supported=all(held),
+        supported=all(held) if held else None,
         numbers="test error of the best draw by temperature; " + "; ".join(parts),
         document="EI: 2.56 % at 1/5, 2.74 % at 2/3; M: 2.20 %, 2.49 %",
     )

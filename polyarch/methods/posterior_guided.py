@@ -74,7 +74,11 @@ class PosteriorSearch:
         groups: list[dict[str, Any]] = [
             {"params": kernels},
             {"params": rest, "weight_decay": self.weight_decay},
-            {"params": list(q.parameters()), "rate_factor": self.q_rate_factor},
+            {
+                "params": list(q.parameters()),
+                "lr": self.learning_rate * self.q_rate_factor,
+                "rate_factor": self.q_rate_factor,  # for a schedule, which sets all rates
+            },
         ]
         return torch.optim.SGD(
             [group for group in groups if group["params"]],

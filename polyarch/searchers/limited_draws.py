@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from polyarch.distributions import DepthAndChannels, KeepDrop
+from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
 from polyarch.searchers.limits import Limits
 from polyarch.spaces import Architecture
@@ -19,7 +20,7 @@ PILOTS = 24
 ENOUGH = 0.1
 """With this share of draws that keep the limits there is no need to favour small networks: the others are refused."""
 WANTED = 0.5
-"""The share that should keep them otherwise."""
+"""The share that should keep them otherwise, of the largest that can."""
 STRONGEST = 2.0**40
 REFINEMENTS = 6
 ATTEMPTS = 500
@@ -38,7 +39,8 @@ class LimitedDraws:
         q_s(a) proportional to q(a) exp(-s cost(a)),   cost(a) = sum over kept slices of what they cost, in limits
 
     given that the limits are kept. Of all distributions of that mean cost q_s is the closest to q. The strength s is
-    about the smallest at which half of the draws keep the limits. Limits are on the network that is extracted; the
+    about the smallest at which half as many draws keep the limits as ever can: half of them, where the slices decide
+    about it alone. Limits are on the network that is extracted; the
     sum serves only to favour small networks.
 
     Args:
@@ -49,6 +51,8 @@ class LimitedDraws:
     def __init__(
         self, net: GatedSupernet, q: Posterior, limits: Limits | None = None, *, seed: int, stream: str = "draws"
     ) -> None:
+        if q.space != net.space:
+            raise InvalidInput(f"Expected a posterior over {net.space.name!r}. Got one over {q.space.name!r}.")
         self.net = net
         self.q = q
         self.limits = limits or Limits(net)
@@ -85,15 +89,16 @@ class LimitedDraws:
     def _tilted(self) -> tuple[float, Posterior]:
         if not self.limits.limits or self._share(self.q) >= ENOUGH:
             return 0.0, self.q
+        wanted = WANTED * self._share(self._at(STRONGEST))
+        if not wanted:  # to favour small networks does not help
+            return 0.0, self.q
         high = 1.0
-        while self._share(self._at(high)) < WANTED:
+        while self._share(self._at(high)) < wanted and high < STRONGEST:
             high *= 2
-            if high > STRONGEST:
-                raise self.limits.impossible()
         low = high / 2 if high > 1 else 0.0
         for _ in range(REFINEMENTS):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._share(self._at(middle)) >= WANTED else (middle, high)
+            low, high = (low, middle) if self._share(self._at(middle)) >= wanted else (middle, high)
         return high, self._at(high)
 
     def _at(self, strength: float) -> Posterior:

@@ -125,7 +125,7 @@ class GatedSupernet(Supernet):
         A gate on an output has no kernel: a channel passed on unchanged counts as the kernel 1.
         """
         positions = {group: position for position, group in enumerate(self.groups)}
-        found = self.example.new_zeros(len(positions))
+        found = next(self.model.parameters()).new_zeros(len(positions))
         kernels, index = [], []
         for gate in self.gates:
             if gate.side == "input":

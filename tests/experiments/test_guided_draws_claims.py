@@ -194,13 +194,12 @@ def test_figures_of_draws() -> None:
     }
     figures = MADE_UP.figures(changes)
     assert list(figures) == ["guided_errors", "guided_candidates", "guided_drops"]
-    (bars,) = panels(figures["guided_errors"])
-    assert len(bars) == 4 * 5
-    assert [row["mean"] for row in bars[:5]] == pytest.approx([10, 20, 14, 12, 11])
+    bars = panels(figures["guided_errors"])
+    assert [panel["title"] for panel in figures["guided_errors"]["concat"]] == ["Fashion-MNIST", "CIFAR-10"]
+    assert [len(rows) for rows in bars] == [2 * 6] * 2
+    assert [row["mean"] for row in bars[1][:6]] == pytest.approx([10, 20, 14, 9.5, 12, 11])
     std = pytest.approx(10 - 8**0.5), pytest.approx(10 + 8**0.5)
-    assert bars[5] == {
-        "x": "Fashion-MNIST M", "series": "guided", "mean": pytest.approx(10), "low": std[0], "high": std[1],
-    }  # fmt: skip
+    assert bars[0][6] == {"x": "M", "series": "guided", "mean": pytest.approx(10), "low": std[0], "high": std[1]}
     curves = panels(figures["guided_candidates"])
     assert [len(rows) for rows in curves] == [3 * 3] * 4
     assert [(row["x"], row["mean"]) for row in curves[1][3:6]] == [

@@ -272,11 +272,6 @@ def test_networks_that_are_too_large_at_their_depth_lose_channels() -> None:
     assert draws.distribution.mean()["depth"].equal(q.mean()["depth"])
 
 
-@pytest.mark.xfail(
-    raises=ImpossibleSpace,
-    strict=True,
-    reason="no strength makes half of the draws keep the limit, as the depth is not tilted: refused as impossible",
-)
 def test_limits_that_never_half_of_the_draws_keep() -> None:
     """Of the depths that q gives, some are too deep even without channels; refusing them is enough."""
     net, q = depths(), depth_posterior(0.02, 0.33, 0.65)
