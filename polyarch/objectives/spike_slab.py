@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from polyarch.distributions import KeepDrop
@@ -47,9 +48,10 @@ class SpikeSlab:
 
     def penalty(self, square_norms: Tensor, q: KeepDrop) -> Tensor:
         """The same from ||m||^2 of every group, (G,)."""
-        weights: Tensor | float
-        if self.weight_decay is None:
-            weights = self.length_scale**2 * (1 - q.drop) / (2 * self.num_data)
-        else:
-            weights = self.weight_decay
-        return (weights * square_norms).sum() - q.entropy() / self.num_data
+        return (self.factors(q) * square_norms).sum() - q.entropy() / self.num_data
+
+    def factors(self, q: KeepDrop) -> Tensor:
+        """By which ||m||^2 of every group counts, (G,)."""
+        if self.weight_decay is not None:
+            return torch.full_like(q.drop, self.weight_decay)
+        return self.length_scale**2 * (1 - q.drop) / (2 * self.num_data)

@@ -12,7 +12,7 @@ from polyarch.data import Batch
 from polyarch.distributions import DepthAndChannels, KeepDrop
 from polyarch.errors import InvalidInput
 from polyarch.objectives import SpikeSlab
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, finite, to_training
 from polyarch.supernets import GatedSupernet
 
 
@@ -63,8 +63,17 @@ class PosteriorGuided(Strategy):
         ((inputs, targets),) = train
         to_training(self.net)
         keep = self.q.rsample_slices(len(inputs), temperature=self.temperature, generator=generator)
-        penalty = self.penalty(self.net, self.q)
-        loss = minimise(self.objective(inputs, targets, keep) + penalty, self.optimizer)
+        with torch.no_grad():
+            norms = self.net.square_norms()
+            decay: list[float] = self.penalty.factors(self.q).tolist()
+        penalty = self.penalty.penalty(norms, self.q)
+        objective = self.objective(inputs, targets, keep) + penalty
+        loss = finite(objective)
+        self.optimizer.zero_grad(set_to_none=True)
+        objective.backward()
+        # What the penalty does to kernels is a decay; through a graph it would be several passes over all of them.
+        self.net.add_decay(decay)
+        self.optimizer.step()
         return {"loss": loss, "penalty": penalty.item(), "kept": self.q.keep_rate}
 
     def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.nn import ChannelGraph, Cost
 from polyarch.nn.gated import Gate, install, run_gated, sliced
-from polyarch.nn.norms import square_norms
+from polyarch.nn.ops import inner
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet
 
@@ -135,7 +135,24 @@ class GatedSupernet(Supernet):
                 found[positions[gate.group]] += gate.slices
         if not kernels:
             return found
-        return found.index_add(0, torch.tensor(index, device=found.device), square_norms(kernels))
+        norms = torch.stack([inner(kernel, kernel) for kernel in kernels])
+        return found.index_add(0, torch.tensor(index, device=found.device), norms)
+
+    def add_decay(self, factors: Sequence[float]) -> None:
+        """Adds the gradient of sum_g factor_g ||m_g||^2 to that of the kernels, in one pass over them.
+
+        Args:
+            factors: of every group, in the order of ``groups``.
+        """
+        by_group = dict(zip(self.groups, factors, strict=True))
+        with torch.no_grad():
+            for gate in self.gates:
+                if gate.side == "output":
+                    continue
+                kernel = self.model.get_submodule(gate.name).get_parameter("weight")
+                if kernel.requires_grad:
+                    gradient = torch.zeros_like(kernel) if kernel.grad is None else kernel.grad
+                    kernel.grad = gradient.add_(kernel, alpha=2 * by_group[gate.group])
 
     def slice_costs(self) -> tuple[Tensor, Tensor]:
         """Parameters and multiply-accumulates of every slice in the whole network, (C,) each.

@@ -58,6 +58,40 @@ def test_the_loss_of_a_step() -> None:
     assert 0 < measured["kept"] < 1
 
 
+@pytest.mark.parametrize("constant", [None, 0.01])
+def test_gradients_are_those_of_loss_and_penalty(constant: float | None) -> None:
+    """Also of kernels, whose decay goes past the graph: of one that two layers share, and of one that has no effect."""
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.first, self.second = nn.Linear(4, 5), nn.Linear(5, 5), nn.Linear(5, 5)
+            self.second.weight = self.first.weight
+            self.head, self.unused = nn.Linear(5, 3), nn.Linear(5, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            features = torch.tanh(self.second(torch.tanh(self.first(torch.tanh(self.stem(x))))))
+            self.unused(features)
+            logits: torch.Tensor = self.head(features)
+            return logits
+
+    with global_seed(0, "test"):
+        net = gate(Network().double(), torch.zeros(2, 4, dtype=torch.float64))
+    q = KeepDrop(net.space, net.groups, drop=0.3).double()
+    parameters = [*net.parameters(), *q.parameters()]
+    penalty = SpikeSlab(num_data=32, length_scale=3.0, weight_decay=constant)
+    guided = PosteriorGuided(net, q, torch.optim.SGD(parameters, lr=0.0), penalty=penalty)
+    inputs, targets = TestTables().make_batches()[0]
+    inputs = inputs.double()
+    keep = q.rsample_slices(len(inputs), temperature=0.2, generator=generator_at(0, "step"))
+    whole = F.cross_entropy(net.forward_slices(inputs, keep), targets) + penalty(net, q)
+    expected = torch.autograd.grad(whole, parameters, allow_unused=True)
+    guided.step([Batch(inputs, targets)], generator=generator_at(0, "step"))
+    found = [parameter.grad for parameter in parameters]
+    assert sum(gradient is None for gradient in found) == 1  # the bias of the layer without effect
+    torch.testing.assert_close(found, list(expected), rtol=1e-10, atol=1e-12)
+
+
 def test_channels_without_use_are_dropped_and_useful_ones_kept() -> None:
     """Two layers read the same features: one of constant zeros, one that the label is found from."""
 
