@@ -79,7 +79,7 @@ def require_equal(first: list[Candidate], *others: list[Candidate]) -> None:
 
 def main() -> None:
     asked = options(NAME, __doc__ or NAME)
-    count, images, rounds = (12, 1024, 1) if asked.quick else (40, 3072, 5)
+    count, images, rounds = (12, 1024, 3) if asked.quick else (24, 2048, 3)
     net = make_net()
     q = KeepDrop(net.slice_space, net.groups, drop=DROP)
     arguments: dict[str, Any] = {

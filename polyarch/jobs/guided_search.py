@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from polyarch.data import Examples
 from polyarch.distributions import DepthAndChannels
 from polyarch.jobs.artifacts import write_predictors
 from polyarch.jobs.brief import masks
@@ -21,6 +22,7 @@ from polyarch.jobs.member_logits import MemberLogits
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.retraining import Retraining, evaluate
 from polyarch.jobs.supernet_training import fit_supernet, shown
+from polyarch.randomness import generator_at
 from polyarch.results import Accuracy, Contender, GatedLayer, GuidedDraw, GuidedRecord, PredictorRecord
 from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws, best_candidate
 from polyarch.searchers.limited_draws import Posterior
@@ -30,6 +32,8 @@ from polyarch.supernets import GatedSupernet
 
 SHARE_OF_TIME = 0.7
 """Of a limited time; when it is over, no more candidates are drawn."""
+MOST_JUDGED = 2000
+"""Validation examples for a candidate; more would cost more than they tell."""
 WAVE = 8
 """Candidates per worker between two looks at the clock."""
 
@@ -85,7 +89,7 @@ def draw_candidates(context: Context, learned: Learned) -> Drawn:
     """Draws networks within the limits and judges them as they are, in worker processes."""
     parts, settings = context.parts, context.parts.settings
     draws = posterior_draws(context, learned.posterior)
-    scoring = CandidateScoring(learned.net.eval(), draws, parts.evaluation_batches(parts.valid))
+    scoring = CandidateScoring(learned.net.eval(), draws, parts.evaluation_batches(judging_examples(parts)))
     counts = {"guided": settings.guided.candidates, "random": settings.guided.random_candidates}
     # Side by side, so that a limit on the time leaves some of both.
     order = sorted((position / count, kind, position) for kind, count in counts.items() for position in range(count))
@@ -104,6 +108,12 @@ def draw_candidates(context: Context, learned: Learned) -> Drawn:
     for key, record in records.items():
         found[items[key][0]].append(Candidate(**record))
     return Drawn(draws, found["guided"], found["random"])
+
+
+def judging_examples(parts: Parts) -> Examples:
+    """The validation examples that candidates are judged on: all, or some at random where there are many."""
+    rows = torch.randperm(len(parts.valid), generator=generator_at(parts.settings.seed, "judging", 0))
+    return parts.valid if len(rows) <= MOST_JUDGED else parts.valid.subset(rows[:MOST_JUDGED])
 
 
 def posterior_draws(context: Context, posterior: Posterior) -> dict[str, LimitedDraws]:

@@ -271,10 +271,11 @@ def _judging_seconds(context: Context, step: float) -> float:
 
 
 def _candidate_seconds(context: Context, step: float) -> float:
-    """To extract one draw and judge it on all validation examples."""
+    """To extract one draw and judge it."""
     if context.parts.settings.method != "posterior-guided":
         return 0.0
-    return EXTRACTION_SECONDS + len(context.parts.valid) * _forward_seconds(context, step)
+    judged = len(guided_search.judging_examples(context.parts))
+    return EXTRACTION_SECONDS + judged * _forward_seconds(context, step)
 
 
 def _forward_seconds(context: Context, step: float) -> float:

@@ -28,6 +28,7 @@ RESULT_PAGES = {
     "one-shot": {"training speed": set(range(1, 9)), "inter-choice weights": {1, 2, 3}},
     "differentiable": {"differentiable search": set(range(9, 19))},
     "stochastic-architectures": {"networks with stochastic architectures": set(range(1, 7))},
+    "posterior-guided": {"posterior-guided search": set(range(1, 5))},
 }
 """Pages of results: their documents, and the numbers of the claims that are judged."""
 WITHOUT_A_PAGE = {"experiments"}
