@@ -17,7 +17,7 @@ from polyarch.networks import MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
 from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws
 from polyarch.strategies import Tally
-from polyarch.supernets import GatedSupernet, gate
+from polyarch.supernets import GatedSupernet, gate, probe
 
 NAME = "parallel_candidates"
 GOAL = Goal(">=", 1.8)
@@ -43,14 +43,14 @@ class MaskedScoring(CandidateScoring):
         with torch.no_grad():
             for inputs, targets in self.batches.epoch(0):
                 tally.add(self.net.forward_slices(inputs, keep), targets)
-        found, cost = tally.means(), self.net.cost(architecture)
-        return Candidate(position, found["accuracy"], found["loss"], cost.parameters, cost.macs)
+        found, cost, notation = tally.means(), self.net.cost(architecture), self.net.notation(architecture)
+        return Candidate(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
 
 
 def make_net() -> GatedSupernet:
     with global_seed(SEED, "weights"):
         model = MultiBranchResNet(width=WIDTH, kernels=KERNELS)
-    net = gate(model, torch.zeros(2, 3, SIZE, SIZE), groups=model.gate_groups())
+    net = gate(model, probe((3, SIZE, SIZE)), groups=model.gate_groups())
     return to_device(net, torch.device("cpu")).eval()
 
 

@@ -52,6 +52,7 @@ class Own(nn.Module):
         return head
 
 
+@pytest.mark.slow
 def test_a_known_name_and_its_ensemble(tmp_path: Path) -> None:
     found = polyarch.search("digits", out=tmp_path / "run", max_params=10_000, quiet=True, settings=TINY)
     assert found.results.artifact is not None and found.results.artifact["parameters"] <= 10_000
@@ -67,6 +68,7 @@ def test_a_known_name_and_its_ensemble(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_arrays_become_a_table_like_search(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     inputs = generator.normal(size=(90, 4)).astype(np.float32)

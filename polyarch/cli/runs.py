@@ -252,8 +252,8 @@ def _show_guided(found: GuidedRecord) -> str:
     )
     if found.strength:
         console.print(
-            "Draws were made smaller than the posterior has them, to keep the limits; a larger guided.length_scale "
-            "would make it smaller itself.",
+            "Draws were made smaller than the posterior has them, to keep the limits; more train.epochs, or a larger "
+            "guided.length_scale, would make it smaller itself.",
             markup=False,
         )
     depth = "" if found.best_depth is None else f" of depth {found.best_depth}"

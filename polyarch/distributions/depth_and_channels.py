@@ -41,6 +41,10 @@ class DepthAndChannels(ArchDistribution):
         """With channels that favour small networks, see `KeepDrop.tilted`; the depth stays as it is."""
         return DepthAndChannels(self.space, self.depth, self.channels.tilted(costs, strength))
 
+    def tilt(self, costs: Tensor, strength: float) -> None:
+        """Moves the channels, see `KeepDrop.tilt`; the depth stays as it is."""
+        self.channels.tilt(costs, strength)
+
     def flat(self) -> DepthAndChannels:
         """With one probability for all channels, see `KeepDrop.flat`; the depth stays as it is."""
         return DepthAndChannels(self.space, self.depth, self.channels.flat())

@@ -16,6 +16,9 @@ from polyarch.spaces import Architecture, Gates, Space
 
 SMALLEST = 1e-6
 """Drop probability of a distribution that keeps everything."""
+FARTHEST = 6.0
+"""log p - log(1 - p) to which a tilt moves a group at most: gradients are p (1 - p) times something, so that a group
+farther off would never learn again."""
 
 
 class KeepDrop(ArchDistribution):
@@ -51,14 +54,17 @@ class KeepDrop(ArchDistribution):
             raise InvalidInput(
                 f"Expected a space of choices with two options, without constraints. Got space {space.name!r}."
             )
-        members = {name: position for position, group in enumerate(groups.values()) for name in group}
+        listed = {group: list(names) for group, names in groups.items()}
+        members = {name: position for position, group in enumerate(listed.values()) for name in group}
         if members.keys() != set(space.choice_names):
             odd = sorted(members.keys() ^ set(space.choice_names))
             raise InvalidInput(f"Expected every choice of {space.name!r} in a group, and no others. Got {odd[:3]}.")
-        start = [drop[group] if isinstance(drop, Mapping) else drop for group in groups]
+        if not all(listed.values()) or sum(map(len, listed.values())) != len(members):
+            raise InvalidInput(f"Expected groups of one choice or more, and every choice in one of them. Got {listed}.")
+        start = [drop[group] if isinstance(drop, Mapping) else drop for group in listed]
         if not all(0 < value < 1 for value in start):
             raise InvalidInput(f"Expected drop probabilities between 0 and 1. Got {start}.")
-        self.groups = tuple(groups)
+        self.groups = tuple(listed)
         logits = torch.tensor([math.log(value) - math.log1p(-value) for value in start])
         if learnable:
             self.logits = nn.Parameter(logits)
@@ -97,6 +103,19 @@ class KeepDrop(ArchDistribution):
         found = found.to(self.logits.device)
         found.logits = logits
         return found
+
+    @torch.no_grad()
+    def tilt(self, costs: Tensor, strength: float) -> None:
+        """Becomes what `tilted` gives, as far as groups allow: a group moves by the mean cost of its choices.
+
+        It moves to a p of 0.9975 at most, from where it can learn to come back.
+
+        Args:
+            costs: of the choices, (C,), 0 or more.
+        """
+        totals = torch.zeros_like(self.logits).index_add(0, self._group, costs.to(self.logits))
+        moved = self.logits + strength * totals / self.sizes
+        self.logits.copy_(torch.minimum(moved, self.logits.clamp(min=FARTHEST)))
 
     def flat(self) -> KeepDrop:
         """The distribution with the same keep rate in which all choices have the same probability; not learnt."""

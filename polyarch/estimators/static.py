@@ -11,7 +11,7 @@ import torch
 
 from polyarch.errors import InvalidInput
 from polyarch.estimators.estimator import Estimator, Goal
-from polyarch.nn import multiply_accumulates
+from polyarch.nn import input_of, multiply_accumulates
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
@@ -78,15 +78,14 @@ class Latency(Estimator):
     def score(self, net: Supernet, architecture: Architecture) -> float:
         """Seconds."""
         network = net.extract(architecture).eval()
-        parameter = next(network.parameters())
-        inputs = torch.zeros(self.batch_size, *self.input_shape, dtype=parameter.dtype, device=parameter.device)
+        inputs = input_of(network, (self.batch_size, *self.input_shape))
         times = []
         with torch.inference_mode():
             for attempt in range(self.rounds + 3):
-                _wait(parameter.device)
+                _wait(inputs.device)
                 started = time.perf_counter()
                 network(inputs)
-                _wait(parameter.device)
+                _wait(inputs.device)
                 if attempt >= 3:
                     times.append(time.perf_counter() - started)
         return statistics.median(times)

@@ -10,6 +10,8 @@ from polyarch.experiments.experiment import PRESETS, Experiment
 from polyarch.experiments.fine_tuning import FINE_TUNING
 from polyarch.experiments.fourier_degree import FOURIER_DEGREE
 from polyarch.experiments.guided_draws import GUIDED_DRAWS
+from polyarch.experiments.guided_families import GUIDED_FAMILIES
+from polyarch.experiments.guided_limits import GUIDED_LIMITS
 from polyarch.experiments.guided_settings import GUIDED_SETTINGS
 from polyarch.experiments.image_depth import IMAGE_DEPTH
 from polyarch.experiments.interchoice_ranking import INTERCHOICE_RANKING
@@ -47,7 +49,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         WIRING_ENSEMBLE,
         WIRING_CONSISTENCY,
         GUIDED_DRAWS,
+        GUIDED_FAMILIES,
         GUIDED_SETTINGS,
+        GUIDED_LIMITS,
     )
 }
 

@@ -17,7 +17,6 @@ from polyarch.experiments.gated_networks import (
     TINY,
     Drawn,
     build,
-    everything,
     learn,
     random_search,
     search_of,
@@ -56,8 +55,9 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     other = build(settings, family, images, seed)
     fixed = learn(settings, images, other, random_search(search, q), seed, store / "random").q
     random = Drawn.of(settings, images, other, fixed, seed, "random")
+    kinds = {"guided": guided, "flat": flat, "random": random}
 
-    full = everything(net)
+    full = net.whole()
     plain = build(settings, family, images, seed)
     alone = train_plain(settings, images, plain.extract(full), seed, store / "alone")
     tuned = {
@@ -67,16 +67,15 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     return {
         "keep_rate": q.keep_rate,
         "drop": dict(zip(q.groups, q.drop.tolist(), strict=True)),
-        "guided": guided.summary(images),
-        "flat": flat.summary(images),
-        "random": random.summary(images),
+        **{kind: drawn.summary(images) for kind, drawn in kinds.items()},
+        "reestimated": {kind: drawn.reestimated_accuracy(images, settings["members"]) for kind, drawn in kinds.items()},
         "tuned": tuned,
         "all_kept": tested(net.extract(full), images),
         "alone": tested(alone, images),
         "full_cost": asdict(net.cost(full)),
         "best_of": {
             kind: {str(count): drawn.expected_best(count) for count in settings["best_of"]}
-            for kind, drawn in (("guided", guided), ("flat", flat), ("random", random))
+            for kind, drawn in kinds.items()
         },
         "prediction": _prediction(settings, images, guided, alone),
     }

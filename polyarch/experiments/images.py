@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from polyarch.objectives import mixed
 from polyarch.predictive import area, brier, entropy, risk_coverage
 from polyarch.randomness import derive_seed
 from polyarch.strategies import Strategy
-from polyarch.training import CheckpointStore, History, Schedule, cosine, fit
+from polyarch.training import Callback, CheckpointStore, History, Schedule, cosine, fit
 
 EVALUATION_BATCH = 250
 NAMES = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "mnist": "MNIST", "svhn": "SVHN", "digits": "digits"}
@@ -112,8 +113,13 @@ def fit_cosine(
     seed: int,
     store: Path,
     held_out: Batches | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> History:
-    """The schedule of the settings: a cosine to 0."""
+    """The schedule of the settings: a cosine to 0.
+
+    Args:
+        callbacks: besides the schedule.
+    """
     return fit(
         strategy,
         source,
@@ -121,7 +127,7 @@ def fit_cosine(
         epochs=settings["epochs"],
         seed=derive_seed(seed, "fit"),
         held_out=held_out,
-        callbacks=[Schedule(optimizer, cosine(settings["learning_rate"], 0.0))],
+        callbacks=[Schedule(optimizer, cosine(settings["learning_rate"], 0.0)), *callbacks],
         checkpoints=CheckpointStore(store),
         checkpoint_seconds=120,
     )

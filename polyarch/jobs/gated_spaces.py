@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field, PositiveInt
 
 from polyarch.jobs.base_settings import Settings, require_images
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet, ResidualMLP
-from polyarch.supernets import Supernet, gate
+from polyarch.supernets import Supernet, gate, probe
 
 Kernels = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 Stages = Annotated[int, Field(ge=1, le=8)]
@@ -122,7 +121,7 @@ GATED_SPACES: dict[str, type[Settings]] = {
 
 
 def _gated(kind: str, model: Network, input_shape: tuple[int, ...]) -> Supernet:
-    return gate(model, torch.zeros(2, *input_shape), groups=model.gate_groups(), name=kind)
+    return gate(model, probe(input_shape), groups=model.gate_groups(), name=kind)
 
 
 def _ends(input_shape: tuple[int, ...], classes: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -53,20 +53,25 @@ class Learned:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws from the posterior and at one rate, judged on validation examples; each list in order of positions."""
+    """Draws from the posterior and at one rate, judged on validation examples; each list in order of positions.
 
-    draws: Mapping[str, LimitedDraws]
+    Args:
+        strength: how much draws from the posterior favour small networks.
+    """
+
+    net: GatedSupernet
+    strength: float
     guided: Sequence[Candidate]
     random: Sequence[Candidate]
 
     @property
     def best(self) -> Architecture:
         """Of the draws from the posterior."""
-        return self.draws["guided"](best_candidate(self.guided).position)
+        return self.net.parse(best_candidate(self.guided).notation)
 
     def members(self, count: int) -> list[Architecture]:
-        """The first draws from the posterior."""
-        return [self.draws["guided"](position) for position in range(count)]
+        """The first draws from the posterior, as far as they were judged."""
+        return [self.net.parse(candidate.notation) for candidate in self.guided[:count]]
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def draw_candidates(context: Context, learned: Learned) -> Drawn:
     found: dict[str, list[Candidate]] = {kind: [] for kind in counts}
     for key, record in records.items():
         found[items[key][0]].append(Candidate(**record))
-    return Drawn(draws, found["guided"], found["random"])
+    return Drawn(learned.net, draws["guided"].strength, found["guided"], found["random"])
 
 
 def judging_examples(parts: Parts) -> Examples:
@@ -138,7 +143,7 @@ def compare_draws(context: Context, learned: Learned, drawn: Drawn) -> FoundDraw
     mixture = _mixture(parts, learned.net, drawn.members(settings.members))
     contenders.append(_of_mixture(learned.net, mixture))
     if drawn.random:
-        random = drawn.draws["random"](best_candidate(drawn.random).position)
+        random = learned.net.parse(best_candidate(drawn.random).notation)
         contenders.append(_measured(RANDOM, parts, random, learned.net.extract(random).eval()))
     whole = learned.net.whole()
     contenders.append(_measured(WHOLE, parts, whole, learned.net.extract(whole).eval()))
@@ -179,18 +184,22 @@ def record_of(context: Context, learned: Learned, drawn: Drawn) -> GuidedRecord:
             GatedLayer(name=gate.name, group=gate.group, side=gate.side, drop=drop[gate.group], kept=kept[gate.name])
             for gate in net.gates
         ],
-        guided=[GuidedDraw(**asdict(one)) for one in drawn.guided],
-        random=[GuidedDraw(**asdict(one)) for one in drawn.random],
+        guided=[_draw_record(one) for one in drawn.guided],
+        random=[_draw_record(one) for one in drawn.random],
         best=best_candidate(drawn.guided).position,
         full_parameters=whole.parameters,
         full_macs=whole.macs,
-        strength=drawn.draws["guided"].strength,
+        strength=drawn.strength,
         max_params=settings.search.max_params,
         max_macs=settings.search.max_macs,
-        members=chosen.members,
+        members=len(drawn.members(chosen.members)),
         depths=depths,
         best_depth=depth,
     )
+
+
+def _draw_record(candidate: Candidate) -> GuidedDraw:
+    return GuidedDraw(**{name: value for name, value in asdict(candidate).items() if name != "notation"})
 
 
 def judging_passes(parts: Parts) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput, PolyarchError
 from polyarch.nn.selected import Block
-from polyarch.supernets import Supernet, from_module, gate
+from polyarch.supernets import Supernet, from_module, gate, probe
 
 Builder = Callable[..., nn.Module]
 """Makes a network; its arguments may be ``input_shape`` (of one example) and ``classes``, by these names."""
@@ -50,7 +50,7 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int, *, g
     model = builder(**{name: value for name, value in offered.items() if name in taken})
     if not isinstance(model, nn.Module):
         raise InvalidInput(f"Expected the module function to return an nn.Module. Got {type(model).__name__}.")
-    example = torch.zeros(2, *input_shape)
+    example = probe(input_shape)
     try:
         net = _gated(model, example) if gated else from_module(model, example)
         network = net.extract(net.space.sample(torch.Generator().manual_seed(0))).eval()
@@ -76,5 +76,11 @@ def _gated(model: nn.Module, example: Tensor) -> Supernet:
                 f"Expected a network without OneOf, Repeat and Maybe blocks, whose channels are the choices. "
                 f"Got block {module.name!r} at {name!r}."
             )
-    groups = getattr(model, "gate_groups", None)
-    return gate(model, example, groups=None if groups is None else groups())
+    groups = getattr(model, "gate_groups", dict)
+    found = groups() if callable(groups) else groups
+    if not isinstance(found, Mapping):
+        raise InvalidInput(
+            f"Expected gate_groups() of the network to give groups with the names of their modules. "
+            f"Got {type(found).__name__}."
+        )
+    return gate(model, example, groups=found or None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, Self
 
-import torch
 from pydantic import Field, PositiveInt, model_validator
 
 from polyarch.errors import ConfigError, InvalidInput
@@ -35,6 +34,7 @@ from polyarch.supernets import (
     Supernet,
     WiredSupernet,
     fairnas_chain,
+    probe,
 )
 
 
@@ -338,4 +338,4 @@ def _value(settings: InterChoiceSettings | None) -> InterChoice | None:
 
 
 def _with_gates(net: DepthSupernet, input_shape: tuple[int, ...]) -> Supernet:
-    return GatedDepthSupernet(net, torch.zeros(2, *input_shape))
+    return GatedDepthSupernet(net, probe(input_shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ from polyarch.jobs.optimisers import schedule
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.space_settings import interchoice_of
 from polyarch.results import TrainingRecord
-from polyarch.strategies import Strategy, Variational
+from polyarch.strategies import PosteriorGuided, Strategy, Variational
 from polyarch.training import (
     Callback,
     CheckpointStore,
@@ -23,8 +24,10 @@ from polyarch.training import (
     StepProgress,
     StopRequest,
     TensorBoard,
+    WithinLimits,
     fit,
 )
+from polyarch.training.within_limits import DESCENT
 
 
 def train(context: Context) -> TrainingRecord:
@@ -61,6 +64,7 @@ def fit_supernet(
         *_stopping(parts, strategy),
         *_expectation_steps(parts, strategy),
         *_splitting(parts, optimizer),
+        *_limiting(parts, strategy),
         *callbacks,
     ]
     return strategy, fit_strategy(parts, strategy, optimizer, store, further, stop)
@@ -98,6 +102,8 @@ def _stopping(parts: Parts, strategy: Strategy) -> list[Callback]:
     # One full batch per epoch: what is maximised is known exactly, and validation examples are few.
     full = isinstance(strategy, Variational) and train.batch_size >= len(parts.train)
     warm_up = parts.depth_search().warm_up(train.epochs)
+    if isinstance(strategy, PosteriorGuided) and parts.limits(measured=False).limits:
+        warm_up = max(warm_up, math.ceil(DESCENT * train.epochs))  # what was better before may be too large
     watched = "loss" if full else "valid_loss"
     return [EarlyStopping(watched, maximise=False, patience=train.patience, after=warm_up)]
 
@@ -115,6 +121,14 @@ def _splitting(parts: Parts, optimizer: torch.optim.Optimizer) -> list[Callback]
     if interchoice is None or interchoice.split_epoch is None:
         return []
     return [SplitWeights(parts.net, optimizer, epoch=interchoice.split_epoch)]
+
+
+def _limiting(parts: Parts, strategy: Strategy) -> list[Callback]:
+    """What keeps a posterior over channels within the limits while it is learned."""
+    limits = parts.limits(measured=False)
+    if not isinstance(strategy, PosteriorGuided) or not limits.limits:
+        return []
+    return [WithinLimits(strategy, limits, seed=parts.settings.seed)]
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from polyarch.objectives import SpikeSlab
 from polyarch.strategies import GuidedDepth, Loss, PosteriorGuided
 from polyarch.supernets import GatedDepthSupernet, GatedSupernet
 
-Q_RATE_FACTOR = 5.0
-"""How much faster q learns than the kernels."""
+Q_RATE_FACTOR = 25.0
+"""How much faster q learns than the kernels: trainings of some thousand steps are short for it."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from polyarch.nn.batchnorm import (
     ReestimatedStatistics,
     RunningStatistics,
 )
-from polyarch.nn.channel_removal import ChannelGraph, Cost, remove_channels
+from polyarch.nn.channel_removal import ChannelGraph, Cost
 from polyarch.nn.choice_vectors import Selection
-from polyarch.nn.counting import multiply_accumulates
+from polyarch.nn.counting import input_of, multiply_accumulates
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
 from polyarch.nn.exits import Exits
 from polyarch.nn.gated import Gate, run_gated
@@ -59,12 +59,12 @@ __all__ = [
     "dropout_layers",
     "dropping",
     "gate_for",
+    "input_of",
     "multiply_accumulates",
     "options_run",
     "partial_channels",
     "plus",
     "record",
-    "remove_channels",
     "require_parts",
     "run_gated",
     "skipping_zeros",

@@ -44,6 +44,7 @@ class ChannelFlow:
         self.made: dict[fx.Node, tuple[fx.Node, Mask]] = {}
         self.graph = fx.Graph()
         self._model = model
+        self._constants = recording.constants
         self._input = next(node for node in recording.network.graph.nodes if node.op == "placeholder")
         self._root = nn.Module().train(model.training)
         self._copied: dict[int, Any] = {}  # what is shared in the network is shared in the smaller one
@@ -73,7 +74,8 @@ class ChannelFlow:
     def own(self, node: fx.Node) -> Any:
         """A copy of the module, parameter or buffer of the network that a node stands for, without gates."""
         assert isinstance(node.target, str)
-        value = copy.deepcopy(attrgetter(node.target)(self._model), self._copied)
+        known = self._constants.get(node.target)
+        value = copy.deepcopy(attrgetter(node.target)(self._model) if known is None else known, self._copied)
         if isinstance(value, nn.Module):
             remove_gates(value)
             if getattr(value, "inplace", False):  # the graph has no changes in place

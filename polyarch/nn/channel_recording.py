@@ -20,10 +20,12 @@ from torch.fx.proxy import GraphAppendingTracer
 from torch.utils.flop_counter import FlopCounterMode
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.gated import remove_gates
+from polyarch.nn.gated import gate_hooks, remove_gates
 
 IN_PLACE = {getattr(operator, f"i{name}"): getattr(operator, name) for name in ("add", "sub", "mul", "truediv")}
 """Operators that change their first operand, and those that do not."""
+KEYWORDS = (operator.and_, operator.or_, operator.not_, operator.is_)
+"""Operators whose names end like those of functions that change their first operand."""
 
 
 @dataclass(frozen=True)
@@ -34,38 +36,44 @@ class Recording:
         network: the graph with its modules.
         values: what its nodes give for an example.
         macs: multiply-accumulates of its nodes for one row of the example.
+        constants: tensors by name that the code of the network makes itself.
     """
 
     network: fx.GraphModule
     values: dict[fx.Node, Any]
     macs: dict[fx.Node, float]
+    constants: dict[str, Tensor]
 
 
 def recorded(model: nn.Module, example: Tensor) -> Recording:
     """The graph of a network on an example, (B, ...); the network is left as it is."""
-    root = copy.deepcopy(model).eval()
     try:
-        graph = _LayerRecorder(root).write()
-    except (fx.proxy.TraceError, AttributeError, TypeError, NotImplementedError, RuntimeError) as error:
+        root = copy.deepcopy(model).eval()
+        recorder = _LayerRecorder(root)
+        graph = recorder.write()
+        with torch.no_grad():
+            expected = root(example.clone())
+        remove_gates(root)
+        _without_changes_in_place(root, graph)
+        _with_batch_sizes(graph)
+        network = fx.GraphModule(root, graph, class_name="Network")
+        interpreter = _Values(network)
+        with torch.no_grad():
+            found = interpreter.run(example)
+    except Exception as error:  # whatever the code of a network can raise when it is given symbols
+        reason = str(error).partition("\n")[0].rstrip(".")
         raise InvalidInput(
             f"Expected a forward of {type(model).__name__} that can be written down as a graph, as for torch.fx. "
-            f"Got {type(error).__name__}: {str(error).rstrip('.')}."
+            f"Got {type(error).__name__}: {reason}."
         ) from error
-    with torch.no_grad():
-        expected = root(example.clone())
-    remove_gates(root)
-    _without_changes_in_place(root, graph)
-    _with_batch_sizes(graph)
-    network = fx.GraphModule(root, graph, class_name="Network")
-    interpreter = _Values(network)
-    with torch.no_grad():
-        found = interpreter.run(example)
+    if not isinstance(expected, Tensor):
+        raise InvalidInput(f"Expected {type(model).__name__} to give one tensor. Got {type(expected).__name__}.")
     if not (isinstance(found, Tensor) and _alike(found, expected)):
         raise InvalidInput(
             f"Expected the graph of {type(model).__name__} to compute what the network computes. Got another output."
         )
     macs = {node: flops / 2 / len(example) for node, flops in interpreter.flops.items()}
-    return Recording(network, interpreter.values, macs)
+    return Recording(network, interpreter.values, macs, recorder.constants)
 
 
 def _alike(found: Tensor, expected: Tensor) -> bool:
@@ -75,30 +83,63 @@ def _alike(found: Tensor, expected: Tensor) -> bool:
     return torch.allclose(found, expected, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
+class _Weight(fx.Proxy):
+    """A parameter or buffer as a symbol; its form is known."""
+
+    def __init__(self, node: fx.Node, tracer: GraphAppendingTracer, weight: Tensor) -> None:
+        super().__init__(node, tracer)
+        self.shape, self.ndim, self.dtype, self.device = weight.shape, weight.ndim, weight.dtype, weight.device
+        self.size, self.dim, self.numel = weight.size, weight.dim, weight.numel
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
 class _LayerRecorder(GraphAppendingTracer):
-    """Writes down what the code of a module does with a symbol; the layers of ``torch.nn`` are nodes."""
+    """Writes down what the code of a module does with a symbol; the layers of ``torch.nn`` are nodes.
+
+    Parameters and buffers are symbols, too: what the code makes of them stays theirs when they are trained. Other
+    tensors are constants.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(fx.Graph())
         self._model = model
-        self._names = {id(tensor): name for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+        self.constants: dict[str, Tensor] = {}
 
     def write(self) -> fx.Graph:
         """The graph of a pass."""
-        layers = {
-            name: module
-            for name, module in self._model.named_modules()
-            if type(module).__module__.startswith("torch.nn.") and not isinstance(module, nn.Sequential)
-        }
+        layers = {name: module for name, module in self._model.named_modules() if _is_layer(module)}
+        weights = self._weights()
         for name, module in layers.items():
             module.forward = partial(self._called, name, module.forward)
+        for place, key, _, symbol in weights:
+            place[key] = symbol
         try:
             output = self._model(fx.Proxy(self.graph.placeholder("x"), self))
             self.graph.output(self.create_arg(output))
         finally:
             for module in layers.values():
                 del module.forward
+            for place, key, weight, _ in weights:
+                place[key] = weight
+        for node in {symbol.node for *_, symbol in weights}:
+            if not node.users:
+                self.graph.erase_node(node)
         return self.graph
+
+    def _weights(self) -> list[tuple[dict[str, Any], str, Tensor, _Weight]]:
+        """Where every parameter and buffer is found, and the symbol that stands for it; shared ones have one."""
+        symbols: dict[int, _Weight] = {}
+        for name, weight in [*self._model.named_parameters(), *self._model.named_buffers()]:
+            symbols[id(weight)] = _Weight(self.graph.get_attr(name), self, weight)
+        return [
+            (place, key, weight, symbols[id(weight)])
+            for module in self._model.modules()
+            for place in (module._parameters, module._buffers)
+            for key, weight in place.items()
+            if weight is not None
+        ]
 
     def _called(self, name: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
@@ -106,10 +147,19 @@ class _LayerRecorder(GraphAppendingTracer):
         return forward(*args, **kwargs)
 
     def create_arg(self, a: Any) -> Any:
-        """Parameters and buffers that the code uses by itself are found by their names."""
-        if isinstance(a, Tensor) and id(a) in self._names:
-            return self.graph.get_attr(self._names[id(a)])
-        return super().create_arg(a)
+        """Tensors that the code makes itself are found by names that they get here."""
+        if not isinstance(a, Tensor):
+            return super().create_arg(a)
+        name = f"_constant_{len(self.constants)}"
+        self.constants[name] = a.detach()
+        self._model.register_buffer(name, self.constants[name], persistent=False)
+        return self.graph.get_attr(name)
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """Whether a module is a node: one of ``torch.nn`` without gates inside of it."""
+    known = type(module).__module__.startswith("torch.nn.") and not isinstance(module, nn.Sequential)
+    return known and not any(gate_hooks(part) for part in module.modules() if part is not module)
 
 
 class _Values(fx.Interpreter):
@@ -151,7 +201,7 @@ def _copying(node: fx.Node) -> Any:
     if node.op not in ("call_method", "call_function"):
         return target
     name = target if node.op == "call_method" else target.__name__
-    if not name.endswith("_") or name.endswith("__"):
+    if not name.endswith("_") or name.endswith("__") or target in KEYWORDS:
         return IN_PLACE.get(target, target)
     return name[:-1] if node.op == "call_method" else getattr(torch, name[:-1], None) or getattr(F, name[:-1])
 

@@ -49,13 +49,20 @@ from polyarch.nn.channel_rules import (
 )
 from polyarch.nn.gated import gated, sliced
 
+POOLED: dict[Any, int] = {
+    **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d), 3),
+    **dict.fromkeys((nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d), 4),
+    **dict.fromkeys((torch.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.max_pool2d), 4),
+    **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d), 5),
+}
+"""Poolings, and how many dimensions images have for them; with one less, torch takes the batch for channels."""
+
 ZERO_TO_ZERO: frozenset[Any] = frozenset(
     [
         *(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU),
-        *(nn.GELU, nn.SiLU, nn.Hardswish, nn.Tanh, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d),
-        *(nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d),
-        *(torch.relu, torch.tanh, torch.max_pool2d, F.relu, F.relu6, F.leaky_relu, F.elu, F.gelu, F.silu, F.hardswish),
-        *(F.tanh, F.dropout, F.avg_pool2d, F.adaptive_avg_pool2d, F.max_pool2d, "relu", "tanh", "contiguous"),
+        *(nn.GELU, nn.SiLU, nn.Hardswish, nn.Tanh, *POOLED),
+        *(torch.relu, torch.tanh, F.relu, F.relu6, F.leaky_relu, F.elu, F.gelu, F.silu, F.hardswish),
+        *(F.tanh, F.dropout, "relu", "tanh", "contiguous"),
     ]
 )
 """Modules, functions and methods that treat every channel alike and by itself, and that map zeros to zeros."""
@@ -113,12 +120,13 @@ class ChannelGraph:
             macs += self._rules[node].macs(flow, node)
         return Cost(sum(sizes.values()), macs)
 
-    def layer_macs(self) -> dict[str, float]:
-        """Multiply-accumulates of every layer of the whole network for one example."""
+    def gate_macs(self) -> dict[str, float]:
+        """Multiply-accumulates of what reads through every gate in the whole network, for one example."""
         found: dict[str, float] = {}
-        for node, macs in self._recording.macs.items():
-            if node.op == "call_module":
-                found[str(node.target)] = found.get(str(node.target), 0.0) + macs
+        for node in self._recording.network.graph.nodes:
+            if node.target is gated:
+                name = str(node.args[1])
+                found[name] = found.get(name, 0.0) + sum(self._recording.macs[user] for user in node.users)
         return found
 
     def _flow(self, keep: Mapping[str, Tensor]) -> ChannelFlow:
@@ -158,11 +166,6 @@ class Cost:
     macs: float
 
 
-def remove_channels(model: nn.Module, example: Tensor, keep: Mapping[str, Tensor]) -> nn.Module:
-    """`ChannelGraph.removed`, once."""
-    return ChannelGraph(model, example).removed(keep)
-
-
 def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: set[str]) -> Rule:
     """What is known of an operation."""
     shape, sources = flow.shape(node), node.all_input_nodes
@@ -170,9 +173,9 @@ def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: s
         return Input()
     if node.target is gated:
         _, name, dim = node.args
-        assert isinstance(name, str)
-        plain = shape is None or dim not in (1, 1 - len(shape))
-        return Masked(name) if plain else Gated(name)
+        assert isinstance(name, str) and isinstance(dim, int)
+        elsewhere = shape is None or dim not in (1, 1 - len(shape))
+        return Masked(name, dim) if elsewhere else Gated(name)
     first = flow.shape(sources[0]) if sources else None
     if node.target == "size" and node.args[1:] == (0,) and first is not None:
         return BatchSize()
@@ -189,7 +192,8 @@ def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: s
     else:
         kind = node.target
     numbers = [value for value in node.args if isinstance(value, int | float)]
-    if kind in ZERO_TO_ZERO | OTHER_CHANNELWISE and len(sources) == 1 and first[1] == shape[1]:
+    alone = len(sources) == 1 and first[1] == shape[1] and len(first) >= POOLED.get(kind, 2)
+    if kind in ZERO_TO_ZERO | OTHER_CHANNELWISE and alone:
         return Channelwise(zero_to_zero=kind in ZERO_TO_ZERO)
     if kind in PADDINGS and len(sources) == 1 and _pads_zeros_in_space(network, node, len(first)):
         return Channelwise(zero_to_zero=True)

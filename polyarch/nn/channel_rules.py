@@ -84,16 +84,24 @@ class Opaque(Rule):
 
 
 class Masked(Opaque):
-    """A gate on something that has its channels elsewhere, e.g. last of several dimensions: they stay, as zeros."""
+    """A gate on something that has its channels elsewhere, e.g. last of several dimensions: they stay, as zeros.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        dim: where they are.
+    """
+
+    def __init__(self, name: str, dim: int) -> None:
         super().__init__()
         self.name = name
+        self.dim = dim
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """A product with the mask."""
         (source,) = node.all_input_nodes
-        mask = flow.attribute(f"_kept_channels_{node.name}", flow.keep[self.name].to(flow.values[node]))
+        value = flow.values[node]
+        form = [1] * value.dim()
+        form[self.dim] = -1
+        mask = flow.attribute(f"_kept_channels_{node.name}", flow.keep[self.name].to(value).view(form))
         return flow.graph.call_function(torch.mul, (flow.take(source), mask)), flow.everything(node)
 
 
@@ -270,7 +278,7 @@ class Concatenated(Rule):
 
     @staticmethod
     def _parts(node: fx.Node) -> list[fx.Node]:
-        parts: Any = node.args[0]
+        parts: Any = node.args[0] if node.args else node.kwargs["tensors"]
         return list(parts)
 
 

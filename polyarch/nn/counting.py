@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 
@@ -14,7 +14,13 @@ def multiply_accumulates(network: nn.Module, input_shape: Sequence[int]) -> floa
 
     Leaves the network in evaluation mode.
     """
-    parameter = next(network.eval().parameters())
+    inputs = input_of(network.eval(), (1, *input_shape))
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        network(torch.zeros(1, *input_shape, dtype=parameter.dtype, device=parameter.device))
+        network(inputs)
     return float(counter.get_total_flops()) / 2
+
+
+def input_of(network: nn.Module, shape: Sequence[int]) -> Tensor:
+    """Zeros of this shape where the network is, and in its precision; a network may be left without parameters."""
+    parameter = next(network.parameters(), torch.empty(0))
+    return torch.zeros(*shape, dtype=parameter.dtype, device=parameter.device)

@@ -39,9 +39,12 @@ class Gate:
 
 
 def sliced(module: nn.Module) -> bool:
-    """Whether the kernel of a module is made of one slice per input channel: ungrouped convolutions, linear layers."""
+    """Whether the kernel of a module is made of one slice per input channel: ungrouped convolutions, linear layers.
+
+    A kernel that is made of other parameters, as weight normalisation does, is not.
+    """
     convolution = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and module.groups == 1
-    return convolution or isinstance(module, nn.Linear)
+    return (convolution or isinstance(module, nn.Linear)) and "weight" in module._parameters
 
 
 def install(module: nn.Module, gate: Gate) -> None:

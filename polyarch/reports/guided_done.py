@@ -51,4 +51,4 @@ def _limits(record: GuidedRecord) -> Iterator[str]:
         why = (
             f" (strength {count(record.strength)}), as hardly any of the posterior's own do" if record.strength else ""
         )
-        yield f"Limits: {in_words(limits)}. Draws {how}{why}."
+        yield f"Limits: {in_words(limits)}. The posterior was kept within them while it was learned. Draws {how}{why}."

@@ -18,9 +18,14 @@ Draws = Callable[[int], Architecture]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A draw and what it is worth on held-out data: share correct, mean negative log-likelihood; and what it costs."""
+    """A draw and what it is worth on held-out data: share correct, mean negative log-likelihood; and what it costs.
+
+    ``notation`` is that of the network, see `GatedSupernet.notation`. Under limits that are timed a position alone does
+    not tell which network was drawn.
+    """
 
     position: int
+    notation: str
     accuracy: float
     loss: float
     parameters: int
@@ -52,8 +57,8 @@ class CandidateScoring:
         with torch.no_grad():
             for inputs, targets in self.batches.epoch(0):
                 tally.add(network(inputs), targets)
-        found, cost = tally.means(), self.net.cost(architecture)
-        return Candidate(position, found["accuracy"], found["loss"], cost.parameters, cost.macs)
+        found, cost, notation = tally.means(), self.net.cost(architecture), self.net.notation(architecture)
+        return Candidate(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
 
 
 def best_candidate(candidates: Iterable[Candidate]) -> Candidate:

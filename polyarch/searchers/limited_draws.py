@@ -102,10 +102,10 @@ class LimitedDraws:
         return high, self._at(high)
 
     def _at(self, strength: float) -> Posterior:
-        return self.q.tilted(self._costs, strength)
+        return self.q.tilted(self.costs, strength)
 
     @cached_property
-    def _costs(self) -> torch.Tensor:
+    def costs(self) -> torch.Tensor:
         """Of every slice in limits, (C,); what is timed counts like the multiply-accumulates of the whole network."""
         parameters, macs = self.net.slice_costs()
         total = torch.zeros_like(macs)

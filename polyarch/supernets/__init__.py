@@ -4,7 +4,7 @@ from polyarch.supernets.cell import CellSupernet
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
-from polyarch.supernets.gated import GatedSupernet, Groups, gate
+from polyarch.supernets.gated import GatedSupernet, Groups, gate, probe
 from polyarch.supernets.gated_depth import GatedDepthSupernet
 from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
@@ -42,6 +42,7 @@ __all__ = [
     "from_module",
     "gate",
     "nb101_network",
+    "probe",
     "relaxation_of",
     "without",
 ]

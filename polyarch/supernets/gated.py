@@ -22,6 +22,9 @@ Groups = Mapping[str, Iterable[str]] | Callable[[str, nn.Module], str | None]
 OPTIONS = ("drop", "keep")
 KEEP = OPTIONS.index("keep")
 
+ROWS = 11
+"""Of the example that a network is analysed with: what has this size first is taken for a batch."""
+
 
 class GatedSupernet(Supernet):
     """A network whose input-channel slices are kept or dropped; see `gate`.
@@ -51,8 +54,7 @@ class GatedSupernet(Supernet):
         self.model = model
         self.gates = gates
         self._graphs: dict[int, ChannelGraph] = {}
-        # five, as the analysis takes what has this size first for a batch
-        self.register_buffer("example", example[:5].clone(), persistent=False)
+        self.register_buffer("example", example[torch.arange(ROWS) % len(example)], persistent=False)
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
@@ -114,6 +116,22 @@ class GatedSupernet(Supernet):
         """The network with everything in it: all slices, and the last option of any other choice."""
         return self.space.architecture([choice.options[-1] for choice in self.space.choices])
 
+    def notation(self, architecture: Architecture) -> str:
+        """An architecture in a line: first any other choice by its index, then 1 for kept and 0 for dropped slices.
+
+        >>> net = gate(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), torch.zeros(2, 2))
+        >>> net.notation(net.space.architecture(["keep", "drop", "keep"]))
+        '101'
+        """
+        indices = self.space.validate(architecture).indices
+        first, slices = indices[: -len(self.slice_space.choices)], indices[-len(self.slice_space.choices) :]
+        return "|".join([*map(str, first), "".join(map(str, slices))])
+
+    def parse(self, notation: str) -> Architecture:
+        """The architecture of a notation."""
+        *first, slices = notation.split("|")
+        return self.space.validate(Architecture(self.space, tuple(map(int, [*first, *slices]))))
+
     def gated_kernels(self) -> list[nn.Parameter]:
         """The weights that have gates on what they read, each once."""
         layers = (self.model.get_submodule(gate.name) for gate in self.gates if gate.side == "input")
@@ -159,18 +177,14 @@ class GatedSupernet(Supernet):
 
         What its channel costs elsewhere is not in it; a gate on an output costs nothing.
         """
-        macs = self.graph(self.whole()).layer_macs()
+        macs = self.graph(self.whole()).gate_macs()
         sizes, works = [], []
         for gate in self.gates:
             weight = self.model.get_submodule(gate.name).get_parameter("weight") if gate.side == "input" else None
             sizes.append(0.0 if weight is None else weight.numel() / gate.slices)
-            works.append(0.0 if weight is None else macs[self.layer_name(gate)] / gate.slices)
+            works.append(0.0 if weight is None else macs[gate.name] / gate.slices)
         counts = torch.tensor([gate.slices for gate in self.gates])
         return torch.tensor(sizes).repeat_interleave(counts), torch.tensor(works).repeat_interleave(counts)
-
-    def layer_name(self, gate: Gate) -> str:
-        """Where the gated module is found in the network that slices are removed from."""
-        return gate.name
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The weights of the extracted network."""
@@ -201,6 +215,11 @@ class GatedSupernet(Supernet):
         return weights[..., KEEP]
 
 
+def probe(input_shape: Sequence[int]) -> Tensor:
+    """Two examples to try a network on, (2, ...): random, as zeros would hide what it does with numbers."""
+    return torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0))
+
+
 def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, name: str | None = None) -> GatedSupernet:
     """A supernet whose choices are to keep or drop every channel that a layer of a plain module reads.
 
@@ -217,11 +236,13 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
     Args:
         model: takes one tensor. It is used, not copied: its layers get hooks, which pass everything on outside of calls
             of the supernet.
-        example: a batch to try it on: it tells in which order layers run, and the sizes of what they read.
+        example: a batch to try it on: it tells in which order layers run, and the sizes of what they read. `probe`
+            makes one; of zeros, it could not tell whether the network that is cut computes the same.
         groups: which modules have gates, and which of them share one drop probability. Convolutions without groups and
             linear layers are gated on their input, modules without parameters, such as a pooling, on their output. By
             default every convolution without groups and every linear layer is a group of its own, but for the first
-            one that runs: what it reads is the data.
+            one that runs, which reads the data, and for those inside of a larger layer of torch, such as
+            ``nn.TransformerEncoderLayer``.
         name: the name of the space; by default that of the module's class.
     """
     return GatedSupernet(model, example, install_gates(model, example, groups), name=name or type(model).__name__)
@@ -231,7 +252,7 @@ def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> l
     """Puts gates on the layers of a network; see `gate`."""
     sizes = _output_sizes(model, example)
     if groups is None:
-        layers = [path for path in sizes if sliced(model.get_submodule(path))]
+        layers = [path for path in sizes if sliced(model.get_submodule(path)) and not _inside_layer(model, path)]
         groups = {path: [path] for path in layers[1:]}
     gates = [_gate(model, path, group, sizes) for path, group in _grouped(model, groups)]
     if not gates:
@@ -239,6 +260,16 @@ def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> l
     for one in gates:
         install(model.get_submodule(one.name), one)
     return gates
+
+
+def _inside_layer(model: nn.Module, path: str) -> bool:
+    """Whether a module is part of a module of torch that is more than a list of others."""
+    while path := path.rpartition(".")[0]:
+        outer = model.get_submodule(path)
+        listing = isinstance(outer, nn.Sequential | nn.ModuleList | nn.ModuleDict)
+        if type(outer).__module__.startswith("torch.nn.") and not listing:
+            return True
+    return False
 
 
 def _grouped(model: nn.Module, groups: Groups) -> Iterator[tuple[str, str]]:

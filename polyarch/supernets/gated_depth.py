@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from polyarch.nn import ChannelGraph, Gate, run_gated
+from polyarch.nn import ChannelGraph, run_gated
 from polyarch.nn.gated import sliced
 from polyarch.nn.recording import graphs_of
 from polyarch.spaces import Architecture, Gates
@@ -73,10 +73,6 @@ class GatedDepthSupernet(GatedSupernet):
             (network,) = graphs_of(self.depths, [lambda x: self.depths(x, depth)])
             self._graphs[depth["depth"]] = ChannelGraph(network, self.example)
         return self._graphs[depth["depth"]]
-
-    def layer_name(self, gate: Gate) -> str:
-        """In the network of one depth names do not start at the network of all."""
-        return gate.name.removeprefix("depths.")
 
     def _depth(self, architecture: Architecture) -> Architecture:
         return self.depths.space.members[self.space.validate(architecture)["depth"]]

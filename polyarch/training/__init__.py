@@ -21,6 +21,7 @@ from polyarch.training.loop import History, fit
 from polyarch.training.replica_stopping import ReplicaStopping
 from polyarch.training.search_diagnostics import SearchDiagnostics, Searching
 from polyarch.training.split_weights import SplitWeights, split_weights
+from polyarch.training.within_limits import WithinLimits
 
 __all__ = [
     "Annealing",
@@ -45,6 +46,7 @@ __all__ = [
     "StopRequest",
     "TensorBoard",
     "WeightsFirst",
+    "WithinLimits",
     "cosine",
     "fit",
     "piecewise",

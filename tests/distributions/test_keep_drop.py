@@ -128,6 +128,32 @@ def test_tilted_by_enumeration(strength: float) -> None:
     assert not list(found.parameters())
 
 
+def test_a_tilt_in_place_is_the_tilted_distribution_where_groups_cost_the_same() -> None:
+    costs = torch.tensor([2.0 if name in SIZES["one"] else 0.4 for name in SPACE.choice_names], dtype=torch.float64)
+    q = uneven()
+    expected = probabilities(q.tilted(costs, 0.8))
+    q.tilt(costs, 0.8)
+    torch.testing.assert_close(probabilities(q), expected, rtol=1e-12, atol=0)
+    assert q.logits.requires_grad
+
+
+def test_a_tilt_in_place_moves_groups_by_their_mean_cost() -> None:
+    q, costs = uneven(), dict(zip(SPACE.choice_names, COSTS.tolist(), strict=True))
+    before = q.logits.detach().clone()
+    q.tilt(COSTS, 0.5)
+    means = [sum(costs[name] for name in names) / len(names) for names in SIZES.values()]
+    moved = (q.logits.detach() - before).tolist()
+    assert moved == pytest.approx([0.5 * mean for mean in means], rel=1e-12)
+
+
+def test_a_tilt_in_place_leaves_a_way_back() -> None:
+    """No group moves to where nothing is learned any more; one that is there already stays."""
+    q = KeepDrop(SPACE, SIZES, drop={"one": 0.15, "three": 1 - 1e-6}).double()
+    before = q.logits.tolist()
+    q.tilt(COSTS, 1e6)
+    assert q.logits.tolist() == pytest.approx([6.0, before[1]])
+
+
 def test_a_tilted_distribution_is_the_nearest_of_its_mean_cost() -> None:
     """Against 80 other products of the same mean cost, whose divergence from q is larger."""
     q = uneven()
@@ -182,6 +208,9 @@ def test_a_tilted_distribution_does_not_follow_q() -> None:
 def test_mistakes() -> None:
     with pytest.raises(InvalidInput, match="in a group"):
         KeepDrop(SPACE, {"first": ["a[0]"]})
+    for groups in ({**GROUPS, "again": [next(iter(GROUPS.values()))[0]]}, {**GROUPS, "empty": []}):
+        with pytest.raises(InvalidInput, match="every choice in one of them"):
+            KeepDrop(SPACE, groups)
     with pytest.raises(InvalidInput, match="between 0 and 1"):
         KeepDrop(SPACE, GROUPS, drop=1.0)
     with pytest.raises(InvalidInput, match="two options"):

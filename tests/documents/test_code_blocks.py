@@ -25,6 +25,7 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"
 NEEDS_REAL_DATA = {"predictions.md": "fashion_mnist", "RESULTS.md": "cifar10"}
 NEEDS_CURL = ("predictions.md",)
 LONG = (
+    "channels.md",
     "commands.md",
     "depth.md",
     "differentiable-search.md",

@@ -25,13 +25,18 @@ from polyarch.methods.variational_depth import RULES
 from polyarch.results import ExperimentResults
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
-AKIN = ("spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe")
+AKIN = (
+    "spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe",
+    "guided_families",
+)  # fmt: skip
 """They share all but their settings with another experiment that is run."""
+LONG = ("interchoice_ranking", "cell_search", "depth_functions", "guided_draws", "guided_limits")
+"""They take longest, and other tests run parts of them."""
 TINY_SPIRALS = {**EXPERIMENTS["spiral_depth"].presets["paper"], "epochs": 3, "seeds": 2}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in AKIN else []) for name in EXPERIMENTS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in AKIN + LONG else []) for name in EXPERIMENTS]
 )
 def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: Path) -> None:
     out = tmp_path / "run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from polyarch.distributions import KeepDrop
+from polyarch.experiments import EXPERIMENTS
 from polyarch.experiments.experiment import Settings
 from polyarch.experiments.gated_networks import (
     FAMILIES,
@@ -20,7 +22,6 @@ from polyarch.experiments.gated_networks import (
     TINY,
     Drawn,
     build,
-    everything,
     learn,
     random_search,
     search_of,
@@ -30,7 +31,8 @@ from polyarch.experiments.gated_networks import (
 from polyarch.experiments.gated_networks import tested as judged  # pytest would take it for a test
 from polyarch.experiments.images import Images
 from polyarch.methods.posterior_guided import PosteriorSearch
-from polyarch.nn import multiply_accumulates
+from polyarch.nn import ReestimatedStatistics, multiply_accumulates
+from polyarch.nn.batchnorm import norm_layers
 from polyarch.searchers import Candidate, LimitedDraws, best_candidate
 from polyarch.testing import same_bits
 
@@ -46,7 +48,7 @@ def images() -> Images:
 def made_up(valid: list[tuple[float, float]], test: list[float]) -> Drawn:
     """Candidates with these accuracies and losses on validation images, and these accuracies on test images."""
     sides = (
-        [Candidate(position, accuracy, loss, 1, 1.0) for position, (accuracy, loss) in enumerate(rows)]
+        [Candidate(position, "", accuracy, loss, 1, 1.0) for position, (accuracy, loss) in enumerate(rows)]
         for rows in (valid, [(accuracy, 0.0) for accuracy in test])
     )
     return Drawn(NOBODY, NOBODY, *sides)
@@ -82,8 +84,10 @@ def test_the_expected_best_of_very_many() -> None:
 @pytest.mark.parametrize("settings", [SMALL, TINY, LARGE])
 def test_the_search_of_settings(settings: Settings) -> None:
     changed = {**settings, "square_length_scale": 16.0, "drop": 0.3, "temperature": 0.6, "weight_decay": 0.01}
-    changed["learning_rate"] = 0.07
-    assert search_of(changed) == PosteriorSearch(4.0, drop=0.3, temperature=0.6, learning_rate=0.07, weight_decay=0.01)
+    changed |= {"learning_rate": 0.07, "q_rate_factor": 3.0}
+    assert search_of(changed) == PosteriorSearch(
+        4.0, drop=0.3, temperature=0.6, learning_rate=0.07, q_rate_factor=3.0, weight_decay=0.01
+    )
     assert search_of(settings).length_scale ** 2 == pytest.approx(settings["square_length_scale"])
 
 
@@ -110,8 +114,7 @@ def test_every_family_builds(family: str, images: Images) -> None:
     assert not same_bits(net.state_dict(), other.state_dict())
     assert net.space.name == family
     x = torch.rand(3, *images.train.input_shape)
-    whole = everything(net)
-    assert whole == net.whole()
+    whole = net.whole()
     half = net.space.architecture([("drop", "keep")[place % 2] for place in range(len(net.space.choices))])
     for architecture in (whole, half):
         network = net.eval().extract(architecture)
@@ -164,6 +167,25 @@ def test_draws_from_what_was_learned(images: Images, tmp_path: Path) -> None:
     assert summary["dropped_channels"] == pytest.approx(best.names.count("drop") / len(best.names), abs=1e-6)
 
 
+def test_statistics_of_their_own(images: Images) -> None:
+    """Draws of a network whose running statistics are of no use are as good as with those of the training images."""
+    net = build(SETTINGS, "M", images, 0)
+    q = KeepDrop(net.space, net.groups, drop=0.3)
+    drawn = Drawn.of(SETTINGS, images, net, q, 0, "guided")
+    expected = drawn.reestimated_accuracy(images, 3)
+    for layer in norm_layers(net):
+        assert layer.running_mean is not None
+        layer.running_mean.fill_(100.0)
+    assert drawn.reestimated_accuracy(images, 3) == expected
+    inputs = [batch.inputs for batch in images.batches(images.train).epoch(0)]
+    accuracies = []
+    for position in range(3):
+        network = net.extract(drawn.draws(position))
+        ReestimatedStatistics(min(len(inputs), 8)).prepare(network, inputs)
+        accuracies.append(judged(network, images)["accuracy"])
+    assert expected == pytest.approx(statistics.fmean(accuracies))
+
+
 def test_shares_of_what_was_dropped(images: Images) -> None:
     """A draw without two of its operations, by hand."""
     net = build(SETTINGS, "M", images, 0)
@@ -179,7 +201,7 @@ def test_training_without_gates(images: Images, tmp_path: Path) -> None:
     """Plain training by the usual rate, further training by its own."""
     net = build(SETTINGS, "M", images, 0)
     settings = {**SETTINGS, "epochs": 2, "tuning_epochs": 1, "tuning_rate": 1e-6}
-    before, trained, tuned = (net.extract(everything(net)) for _ in range(3))
+    before, trained, tuned = (net.extract(net.whole()) for _ in range(3))
     assert train_plain(settings, images, trained, 0, tmp_path / "plain") is trained and not trained.training
     tune(settings, images, tuned, 0, tmp_path / "tuned")
     assert not tuned.training
@@ -188,3 +210,23 @@ def test_training_without_gates(images: Images, tmp_path: Path) -> None:
     )
     assert (plain - start).abs().max() > 1e-3
     assert 0 < (further - start).abs().max() < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("experiment", "family"), [("guided_draws", name) for name in ("MI", "M", "EI", "E")] + [
+    ("guided_families", name) for name in ("R", "D")
+])  # fmt: skip
+def test_paper_presets_start(experiment: str, family: str, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The networks of the document take steps on two images, and a draw is cut out of them."""
+    monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+    paper = EXPERIMENTS[experiment].presets["paper"]
+    assert family in paper["seeds"]
+    some = Images.of({**paper, "train": 100, "valid": 20, "test": 20}, "cifar10", 0)
+    net = build(paper, family, some, 0)
+    strategy = search_of(paper).strategy(net, num_data=paper["train"])
+    batches = some.training_batches(some.train, 2, 0).epoch(0)
+    losses = [strategy.step([next(batches)], generator=torch.Generator())["loss"] for _ in range(2)]
+    assert all(0 < loss < math.inf for loss in losses) and losses[0] != losses[1]
+    draw = LimitedDraws(net.eval(), strategy.q, seed=0)(0)
+    network = net.extract(draw)
+    assert sum(p.numel() for p in network.parameters()) == net.parameter_count(draw) < net.parameter_count(net.whole())

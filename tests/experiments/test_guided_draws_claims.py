@@ -10,6 +10,7 @@ from made_up_runs import DATA, Changes, MadeUp, Run, copied, named, panels
 
 from polyarch.experiments import EXPERIMENTS
 from polyarch.experiments.experiment import Settings
+from polyarch.experiments.gated_networks import FAMILIES
 from polyarch.experiments.guided_draws_claims import KINDS, counts, error, places
 
 DRAWS = EXPERIMENTS["guided_draws"]
@@ -49,6 +50,7 @@ FOUND: Run = {
     "guided": drawn(0.90),
     "flat": drawn(0.80),
     "random": drawn(0.86),
+    "reestimated": {"guided": 0.86, "flat": 0.82, "random": 0.83},
     "tuned": {"guided": measured(0.905), "random": measured(0.88)},
     "all_kept": measured(0.895),
     "alone": measured(0.89),
@@ -95,13 +97,18 @@ MADE_UP = MadeUp(DRAWS, SETTINGS, {"MI": FOUND, "M": FOUND})
         ({"fashion_mnist, M": {"guided.dropped_channels": [0.18, 0.44]}}, []),
         ({"cifar10, M": {"guided.dropped_channels": 0.18}, "cifar10, MI": {"guided.dropped_channels": 0.44}}, []),
         ({"fashion_mnist, M": {"guided.dropped_operations": 0.9, "random.dropped_channels": 0.9}}, []),
-        ({"cifar10, M": {"prediction.mixture.test.accuracy": 0.90}}, [6]),
+        ({"cifar10, M": {"reestimated.flat": 0.87}}, [6]),
+        ({"fashion_mnist, MI": {"reestimated.random": 0.86}}, [6]),
+        ({"cifar10, M": {"prediction.mixture.test.accuracy": 0.90}}, [7]),
         ({"cifar10, M": {"prediction.best.test.accuracy": 0.99}}, []),  # the best draw has been judged already
-        ({"fashion_mnist, MI": {"prediction.mixture.detection.mnist.mutual_information.auroc": 0.9}}, [7]),
-        ({"cifar10, M": {"prediction.alone.detection.fashion_mnist.entropy.auroc": 0.96}}, [7]),
+        ({"fashion_mnist, MI": {"prediction.mixture.detection.mnist.mutual_information.auroc": 0.9}}, [8]),
+        ({"cifar10, M": {"prediction.alone.detection.fashion_mnist.entropy.auroc": 0.96}}, [8]),
         ({"cifar10, M": {"prediction.alone.detection.mnist.entropy.auroc": 0.96}}, []),  # not among these
         ({"cifar10, M": {"prediction.mixture.detection.fashion_mnist.entropy.auroc": 0.1}}, []),
         ({"cifar10, MI": {"guided.test.accuracy": 0.7}}, [0, 1, 2, 3]),
+        # where nothing is dropped draws are all one network, which may still be worse than the one trained alone
+        ({"cifar10, M": {"keep_rate": 0.995, "guided.test.accuracy": 0.7, "reestimated.flat": 0.99}}, [3]),
+        ({"cifar10, M": {"keep_rate": [0.995, 0.98], "flat.test.accuracy": 0.99}}, [0]),  # by the mean over seeds
     ],
 )
 def test_verdicts_on_draws(changes: Changes, failing: list[int]) -> None:
@@ -114,21 +121,23 @@ def test_numbers_on_draws() -> None:
         "fashion_mnist, M": {"best_of.guided.64": [0.90, 0.92]},
     }
     claims = MADE_UP.claims(changes)
-    assert [claim.number for claim in claims] == [1, 1, 1, 1, 3, 4, None, None]
-    assert [claim.supported for claim in claims] == [True] * 8
+    assert [claim.number for claim in claims] == [1, 1, 1, 1, 3, 4, None, None, None]
+    assert [claim.supported for claim in claims] == [True] * 9
     assert "CIFAR-10 MI: 10.00 +- 1.00 % (guided), 20.00 +- 0.00 % (flat)" in claims[0].numbers
     assert "Fashion-MNIST M: 10.00 +- 0.00 % (guided), 14.00 +- 0.00 % (random)" in claims[1].numbers
     assert "12.00 +- 0.00 % (random, tuned)" in claims[2].numbers
     assert "11.00 +- 0.00 % (alone)" in claims[3].numbers
     assert "Fashion-MNIST M: 12.00 +- 0.00 % for 1, 9.00 +- 1.41 % for 64" in claims[4].numbers
     assert "CIFAR-10 MI: 30 +- 10 % of channels, 12 +- 0 % of operations" in claims[5].numbers
-    assert "10 draws together" in claims[6].text
-    assert "Fashion-MNIST M: 9.00 +- 0.00 % (mixture), 10.00 +- 0.00 % (guided)" in claims[6].numbers
+    own = "Fashion-MNIST M: 14.00 +- 0.00 % (guided), 18.00 +- 0.00 % (flat), 17.00 +- 0.00 % (random)"
+    assert own in claims[6].numbers
+    assert "10 draws together" in claims[7].text
+    assert "Fashion-MNIST M: 9.00 +- 0.00 % (mixture), 10.00 +- 0.00 % (guided)" in claims[7].numbers
     strange = "CIFAR-10 M against Fashion-MNIST: 0.95 +- 0.00 (mutual information of draws), 0.90 +- 0.00 (entropy of"
-    assert strange in claims[7].numbers
+    assert strange in claims[8].numbers
     assert all(claim.numbers.count(" MI") == claim.numbers.count(" M:") + claim.numbers.count(" M against") == 2
                for claim in claims)  # fmt: skip
-    assert [claim.document == "not in the document" for claim in claims] == [False] * 6 + [True] * 2
+    assert [claim.document == "not in the document" for claim in claims] == [False] * 6 + [True] * 3
 
 
 def test_errors_of_every_kind() -> None:
@@ -136,10 +145,17 @@ def test_errors_of_every_kind() -> None:
     assert found == pytest.approx([11, 10.5, 10, 20, 14, 12, 9.5, 9])
 
 
+def test_where_nothing_is_dropped_is_said() -> None:
+    whole = {family: {**copied(FOUND), "keep_rate": 0.999} for family in ("MI", "M")}
+    claims = MadeUp(DRAWS, SETTINGS, whole).claims({})
+    assert [claim.supported for claim in claims[:4]] == [None, None, None, True] and claims[6].supported is None
+    assert claims[0].numbers.count("not counted: nothing is dropped") == 4 and "not counted" not in claims[3].numbers
+
+
 def test_without_strange_images_detection_is_not_judged() -> None:
     settings = {**SETTINGS, "outside": {"fashion_mnist": [], "cifar10": []}}
     made_up = MadeUp(DRAWS, settings, {"MI": FOUND, "M": FOUND})
-    detection = made_up.claims({})[7]
+    detection = made_up.claims({})[8]
     assert detection.supported is None and detection.numbers == "no strange images at this size"
     assert {row[-1] for row in named(made_up.tables({}), "Predictions").rows} == {"-"}
 
@@ -158,10 +174,15 @@ def test_runs_of_every_place() -> None:
 
 def test_tables_of_draws() -> None:
     tables = MADE_UP.tables({"cifar10, MI": {"random.cost": {"parameters": 40_000, "macs": 1e6}}})
-    assert len(tables) == 4
+    assert len(tables) == 5
     errors, candidates, dropped, predictions = (
         named(tables, start) for start in ("Test error", "Expected", "What was dropped", "Predictions")
     )
+    statistics = named(tables, "Mean test error")
+    assert len(statistics.rows) == 4 * 3
+    assert statistics.rows[1] == [
+        "Fashion-MNIST", "MI", "one rate, the same weights", "25.00 +- 0.00", "18.00 +- 0.00",
+    ]  # fmt: skip
     assert [len(table.rows) for table in (errors, candidates, dropped, predictions)] == [4 * 8, 4 * 3, 4, 4 * 3]
     exact = "+- 0.00"
     assert errors.rows[0] == [
@@ -239,6 +260,18 @@ SHORT: Settings = {
 }  # fmt: skip
 
 
+def test_other_families_are_compared_in_the_same_way() -> None:
+    families = EXPERIMENTS["guided_families"]
+    assert set(families.presets["cpu"]["seeds"]) | set(DRAWS.presets["cpu"]["seeds"]) <= set(FAMILIES)
+    settings = {**SETTINGS, "seeds": {"R": 1, "E": 2}}
+    made_up = MadeUp(families, settings, {"R": FOUND, "E": FOUND})
+    assert [claim.text for claim in made_up.claims({})] == [claim.text for claim in MADE_UP.claims({})]
+    (bars,) = made_up.figures({}).values()
+    assert [{row["x"] for row in rows} for rows in panels(bars)] == [{"R", "E"}] * 2
+    for preset in families.presets.values():
+        assert max(preset["best_of"]) <= preset["candidates"] and preset["members"] <= preset["candidates"]
+
+
 def test_a_real_run(tmp_path: Path) -> None:
     """It has the form of the made-up ones, agrees with itself, and can be judged and shown."""
     run = DRAWS.task(SHORT, ("digits, M", 0), tmp_path)
@@ -255,5 +288,5 @@ def test_a_real_run(tmp_path: Path) -> None:
     assert run["guided"]["cost"]["parameters"] < run["full_cost"]["parameters"]
     settings = {**SHORT, "seeds": {"M": 1}}
     runs = {"digits, M seed 0": copied(run)}
-    assert len(DRAWS.judge(settings, runs)) == 8
-    assert len(DRAWS.tables(settings, runs)) == 4 and len(DRAWS.figures(settings, runs)) == 3
+    assert len(DRAWS.judge(settings, runs)) == 9
+    assert len(DRAWS.tables(settings, runs)) == 5 and len(DRAWS.figures(settings, runs)) == 3

@@ -17,6 +17,7 @@ from polyarch.results import Results
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Command, tiny_options: list[str]) -> None:
     folder = tmp_path / "run"
     out = ["--out", str(folder)]

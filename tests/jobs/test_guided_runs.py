@@ -172,9 +172,19 @@ def test_limits_are_kept_by_every_draw(tmp_path: Path) -> None:
     whole = record_of(searched(tmp_path / "whole", NARROW).results)
     limit = 0.4 * whole.full_parameters
     record = record_of(searched(tmp_path / "limited", NARROW, max_params=limit).results)
-    assert whole.strength == 0 < record.strength
+    assert whole.strength == record.strength == 0  # the limit was there while the posterior was learned
+    assert record.keep_rate < whole.keep_rate
     assert all(draw.parameters <= limit for draw in (*record.guided, *record.random))
     assert min(draw.parameters for draw in whole.guided) > limit
+
+
+def test_early_stopping_waits_until_limits_hold(tmp_path: Path) -> None:
+    """The best epoch by validation loss may be one in which networks were too large."""
+    settings = {**NARROW, "train.epochs": 5, "train.patience": 1}
+    limit = 0.3 * record_of(searched(tmp_path / "whole", NARROW).results).full_parameters
+    found = searched(tmp_path / "run", settings, max_params=limit)
+    assert len(found.results.training.history) >= 4
+    assert record_of(found.results).strength == 0
 
 
 def own(input_shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -71,6 +71,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
+@pytest.mark.slow
 def test_a_table(tmp_path: Path, polyarch: Command, tiny_options: list[str], customers: Path) -> None:
     assert "city" in succeed(polyarch("data", "info", str(customers), "--target", "bought"))
     run = tmp_path / "run"

@@ -18,6 +18,7 @@ from polyarch.jobs.display import Quiet
 from polyarch.jobs.judging import CURVE_POINTS, Ensemble, judge, outside_batches
 from polyarch.jobs.loading import load_artifact
 from polyarch.jobs.parts import Parts
+from polyarch.jobs.retraining import evaluate
 from polyarch.jobs.settings import RunSettings
 from polyarch.jobs.workspace import Workspace
 from polyarch.nn import Stacked
@@ -34,6 +35,19 @@ def made(outside: str | None = None, classes: int = 3) -> Parts:
     data = Dataset("noise", part, part.subset(torch.arange(0, 240, 2)), tuple(map(str, range(classes))))
     content = {"space": {"kind": "nb201", "channels": 2}, "data": {"name": "noise", "outside": outside}}
     return Parts.build(RunSettings.parse({**content, "workers": 1}, "the test"), data=data)
+
+
+def test_losses_are_finite_where_probabilities_are_not_told_from_zero() -> None:
+    """A network of which most was never trained together may be wrong with logits in the thousands."""
+    parts = made()
+    last = nn.Linear(64, 3)
+    network = nn.Sequential(nn.Flatten(), last)
+    with torch.no_grad():
+        last.weight.mul_(1e5)
+        inputs, targets = next(iter(parts.evaluation_batches(parts.valid).epoch(0)))
+        expected = F.cross_entropy(network(inputs).double(), targets).item()
+    found = evaluate(network, parts.evaluation_batches(parts.valid))["loss"]
+    assert len(targets) == len(parts.valid) and found == pytest.approx(expected) and found > 1000
 
 
 def test_a_mixture_of_two() -> None:

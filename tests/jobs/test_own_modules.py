@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.jobs.own_module import build_own, import_builder
@@ -72,3 +73,29 @@ def test_networks_of_other_shapes_are_refused() -> None:
         build_own(lambda: network(4), (3, 3), 4)
     with pytest.raises(InvalidInput, match=r"return an nn\.Module\. Got str"):
         build_own(lambda: "network", (2, 3), 4)  # type: ignore[return-value,arg-type]
+
+
+@pytest.mark.parametrize(("groups", "found"), [(["last"], "list"), (lambda: ["last"], "list")])
+def test_groups_of_gates_that_are_none_are_refused(groups: Any, found: str) -> None:
+    class Odd(nn.Sequential):
+        gate_groups = staticmethod(groups) if callable(groups) else groups
+
+    with pytest.raises(InvalidInput, match=rf"gate_groups\(\) .* names of their modules\. Got {found}"):
+        build_own(lambda: Odd(nn.Linear(2, 3), nn.Linear(3, 4)), (2,), 4, gated=True)
+
+
+def test_a_network_that_another_would_be_cut_from_is_refused() -> None:
+    """A change in place through a view is not in the graph; examples that are zero would not show it."""
+
+    class Changed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(2, 3, bias=False), nn.Linear(3, 4)
+
+        def forward(self, x: Tensor) -> Any:
+            inner = self.first(x)
+            inner.view(-1).relu_()
+            return self.last(inner)
+
+    with pytest.raises(InvalidInput, match="to compute what the network computes"):
+        build_own(Changed, (2,), 4, gated=True)

@@ -65,6 +65,7 @@ def test_nothing_to_compare() -> None:
     assert judges(parts.estimators(("params", "sotl", "macs", "val_acc"))) == ["sotl", "val_acc"]
 
 
+@pytest.mark.slow
 def test_a_ranking_says_how_far_to_trust_it(tmp_path: Path) -> None:
     results = run(context(tmp_path / "two", settings()), "rank")
     assert results.ranking is not None and results.ranking.trust is not None

@@ -137,6 +137,7 @@ def test_the_folder_is_a_truth_and_no_checkpoints_stay(own: tuple[Path, BuiltTru
     assert len({member.canonical() for member in found.trained}) == 4
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_with_other_workers_the_bits_are_the_same(
     own: tuple[Path, BuiltTruth], tmp_path: Path, environment: dict[str, str], polyarch: Command
 ) -> None:

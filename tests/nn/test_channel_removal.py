@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChannelGraph, multiply_accumulates, remove_channels, run_gated
+from polyarch.nn import ChannelGraph, multiply_accumulates, run_gated
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import gate
 
@@ -93,7 +93,7 @@ def masked_and_removed(
         rate = (0.3, 0.6, 0.0, 1.0)[int(torch.randint(2 if one.name == "head" else 4, (), generator=generator))]
         keep[one.name] = torch.rand(one.slices, generator=generator) >= rate
     with torch.no_grad():
-        return run_gated(model, IMAGES, keep), remove_channels(model, IMAGES, keep), keep
+        return run_gated(model, IMAGES, keep), ChannelGraph(model, IMAGES).removed(keep), keep
 
 
 def count(module: nn.Module) -> int:
@@ -135,7 +135,7 @@ def removed(model: nn.Module, x: Tensor, **drops: list[int]) -> nn.Module:
     keep = {one.name: torch.ones(one.slices, dtype=torch.bool) for one in net.gates}
     for name, drop in layers.items():
         keep[name][drop] = False
-    network = remove_channels(model, x, keep)
+    network = ChannelGraph(model, x).removed(keep)
     for mode in (False, True):
         expected = run_gated(copy.deepcopy(model).train(mode), x, keep)
         torch.testing.assert_close(copy.deepcopy(network).train(mode)(x), expected, rtol=1e-10, atol=1e-10)
@@ -253,6 +253,7 @@ class Called(nn.Module):
         super().__init__()
         self.first, self.second, self.last = nn.Conv2d(2, 4, 1), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1)
         self.scale = nn.Parameter(torch.ones(1, 4, 1, 1))
+        self.shift = nn.Parameter(torch.rand(4, generator=generator_at(0, "shift")))
         self.code = code
 
     def forward(self, x: Tensor) -> Any:
@@ -274,6 +275,14 @@ class Called(nn.Module):
         lambda net, x: net.second(x).mean(1, keepdim=True) + x,
         lambda net, x: torch.cat([net.second(x), x], 3),
         lambda net, x: F.dropout(net.second(x), 0.5, training=False),
+        lambda net, x: net.second(x) + net.shift.view(1, -1, 1, 1),
+        lambda net, x: torch.add(net.second(x), torch.sigmoid(net.scale)),
+        lambda net, x: net.second(x) - net.second.weight.sum((2, 3)).mean() * (1 + net.scale),
+        lambda net, x: net.second(x) + torch.arange(4.0).view(1, 4, 1, 1),
+        lambda net, x: net.second(x) * len(net.shift) / net.shift.numel() ** net.shift.dim(),
+        lambda net, x: torch.cat(tensors=[net.second(x), x], dim=1)[:, 2:6],
+        lambda net, x: net.second(x) * ((x > 0) & (x < 1)),
+        lambda net, x: net.second(x.flatten(0, 1).view(x.shape)) + F.max_pool2d(x.flatten(2), 3, 1, 1).view(x.shape),
     ],
 )
 def test_code_between_layers(code: Callable[[Any, Tensor], Tensor]) -> None:
@@ -281,6 +290,51 @@ def test_code_between_layers(code: Callable[[Any, Tensor], Tensor]) -> None:
     model = Called(code)
     removed(model, IMAGES, second=[0], last=[1, 3])
     assert model.first.weight.shape == (4, 2, 1, 1)
+
+
+def test_what_is_made_of_weights_is_made_of_those_that_are_trained() -> None:
+    """The graph is written down before the training, and used after it."""
+    model = Called(lambda net, x: net.second(x) + net.shift.view(1, -1, 1, 1)).double()
+    gate(model, IMAGES, groups={"all": ["second"]})
+    graph, keep = ChannelGraph(model, IMAGES), {"second": torch.tensor([True, False, True, True])}
+    graph.cost(keep)
+    with torch.no_grad():
+        model.shift.add_(3.0)
+        torch.testing.assert_close(graph.removed(keep)(IMAGES), run_gated(model, IMAGES, keep))
+
+
+def test_a_gate_on_frames_in_the_batch() -> None:
+    """Channels are second of four, though the first dimension is not the batch: they stay, as zeros."""
+
+    class Frames(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 6, 1), nn.Conv2d(6, 3, 1)
+
+        def forward(self, x: Tensor) -> Any:
+            frames = self.second(self.first(x.flatten(0, 1).unsqueeze(1)))
+            return frames.unflatten(0, x.shape[:2]).mean((1, 3, 4))
+
+    removed(Frames(), IMAGES, second=[0, 4])  # as wide as there are channels
+
+
+def test_a_gate_inside_of_a_layer_of_torch() -> None:
+    """It is in the graph, where the layer can be written down."""
+
+    class Inside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(2, 4, 1)
+            self.parallel = nn.DataParallel(nn.Conv2d(4, 3, 1), device_ids=[])
+
+        def forward(self, x: Tensor) -> Any:
+            return self.parallel(self.first(x))
+
+    network = removed(Inside(), IMAGES, parallel_module=[0, 2])
+    assert layer_of(network, "first").weight.shape == (2, 2, 1, 1)
+    sequences = nn.Sequential(nn.Linear(6, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 2))
+    with pytest.raises(InvalidInput, match="written down as a graph"):
+        removed(sequences, IMAGES[:, :, 0], **{"1_linear1": [0]})
 
 
 def test_a_layer_on_sequences_keeps_its_size() -> None:
@@ -294,3 +348,20 @@ def test_code_that_cannot_be_written_down_is_refused() -> None:
     model = Called(lambda net, x: net.second(x) if x.sum() > -1e9 else x)
     with pytest.raises(InvalidInput, match="written down as a graph"):
         removed(model, IMAGES, second=[0])
+    model = Called(lambda net, x: net.second(x.clone().copy_(x)))
+    with pytest.raises(InvalidInput, match=r"written down as a graph.* 'copy'\.$"):
+        removed(model, IMAGES, second=[0])
+
+
+def test_a_network_that_gives_several_values_is_refused() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(2, 4, 1), nn.Conv2d(4, 2, 1)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.second(self.first(x)), x
+
+    gate(model := Two(), IMAGES.float())
+    with pytest.raises(InvalidInput, match=r"to give one tensor\. Got tuple"):
+        ChannelGraph(model, IMAGES.float()).removed({"second": torch.ones(4)})

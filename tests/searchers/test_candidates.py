@@ -14,7 +14,7 @@ from polyarch.distributions import Categorical, DepthAndChannels, KeepDrop
 from polyarch.estimators import Parameters
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.nn import multiply_accumulates
-from polyarch.randomness import global_seed
+from polyarch.randomness import generator_at, global_seed
 from polyarch.searchers import Candidate, CandidateScoring, Limit, LimitedDraws, Limits, best_candidate
 from polyarch.supernets import ConvolutionalDepth, GatedDepthSupernet, GatedSupernet, gate
 from polyarch.testing import random_data, same_bits
@@ -88,6 +88,16 @@ def test_a_candidate_is_judged_like_the_masked_network(make: Callable[[], GatedS
     assert len({found.loss for found in candidates}) > 5
 
 
+def test_a_candidate_says_which_network_was_judged() -> None:
+    """Draws under timed limits may be others the next time."""
+    net = network()
+    others = iter(net.space.sample(generator_at(0, "draws", position)) for position in range(20))
+    judge = CandidateScoring(net, {"timed": lambda position: next(others)}, held_out())
+    for _ in range(10):
+        found = judge(("timed", 0))
+        assert found.parameters == net.parameter_count(net.parse(found.notation))
+
+
 def test_the_same_bits_from_every_executor() -> None:
     judge = scoring(depths())
     executors: list[Executor] = [Serial(), Processes(2)]
@@ -114,7 +124,7 @@ def test_batches_are_those_of_the_source() -> None:
 
 
 def candidate(position: int, accuracy: float, loss: float) -> Candidate:
-    return Candidate(position, accuracy, loss, parameters=10 - position, macs=1.0)
+    return Candidate(position, "", accuracy, loss, parameters=10 - position, macs=1.0)
 
 
 def test_the_best_candidate() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from polyarch.randomness import generator_at
+from polyarch.supernets import GatedSupernet
 from polyarch.testing import SupernetContract
 
 
@@ -24,3 +25,8 @@ class GatedContract(SupernetContract):
                 gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
                 squares.append(sum(gradient.square().sum() for gradient in gradients))
             torch.testing.assert_close(*squares)
+
+    def test_notations_say_which_network(self) -> None:
+        net, _, architectures = self._trained()
+        assert isinstance(net, GatedSupernet)
+        assert [net.parse(net.notation(architecture)) for architecture in architectures] == architectures

@@ -11,9 +11,11 @@ import pytest
 import torch
 from gated_contract import GatedContract
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 import polyarch.supernets.gated
 from polyarch.errors import InvalidInput
+from polyarch.estimators import Latency
 from polyarch.nn import Cost, multiply_accumulates
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Space
@@ -95,6 +97,53 @@ def test_all_layers_but_the_first_that_runs_are_gated_by_default() -> None:
     net = gate(Backwards(), torch.zeros(2, 3))
     assert [(gate.name, gate.group, gate.slices, gate.side) for gate in net.gates] == [("last", "last", 4, "input")]
     assert net.space.choice_names == ("last[0]", "last[1]", "last[2]", "last[3]")
+
+
+def test_layers_without_slices_of_their_own_are_not_gated_by_default() -> None:
+    """Those inside of a larger layer of torch, and kernels that are made of other parameters."""
+    body = [nn.Linear(6, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Sequential(nn.Linear(8, 4))]
+    net = gate(nn.Sequential(*body, weight_norm(nn.Linear(4, 4)), nn.Flatten(), nn.Linear(12, 2)), torch.randn(4, 3, 6))
+    assert [gate.name for gate in net.gates] == ["2.0", "5"]
+    architecture = net.space.architecture(["drop", "keep"] * 10)
+    x = torch.randn(3, 3, 6, generator=generator_at(0, "x"))
+    torch.testing.assert_close(net.eval().extract(architecture)(x), net(x, architecture))
+    with pytest.raises(InvalidInput, match="Expected '3' to be a convolution without groups"):
+        gate(nn.Sequential(*body, weight_norm(nn.Linear(4, 4))), torch.randn(4, 3, 6), groups={"all": ["3"]})
+
+
+def test_the_batch_is_not_taken_for_a_sequence() -> None:
+    """Whatever the size of the example: here the length of a sequence is that, and comes first for a while."""
+
+    class Sequences(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 6), nn.Linear(6, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = self.first(x).transpose(0, 1)  # (length, batch, 6)
+            logits: Tensor = self.second(first.reshape(first.size(0) * first.size(1), 6))
+            return logits.view(first.size(0), first.size(1), 2).mean(0)
+
+    for rows in (2, 5):
+        net = gate(Sequences(), torch.randn(rows, rows, 4)).eval()
+        x = torch.randn(7, rows, 4, generator=generator_at(0, "x"))
+        torch.testing.assert_close(net.extract(net.whole())(x), net(x, net.whole()))
+
+
+def test_costs_of_slices_of_a_layer_of_ones_own() -> None:
+    class Own(nn.Linear):
+        pass
+
+    net = gate(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), Own(4, 2)), torch.randn(2, 3))
+    parameters, macs = net.slice_costs()
+    assert parameters.tolist() == macs.tolist() == [2.0] * 4
+
+
+def test_nothing_left_costs_nothing() -> None:
+    net = gate(nn.Sequential(nn.Linear(3, 4, bias=False), nn.ReLU(), nn.Linear(4, 2, bias=False)), torch.randn(2, 3))
+    nothing = net.space.architecture(["drop"] * 4)
+    assert multiply_accumulates(net.extract(nothing), (3,)) == 0 == net.cost(nothing).parameters
+    assert Latency((3,), rounds=1).score(net, nothing) > 0
 
 
 def test_groups_by_predicate() -> None:
