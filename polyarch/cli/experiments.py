@@ -51,7 +51,7 @@ def run_experiment(
         raise UnknownName("experiment", name, EXPERIMENTS)
     if preset not in PRESETS:
         raise UnknownName("preset", preset, PRESETS)
-    with stop_on_signal() as stop:
+    with stop_on_signal("the same command") as stop:
         results = EXPERIMENTS[name].run(preset, out, Terminal(console), stop, workers)
     table = Table("claim", "verdict", "numbers")
     for claim in results.claims:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import polyarch
-from polyarch.errors import ConfigError, MissingExtra
+from polyarch.errors import ConfigError, CorruptFile, MissingExtra
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.experiments.figures import Spec, write_figures
 from polyarch.files import Journal, write_json
@@ -93,13 +93,29 @@ class Experiment:
         return results
 
     def _claim_folder(self, out: Path, preset: str) -> None:
-        """A folder belongs to one experiment and preset."""
-        mark, value = out / "experiment.json", {"experiment": self.name, "preset": preset}
+        """A folder belongs to one experiment with one set of settings: runs of others are not to be mixed with them."""
+        mark = out / "experiment.json"
+        value = {"experiment": self.name, "preset": preset, "settings": self.presets[preset]}
         if mark.exists():
-            found = json.loads(mark.read_text())
-            if found != value:
-                raise ConfigError(f"Expected a folder for {value}. Found {found} in {out}; choose another --out.")
+            found = _read_mark(mark)
+            odd = sorted(key for key in value.keys() | found.keys() if value.get(key) != found.get(key))
+            if odd:
+                raise ConfigError(
+                    f"Expected a folder for experiment {self.name!r}, preset {preset!r}, with the settings it has now. "
+                    f"Found {out}, of {found.get('experiment')!r}, preset {found.get('preset')!r}: not the same "
+                    f"{', '.join(odd)}; choose another --out."
+                )
         write_json(mark, value)
+
+
+def _read_mark(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise CorruptFile(f"Expected what experiment a folder is of, as JSON. Got a damaged file {path}.") from error
+    if not isinstance(content, dict):
+        raise CorruptFile(f"Expected what experiment a folder is of, as a JSON object. Got another value in {path}.")
+    return content
 
 
 def spread(values: list[float], digits: int) -> str:

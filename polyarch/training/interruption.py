@@ -12,9 +12,14 @@ from polyarch.errors import Interrupted
 
 
 class StopRequest:
-    """Whether the user asked to stop."""
+    """Whether the user asked to stop.
 
-    def __init__(self) -> None:
+    Args:
+        goes_on: what the user is told to go on with.
+    """
+
+    def __init__(self, goes_on: str = "--resume") -> None:
+        self.goes_on = goes_on
         self.asked = False
         self._raises = False
 
@@ -27,7 +32,7 @@ class StopRequest:
     def check(self) -> None:
         """Raises `Interrupted` if a stop was asked for; called where everything needed is on disk."""
         if self.asked:
-            raise Interrupted("Stopped as asked; nothing is lost, and --resume goes on from here.")
+            raise Interrupted(f"Stopped as asked; nothing is lost, and {self.goes_on} goes on from here.")
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -41,9 +46,9 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[StopRequest]:
+def stop_on_signal(goes_on: str = "--resume") -> Iterator[StopRequest]:
     """Turns SIGINT and SIGTERM into a request for the duration of the block (main thread only)."""
-    request = StopRequest()
+    request = StopRequest(goes_on)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

@@ -14,15 +14,18 @@ import torch
 from PIL import Image
 
 from polyarch.data import load
-from polyarch.experiments import EXPERIMENTS, PRESETS
+from polyarch.errors import ConfigError, CorruptFile
+from polyarch.experiments import EXPERIMENTS, PRESETS, Experiment
 from polyarch.experiments.depth_functions import SIDE
 from polyarch.experiments.image_depth import run as run_images
 from polyarch.experiments.spiral_depth import run as run_spirals
 from polyarch.experiments.spirals import network, problem, rank_correlation, scores
+from polyarch.jobs.display import Quiet
 from polyarch.jobs.parts import Parts
 from polyarch.jobs.settings import RunSettings
 from polyarch.methods.variational_depth import RULES
 from polyarch.results import ExperimentResults
+from polyarch.training import StopRequest
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
@@ -77,6 +80,35 @@ def test_presets(name: str) -> None:
     for settings in experiment.presets.values():
         assert experiment.items(settings)
         assert json.loads(json.dumps(settings)) == settings
+
+
+def one_number(settings: dict[str, Any], item: str, folder: Path) -> dict[str, Any]:
+    return {"value": settings["value"]}
+
+
+def numbers(value: int) -> Experiment:
+    """An experiment that takes no time."""
+    presets: dict[str, dict[str, Any]] = {preset: {"value": value} for preset in PRESETS}
+    return Experiment("numbers", "none", "None.", presets, lambda settings: {"a": "a"}, one_number, lambda *found: [])
+
+
+class TestFolders:
+    """A folder belongs to one experiment with one set of settings."""
+
+    def test_runs_of_other_settings_are_not_mixed_in(self, tmp_path: Path) -> None:
+        first = numbers(1).run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert numbers(1).run("quick", tmp_path, Quiet(), StopRequest(), workers=1) == first
+        with pytest.raises(ConfigError, match=r"of 'numbers', preset 'quick': not the same settings;"):
+            numbers(2).run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        with pytest.raises(ConfigError, match=r"not the same preset; choose another --out"):
+            numbers(1).run("cpu", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert first.runs == {"a": {"value": 1}}
+
+    @pytest.mark.parametrize("content", ["{", "[1]"])
+    def test_a_damaged_mark_is_said(self, content: str, tmp_path: Path) -> None:
+        (tmp_path / "experiment.json").write_text(content)
+        with pytest.raises(CorruptFile, match="Expected what experiment a folder is of"):
+            numbers(1).run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
 
 
 def test_spirals_of_learned_depth(tmp_path: Path) -> None:

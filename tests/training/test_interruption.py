@@ -24,6 +24,14 @@ def test_first_signal_asks_and_second_raises(number: signal.Signals) -> None:
             os.kill(os.getpid(), number)
 
 
+@pytest.mark.parametrize(("words", "told"), [((), "--resume"), (("the same command",), "the same command")])
+def test_the_user_is_told_how_to_go_on(words: tuple[str, ...], told: str) -> None:
+    with stop_on_signal(*words) as request:
+        request.ask()
+        with pytest.raises(Interrupted, match=f"and {told} goes on from here"):
+            request.check()
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_handlers_come_back(fails: bool) -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
