@@ -99,7 +99,8 @@ def test_images_that_do_not_fit_into_memory_are_streamed(tmp_path: Path) -> None
 
 def test_an_own_module_starts_every_training_from_its_own_weights(tmp_path: Path) -> None:
     model = Own()
-    found = polyarch.search("digits", out=tmp_path / "run", module=model, quiet=True, settings=TINY)
+    settings = {**TINY, "programs": ["pt2"]}
+    found = polyarch.search("digits", out=tmp_path / "run", module=model, quiet=True, settings=settings)
     assert found.results.space["choices"] == {"mix": ["relu", "tanh"], "depth": ["1", "2"]}
     assert float(model.scale.detach()) == 3.0  # the user's module is untouched
     (inputs,) = load("digits").test.stream([torch.arange(5)])

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from polyarch.errors import InvalidInput
 from polyarch.nn.channel_recording import Recording
 from polyarch.nn.channel_selection import appended, select_channels, select_planes
 from polyarch.nn.gated import remove_gates
@@ -45,6 +46,7 @@ class ChannelFlow:
         self.graph = fx.Graph()
         self._model = model
         self._constants = recording.constants
+        self._batched = recording.batched
         self._input = next(node for node in recording.network.graph.nodes if node.op == "placeholder")
         self._root = nn.Module().train(model.training)
         self._copied: dict[int, Any] = {}  # what is shared in the network is shared in the smaller one
@@ -57,10 +59,8 @@ class ChannelFlow:
 
     def shape(self, node: fx.Node) -> tuple[int, ...] | None:
         """Of a value with channels, (B, C, ...)."""
-        value, batch = self.values[node], len(self.values[self._input])
-        if node.op == "get_attr" or not isinstance(value, Tensor) or value.dim() < 2 or len(value) != batch:
-            return None
-        return tuple(value.shape)
+        value = self.values[node]
+        return tuple(value.shape) if node in self._batched and value.dim() >= 2 else None
 
     def nothing(self, node: fx.Node) -> Mask:
         """No channel of a value."""
@@ -75,7 +75,14 @@ class ChannelFlow:
         """A copy of the module, parameter or buffer of the network that a node stands for, without gates."""
         assert isinstance(node.target, str)
         known = self._constants.get(node.target)
-        value = copy.deepcopy(attrgetter(node.target)(self._model) if known is None else known, self._copied)
+        original = attrgetter(node.target)(self._model) if known is None else known
+        try:
+            value = copy.deepcopy(original, self._copied)
+        except RuntimeError as error:  # e.g. a weight that hooks make of others, with its history
+            reason = str(error).partition(".")[0]
+            raise InvalidInput(
+                f"Expected {node.target!r} to be something that can be copied. Got {type(original).__name__}: {reason}."
+            ) from error
         if isinstance(value, nn.Module):
             remove_gates(value)
             if getattr(value, "inplace", False):  # the graph has no changes in place
@@ -120,8 +127,9 @@ class ChannelFlow:
         """A value (B, channels, ...) that is zero, or the bias everywhere, in the new graph."""
         value = self.values[node]
         shape = (self.batch_size(), channels, *value.shape[2:])
-        if bias is None:
-            return self.graph.call_method("new_zeros", (self.made[self._input][0], shape), {"dtype": value.dtype})
+        if bias is None:  # made of a buffer, which goes with the network to another device or precision
+            zero = self.attribute(f"_zero_{str(value.dtype).rpartition('.')[2]}", value.new_zeros(()))
+            return self.graph.call_method("new_zeros", (zero, shape))
         row = self.attribute(f"{node.target}.bias", bias)
         row = self.graph.call_method("view", (row, (1, channels, *[1] * (value.dim() - 2))))
         # not expanded: without gradients a view of a parameter looks like one, on which torch's flop counter fails

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
@@ -35,18 +36,22 @@ class Recording:
     Args:
         network: the graph with its modules.
         values: what its nodes give for an example.
+        batched: the nodes that give a row for every row of the example.
         macs: multiply-accumulates of its nodes for one row of the example.
         constants: tensors by name that the code of the network makes itself.
     """
 
     network: fx.GraphModule
     values: dict[fx.Node, Any]
+    batched: frozenset[fx.Node]
     macs: dict[fx.Node, float]
     constants: dict[str, Tensor]
 
 
 def recorded(model: nn.Module, example: Tensor) -> Recording:
     """The graph of a network on an example, (B, ...); the network is left as it is."""
+    if len(example) == 1:
+        example = torch.cat([example, example])  # to tell what has a row for every row
     try:
         root = copy.deepcopy(model).eval()
         recorder = _LayerRecorder(root)
@@ -57,9 +62,10 @@ def recorded(model: nn.Module, example: Tensor) -> Recording:
         _without_changes_in_place(root, graph)
         _with_batch_sizes(graph)
         network = fx.GraphModule(root, graph, class_name="Network")
-        interpreter = _Values(network)
+        values, of_one_row = _Values(network), _Values(network)
         with torch.no_grad():
-            found = interpreter.run(example)
+            found = values.run(example)
+            of_one_row.run(example[:1])
     except Exception as error:  # whatever the code of a network can raise when it is given symbols
         reason = str(error).partition("\n")[0].rstrip(".")
         raise InvalidInput(
@@ -70,10 +76,20 @@ def recorded(model: nn.Module, example: Tensor) -> Recording:
         raise InvalidInput(f"Expected {type(model).__name__} to give one tensor. Got {type(expected).__name__}.")
     if not (isinstance(found, Tensor) and _alike(found, expected)):
         raise InvalidInput(
-            f"Expected the graph of {type(model).__name__} to compute what the network computes. Got another output."
+            f"Expected the graph of {type(model).__name__} to compute what the network computes. Got another output, "
+            f"as happens where a view of a value is changed in place."
         )
-    macs = {node: flops / 2 / len(example) for node, flops in interpreter.flops.items()}
-    return Recording(network, interpreter.values, macs, recorder.constants)
+    pairs = ((node, values.found[node], of_one_row.found[node]) for node in graph.nodes)
+    batched = frozenset(node for node, many, one in pairs if _follows_rows(many, one, len(example)))
+    macs = {node: flops / 2 for node, flops in of_one_row.flops.items()}
+    return Recording(network, values.found, batched, macs, recorder.constants)
+
+
+def _follows_rows(many: Any, one: Any, rows: int) -> bool:
+    """Whether two values, of a batch and of one row of it, have a row for every row."""
+    if not (isinstance(many, Tensor) and isinstance(one, Tensor)) or not many.dim() or many.dim() != one.dim():
+        return False
+    return len(many) == rows and len(one) == 1
 
 
 def _alike(found: Tensor, expected: Tensor) -> bool:
@@ -142,12 +158,16 @@ class _LayerRecorder(GraphAppendingTracer):
         ]
 
     def _called(self, name: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self._model.get_submodule(name), nn.Identity):
+            return forward(*args, **kwargs)  # the same value, also if it is changed in place afterwards
         if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
             return self.create_proxy("call_module", name, args, kwargs)
         return forward(*args, **kwargs)
 
     def create_arg(self, a: Any) -> Any:
-        """Tensors that the code makes itself are found by names that they get here."""
+        """Tensors that the code makes itself are found by names that they get here; numbers of numpy are numbers."""
+        if isinstance(a, np.generic):
+            return a.item()
         if not isinstance(a, Tensor):
             return super().create_arg(a)
         name = f"_constant_{len(self.constants)}"
@@ -167,14 +187,14 @@ class _Values(fx.Interpreter):
 
     def __init__(self, network: fx.GraphModule) -> None:
         super().__init__(network, garbage_collect_values=False)
-        self.values: dict[fx.Node, Any] = {}
+        self.found: dict[fx.Node, Any] = {}
         self.flops: dict[fx.Node, int] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         with FlopCounterMode(display=False) as counter:
-            self.values[n] = super().run_node(n)
+            self.found[n] = super().run_node(n)
         self.flops[n] = counter.get_total_flops()
-        return self.values[n]
+        return self.found[n]
 
 
 def _without_changes_in_place(root: nn.Module, graph: fx.Graph) -> None:

@@ -43,6 +43,7 @@ from polyarch.nn.channel_rules import (
     Layer,
     Masked,
     Opaque,
+    Pair,
     Rule,
     Sum,
     depthwise,
@@ -50,19 +51,20 @@ from polyarch.nn.channel_rules import (
 from polyarch.nn.gated import gated, sliced
 
 POOLED: dict[Any, int] = {
-    **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d), 3),
+    **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d), 3),
+    **dict.fromkeys((torch.max_pool1d, F.max_pool1d, F.avg_pool1d, F.adaptive_avg_pool1d), 3),
     **dict.fromkeys((nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d), 4),
     **dict.fromkeys((torch.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.max_pool2d), 4),
-    **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d), 5),
+    **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d), 5),
 }
 """Poolings, and how many dimensions images have for them; with one less, torch takes the batch for channels."""
 
 ZERO_TO_ZERO: frozenset[Any] = frozenset(
     [
         *(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU),
-        *(nn.GELU, nn.SiLU, nn.Hardswish, nn.Tanh, *POOLED),
-        *(torch.relu, torch.tanh, F.relu, F.relu6, F.leaky_relu, F.elu, F.gelu, F.silu, F.hardswish),
-        *(F.tanh, F.dropout, "relu", "tanh", "contiguous"),
+        *(nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh, nn.Softsign, nn.Upsample, *POOLED),
+        *(torch.relu, torch.tanh, F.relu, F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.gelu, F.silu, F.mish),
+        *(F.hardswish, F.softsign, F.tanh, F.dropout, F.interpolate, "relu", "tanh", "contiguous"),
     ]
 )
 """Modules, functions and methods that treat every channel alike and by itself, and that map zeros to zeros."""
@@ -73,9 +75,13 @@ OTHER_CHANNELWISE: frozenset[Any] = frozenset(
 """Those that map zeros to something else."""
 
 ADDITIONS = frozenset([operator.add, torch.add, "add"])
+DIFFERENCES = frozenset([operator.sub, torch.sub, "sub"])
 PRODUCTS = frozenset([operator.mul, torch.mul, "mul"])
-FLATTENINGS = frozenset([nn.Flatten, torch.flatten, "flatten", "view", "reshape"])
-MEANS = frozenset([torch.mean, "mean"])
+CONCATENATIONS = frozenset([torch.cat, torch.concat, torch.concatenate])
+FLATTENINGS = frozenset([nn.Flatten, torch.flatten, "flatten"])
+RESHAPINGS = frozenset(["view", "reshape"])
+REDUCTIONS = frozenset([torch.mean, torch.sum, torch.amax, torch.squeeze, "mean", "sum", "amax", "squeeze"])
+"""What is done away with some dimensions, and makes zeros of zeros."""
 PADDINGS: frozenset[Any] = frozenset(
     [nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d, nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, F.pad]
 )
@@ -186,8 +192,11 @@ def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: s
         module = network.get_submodule(node.target)
         if node.target in cuttable and sliced(module) and len(first) == module.get_parameter("weight").dim():
             return Layer(module)
-        if node.target in cuttable and (isinstance(module, NORMS) or depthwise(module)):
+        slopes = module.num_parameters if isinstance(module, nn.PReLU) else 0
+        if node.target in cuttable and (isinstance(module, NORMS) or depthwise(module) or slopes > 1):
             return CutChannelwise(module)
+        if slopes == 1:
+            return Channelwise(zero_to_zero=True, parameters=module.parameters())
         kind: Any = type(module)
     else:
         kind = node.target
@@ -197,18 +206,23 @@ def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: s
         return Channelwise(zero_to_zero=kind in ZERO_TO_ZERO)
     if kind in PADDINGS and len(sources) == 1 and _pads_zeros_in_space(network, node, len(first)):
         return Channelwise(zero_to_zero=True)
-    if kind in MEANS and _averaged(node, len(first)) <= set(range(2, len(first))):
+    if kind in REDUCTIONS and _reduced(node, len(first)) <= set(range(2, len(first))):
+        return Channelwise(zero_to_zero=True)
+    if kind in FLATTENINGS and shape[:2] == first[:2]:  # of what comes behind channels
         return Channelwise(zero_to_zero=True)
     scaled = kind in PRODUCTS or (kind is operator.truediv and node.args[0] is sources[0])
     if scaled and len(sources) == 1 and len(numbers) == 1:
         return Channelwise(zero_to_zero=True)
-    if kind in FLATTENINGS and len(shape) == 2 and shape[1] == math.prod(first[1:]):
+    if kind in FLATTENINGS | RESHAPINGS and len(shape) == 2 and shape[1] == math.prod(first[1:]):
         return Flattened(math.prod(first[2:]))
     alike = all(flow.shape(source) == shape for source in sources)
     if kind in ADDITIONS and alike and not any(numbers) and not node.kwargs:
         return Sum()
+    pair = len(sources) == 2 and all(_same_channels(flow.shape(source), shape) for source in sources)
+    if kind in PRODUCTS | DIFFERENCES and pair and not node.kwargs:
+        return Pair(product=kind in PRODUCTS)
     side_by_side = all((other := flow.shape(s)) and len(other) == len(shape) for s in sources)
-    if kind is torch.cat and side_by_side and _dimension(node) % len(shape) == 1:
+    if kind in CONCATENATIONS and side_by_side and _dimension(node) % len(shape) == 1:
         return Concatenated()
     return Opaque(_parameters(network, node))
 
@@ -238,11 +252,18 @@ def _cuttable(network: fx.GraphModule) -> set[str]:
     return {target for target, count in calls.items() if count == 1 and target not in owners and may(target)}
 
 
-def _averaged(node: fx.Node, dims: int) -> set[int]:
-    """The dimensions that a mean is over."""
+def _same_channels(shape: tuple[int, ...] | None, other: tuple[int, ...]) -> bool:
+    """Whether two values have the same channels; pixels may differ, as where one is the same everywhere."""
+    return shape is not None and len(shape) == len(other) and shape[1] == other[1]
+
+
+def _reduced(node: fx.Node, dims: int) -> set[int]:
+    """The dimensions that a mean or a sum is over; all, if they are computed."""
     given: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
-    given = range(dims) if given is None else given
-    return {dim % dims for dim in ([given] if isinstance(given, int) else given)}
+    given = [given] if isinstance(given, int) else given
+    if not isinstance(given, tuple | list) or not all(isinstance(dim, int) for dim in given):
+        return set(range(dims))
+    return {dim % dims for dim in given}
 
 
 def _pads_zeros_in_space(network: fx.GraphModule, node: fx.Node, dims: int) -> bool:

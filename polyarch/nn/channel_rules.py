@@ -99,17 +99,23 @@ class Masked(Opaque):
         """A product with the mask."""
         (source,) = node.all_input_nodes
         value = flow.values[node]
-        form = [1] * value.dim()
+        form = [1] * (-self.dim if self.dim < 0 else value.dim())  # no more dimensions than it takes
         form[self.dim] = -1
         mask = flow.attribute(f"_kept_channels_{node.name}", flow.keep[self.name].to(value).view(form))
         return flow.graph.call_function(torch.mul, (flow.take(source), mask)), flow.everything(node)
 
 
 class Channelwise(Rule):
-    """Every channel by itself."""
+    """Every channel by itself.
 
-    def __init__(self, *, zero_to_zero: bool) -> None:
+    Args:
+        zero_to_zero: whether it makes zeros of zeros.
+        parameters: what it computes with, for all channels alike.
+    """
+
+    def __init__(self, *, zero_to_zero: bool, parameters: Iterable[nn.Parameter] = ()) -> None:
         self.zero_to_zero = zero_to_zero
+        self.parameters = tuple(parameters)
 
     def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
         """Those of the input, or none."""
@@ -123,25 +129,30 @@ class Channelwise(Rule):
         """The operation on what is read."""
         return flow.repeat(node, flow.read[node]), flow.read[node]
 
+    def sizes(self, flow: ChannelFlow, node: fx.Node) -> dict[nn.Parameter, int]:
+        """All of them."""
+        return {parameter: parameter.numel() for parameter in self.parameters}
+
     def macs(self, flow: ChannelFlow, node: fx.Node) -> float:
         """In proportion to the channels."""
         return flow.macs[node] * _share(flow.read[node])
 
 
 class CutChannelwise(Channelwise):
-    """Every channel by itself, with its own weights: batch normalisation, depthwise convolution."""
+    """Every channel by itself, with its own weights: batch normalisation, depthwise convolution, a slope each."""
 
     def __init__(self, module: nn.Module) -> None:
-        super().__init__(zero_to_zero=depthwise(module) and module.bias is None)
+        unbiased = depthwise(module) and module.bias is None
+        super().__init__(zero_to_zero=unbiased or isinstance(module, nn.PReLU))
         self.module = module
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """The operation on what is read, with its weights alone."""
         module = flow.own(node)
         _cut(module, flow.read[node])
-        names = ("num_features",) if isinstance(module, NORMS) else ("in_channels", "out_channels", "groups")
-        for name in names:
-            setattr(module, name, int(flow.read[node].sum()))
+        for name in ("num_features", "num_parameters", "in_channels", "out_channels", "groups"):
+            if hasattr(module, name):
+                setattr(module, name, int(flow.read[node].sum()))
         return super().make(flow, node)
 
     def sizes(self, flow: ChannelFlow, node: fx.Node) -> dict[nn.Parameter, int]:
@@ -256,6 +267,30 @@ class Sum(Rule):
         terms = [term for term in node.args if isinstance(term, fx.Node) and (read & ~flow.zero[term]).any()]
         parts = [flow.take(term, read) for term in terms]
         return reduce(lambda total, part: flow.graph.call_function(operator.add, (total, part)), parts), read
+
+
+class Pair(Rule):
+    """Two values with the same channels, channel by channel.
+
+    Args:
+        product: whether zero times something is zero; otherwise it takes two.
+    """
+
+    def __init__(self, *, product: bool) -> None:
+        self.product = product
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """Where one factor is, or both sides of a difference."""
+        zeros = torch.stack([flow.zero[side] for side in node.all_input_nodes])
+        return zeros.any(0) if self.product else zeros.all(0)
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The same channels of both."""
+        return [(side, flow.read[node]) for side in node.all_input_nodes]
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """The operation on what is read."""
+        return flow.repeat(node, flow.read[node]), flow.read[node]
 
 
 class Concatenated(Rule):

@@ -7,6 +7,7 @@ stored on a module, and threads do not disturb each other. Outside of any supern
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -129,8 +130,10 @@ class _InputGate:
     dim: int
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        (x,) = (*args, *kwargs.values())  # called with one tensor, by position or by name
-        return (_gated(x, self.name, self.dim),), {}
+        if args:
+            return (_gated(args[0], self.name, self.dim), *args[1:]), kwargs
+        _, first, *_ = inspect.signature(type(module).forward).parameters
+        return (), {**kwargs, first: _gated(kwargs[first], self.name, self.dim)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from polyarch.errors import InvalidInput, UnknownName
+from polyarch.errors import InvalidInput, PolyarchError, UnknownName
 from polyarch.nn import ChannelGraph, Cost
 from polyarch.nn.gated import Gate, install, run_gated, sliced
 from polyarch.nn.ops import inner
@@ -235,7 +235,8 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
 
     Args:
         model: takes one tensor. It is used, not copied: its layers get hooks, which pass everything on outside of calls
-            of the supernet.
+            of the supernet. Numbers that its code reads, such as a temperature that changes with time, are in extracted
+            networks as they were when the first one was extracted or counted; make them buffers.
         example: a batch to try it on: it tells in which order layers run, and the sizes of what they read. `probe`
             makes one; of zeros, it could not tell whether the network that is cut computes the same.
         groups: which modules have gates, and which of them share one drop probability. Convolutions without groups and
@@ -264,7 +265,8 @@ def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> l
 
 def _inside_layer(model: nn.Module, path: str) -> bool:
     """Whether a module is part of a module of torch that is more than a list of others."""
-    while path := path.rpartition(".")[0]:
+    while path:
+        path = path.rpartition(".")[0]
         outer = model.get_submodule(path)
         listing = isinstance(outer, nn.Sequential | nn.ModuleList | nn.ModuleDict)
         if type(outer).__module__.startswith("torch.nn.") and not listing:
@@ -306,7 +308,9 @@ def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | Non
         )
     size = sizes[path]
     if size is None:
-        raise InvalidInput(f"Expected {path!r} to give a tensor (B, channels, ...). Got something else.")
+        raise InvalidInput(
+            f"Expected {path!r} to give tensors (B, channels, ...) with as many channels each time. Got something else."
+        )
     return Gate(path, group, size, "output")
 
 
@@ -317,11 +321,14 @@ def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:
     """
     if not isinstance(model, nn.Module):
         raise InvalidInput(f"Expected a torch module to make a supernet of. Got {type(model).__name__}.")
+    if not isinstance(example, Tensor) or not example.dim() or not len(example):
+        found = f"shape {tuple(example.shape)}" if isinstance(example, Tensor) else type(example).__name__
+        raise InvalidInput(f"Expected a batch of one example or more, as a tensor, to try the network on. Got {found}.")
     sizes: dict[str, int | None] = {}
 
     def note(path: str, output: object) -> None:
         channels = output.shape[1] if isinstance(output, Tensor) and output.dim() > 1 else None
-        sizes.setdefault(path, channels)
+        sizes[path] = channels if sizes.get(path, channels) == channels else None
 
     def noting(path: str) -> Callable[[nn.Module, object, object], None]:
         return lambda module, args, output: note(path, output)
@@ -332,6 +339,14 @@ def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:
     try:
         with torch.no_grad():
             model(example.clone())
+    except PolyarchError:
+        raise
+    except Exception as error:  # whatever the code of a network can raise
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InvalidInput(
+            f"Expected {type(model).__name__} to run on an input of shape {tuple(example.shape)}. "
+            f"Got {type(error).__name__}: {reason}."
+        ) from error
     finally:
         for hook in hooks:
             hook.remove()

@@ -31,6 +31,9 @@ class WithinLimits(Callback):
     def __init__(self, strategy: PosteriorGuided, limits: Limits, *, seed: int, descent: float = DESCENT) -> None:
         if not 0 <= descent <= 1:
             raise InvalidInput(f"Expected limits to come down in a share of the epochs in 0..1. Got {descent}.")
+        space = strategy.net.space
+        if not limits.allows(space.architecture([choice.options[0] for choice in space.choices])):  # all is dropped
+            raise limits.impossible()
         self.strategy = strategy
         self.limits = limits
         self.seed = seed

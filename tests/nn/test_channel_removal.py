@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,6 +23,15 @@ from polyarch.supernets import gate
 IMAGES = torch.randn(3, 2, 6, 6, dtype=torch.float64, generator=generator_at(0, "images"))
 
 
+PAIRS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "excite": lambda x, other: x * torch.sigmoid(other.mean((2, 3), keepdim=True)),
+    "multiply": lambda x, other: torch.mul(torch.tanh(other), x),
+}
+"""Values of the same width, channel by channel."""
+
+
 class Random(nn.Module):
     """Random operations in a row, some with a random earlier value: what the analysis knows, and what it does not."""
 
@@ -31,7 +42,7 @@ class Random(nn.Module):
         self.layers = nn.ModuleList([nn.Conv2d(2, 3, 3, padding=1)])
         widths = [3]
         for kind, back in steps:
-            fitting = [i for i, width in enumerate(widths[:-1]) if kind != "add" or width == widths[-1]]
+            fitting = [i for i, width in enumerate(widths[:-1]) if kind not in PAIRS or width == widths[-1]]
             other = fitting[back % len(fitting)] if fitting else len(widths) - 1
             layer, width = self._made(kind, widths[-1], widths[other])
             self.steps.append((kind, other))
@@ -50,7 +61,9 @@ class Random(nn.Module):
             "sigmoid": (nn.Sigmoid(), width),
             "pool": (nn.MaxPool2d(3, 1, 1), width),
             "opaque": (nn.GroupNorm(1, width), width),
-            "add": (nn.Identity(), width),
+            "slope": (nn.PReLU(), width),
+            "slopes": (nn.PReLU(width), width),
+            **{kind: (nn.Identity(), width) for kind in PAIRS},
             "cat": (nn.Identity(), width + other),
         }
         return layers[kind]
@@ -58,8 +71,8 @@ class Random(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         values = [self.layers[0](x)]
         for (kind, other), layer in zip(self.steps, list(self.layers)[1:], strict=True):
-            if kind == "add":
-                values.append(values[-1] + values[other])
+            if kind in PAIRS:
+                values.append(PAIRS[kind](values[-1], values[other]))
             elif kind == "cat":
                 values.append(torch.cat((values[-1], 0.5 * values[other]), 1))
             else:  # some in place, on a value that others read later
@@ -71,7 +84,9 @@ class Random(nn.Module):
         return logits
 
 
-KINDS = ["conv", "plain conv", "depthwise", "norm", "relu", "sigmoid", "pool", "opaque", "add", "cat"]
+KINDS = [
+    *("conv", "plain conv", "depthwise", "norm", "relu", "sigmoid", "pool", "slope", "slopes", "opaque", "cat"), *PAIRS,
+]  # fmt: skip
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 7)), min_size=5, max_size=9)
 
 
@@ -110,7 +125,7 @@ def dropped_weights(model: nn.Module, keep: Mapping[str, Tensor]) -> int:
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=30)
 @given(STEPS, st.booleans(), st.integers(0, 1000))
 def test_the_smaller_network_equals_the_masked_one(steps: list[tuple[str, int]], flat: bool, seed: int) -> None:
     with global_seed(seed, "network"):
@@ -231,7 +246,8 @@ def test_a_flattened_channel_goes_with_the_last_of_its_features() -> None:
     assert layer_of(network, "2").weight.shape == (2, 70)
 
 
-def test_a_branch_of_a_concatenation_disappears() -> None:
+@pytest.mark.parametrize("concatenate", [torch.cat, torch.concat])
+def test_a_branch_of_a_concatenation_disappears(concatenate: Callable[..., Tensor]) -> None:
     class Concatenated(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -239,7 +255,7 @@ def test_a_branch_of_a_concatenation_disappears() -> None:
             self.last = nn.Conv2d(5, 2, 1)
 
         def forward(self, x: Tensor) -> Any:
-            return self.last(torch.cat([self.left(x), self.right(x)], dim=-3))
+            return self.last(concatenate([self.left(x), self.right(x)], dim=-3))
 
     network = removed(Concatenated(), IMAGES, last=[1, 3, 4])
     assert {name for name, _ in network.named_children()} == {"left", "last"}
@@ -283,6 +299,13 @@ class Called(nn.Module):
         lambda net, x: torch.cat(tensors=[net.second(x), x], dim=1)[:, 2:6],
         lambda net, x: net.second(x) * ((x > 0) & (x < 1)),
         lambda net, x: net.second(x.flatten(0, 1).view(x.shape)) + F.max_pool2d(x.flatten(2), 3, 1, 1).view(x.shape),
+        lambda net, x: net.second(x) / np.sqrt(4) * np.float32(3),
+        lambda net, x: net.second(x).mean([2, x.ndim - 1], keepdim=True) + x,
+        lambda net, x: net.second(x) * net.second(x).squeeze(),
+        lambda net, x: net.second(x) * x.flatten(2).sum(-1, keepdim=True).unsqueeze(-1),
+        lambda net, x: net.second(x) - x.mean((2, 3), keepdim=True),
+        lambda net, x: torch.sub(net.second(x), x, alpha=2),
+        lambda net, x: x * x - net.second(x),
     ],
 )
 def test_code_between_layers(code: Callable[[Any, Tensor], Tensor]) -> None:
@@ -301,6 +324,144 @@ def test_what_is_made_of_weights_is_made_of_those_that_are_trained() -> None:
     with torch.no_grad():
         model.shift.add_(3.0)
         torch.testing.assert_close(graph.removed(keep)(IMAGES), run_gated(model, IMAGES, keep))
+
+
+class Excited(nn.Module):
+    """Squeeze and excitation between two convolutions, and a head on the largest pixels."""
+
+    def __init__(self, head: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(2, 6, 3), nn.Conv2d(6, 4, 1)
+        self.squeeze, self.excite = nn.Conv2d(6, 3, 1), nn.Conv2d(3, 6, 1)
+        self.linear = nn.Linear(4, 2)
+        self.head = head
+
+    def forward(self, x: Tensor) -> Any:
+        x = F.relu(self.first(x))
+        scale = self.excite(F.relu(self.squeeze(x.mean((2, 3), keepdim=True))))
+        return self.linear(self.head(self.last(x * scale.sigmoid())))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        lambda x: x.amax((2, 3)),
+        lambda x: x.sum(-1).sum(2),
+        lambda x: x.flatten(2).mean(-1),
+        lambda x: F.adaptive_avg_pool2d(x, 1).squeeze(-1).squeeze(-1),
+        lambda x: F.max_pool1d(x.flatten(2), 16).flatten(1),
+    ],
+)
+def test_channels_go_through_products_and_pooled_heads(head: Callable[[Tensor], Tensor]) -> None:
+    network = removed(Excited(head), IMAGES, squeeze=[0, 1, 5], last=[0, 1, 5], linear=[3])
+    assert layer_of(network, "first").weight.shape == (3, 2, 3, 3)
+    assert layer_of(network, "excite").weight.shape == (3, 3, 1, 1)
+    assert layer_of(network, "squeeze").weight.shape == (3, 3, 1, 1)
+    assert layer_of(network, "last").weight.shape == (3, 3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [nn.PReLU(), nn.PReLU(4), nn.SELU(), nn.CELU(), nn.Mish(), nn.Softsign(), nn.Upsample(scale_factor=2)],
+)
+def test_channels_go_through_activations(between: nn.Module) -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.MaxPool2d(2), between, nn.Conv2d(4, 3, 1))
+    network = removed(model, IMAGES, **{"1": [0, 3]})
+    assert layer_of(network, "0").weight.shape == (2, 2, 1, 1) and layer_of(network, "3").weight.shape == (3, 2, 1, 1)
+    keep = {"1": torch.tensor([False, True, True, False])}
+    assert ChannelGraph(model, IMAGES).cost(keep).parameters == count(network)
+
+
+def test_what_is_as_long_as_the_batch_is_not_a_batch() -> None:
+    """Frames first, as many as the example has rows; and a table of weights with as many rows."""
+
+    class Frames(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.last = nn.Linear(6, 5), nn.Linear(5, 4), nn.Linear(4, 2)
+            self.places = nn.Parameter(torch.randn(9, 1, 5, generator=generator_at(0, "places")))
+            self.table = nn.Parameter(torch.randn(2, 5, generator=generator_at(0, "table")))
+
+        def forward(self, x: Tensor) -> Any:
+            frames = self.first(x).transpose(0, 1)
+            frames = frames + self.places[: frames.size(0)]
+            return self.last(torch.relu(self.second(frames)).mean(0)) + self.second(self.table).sum()
+
+    model, x = Frames(), torch.randn(2, 2, 6, dtype=torch.float64, generator=generator_at(0, "frames"))
+    network = removed(model, x, second=[0, 3], last=[1])
+    other = torch.randn(5, 2, 6, dtype=torch.float64, generator=generator_at(0, "other"))
+    keep = {"second": torch.tensor([0, 1, 1, 0, 1]).bool(), "last": torch.tensor([1, 0, 1, 1]).bool()}
+    torch.testing.assert_close(network(other), run_gated(model, other, keep), rtol=1e-10, atol=1e-10)
+    assert ChannelGraph(model, x).cost(keep).macs == multiply_accumulates(network, (2, 6))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_dimension_that_one_row_does_not_have(rows: int) -> None:
+    """Without a dimension to squeeze, one row loses that of the batch: in the smaller network, too."""
+
+    class Squeezed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Conv2d(2, 4, 1), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.last(F.adaptive_avg_pool2d(self.first(x), 1).squeeze())
+
+    model = Squeezed()
+    network = removed(model, IMAGES, last=[0, 2])
+    keep = {"last": torch.tensor([False, True, False, True])}
+    torch.testing.assert_close(network(IMAGES[:rows]), run_gated(model, IMAGES[:rows], keep), rtol=1e-10, atol=1e-10)
+
+
+def test_an_identity_is_the_value_itself() -> None:
+    """Changed in place afterwards, as in residual networks that activate first."""
+
+    class Activated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Conv2d(2, 4, 1), nn.Conv2d(4, 4, 1)
+            self.shortcut, self.activation = nn.Identity(), nn.ReLU(inplace=True)
+
+        def forward(self, x: Tensor) -> Any:
+            x = self.first(x)
+            shortcut = self.shortcut(x)
+            return self.last(self.activation(x)) + shortcut
+
+    removed(Activated(), IMAGES, last=[1, 2])
+
+
+def test_a_constant_goes_to_another_precision_with_its_network() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.Conv2d(4, 3, 1, bias=False), nn.BatchNorm2d(3), nn.Conv2d(3, 2, 1))
+    network = removed(model, IMAGES, **{"1": [0, 1, 2, 3]})
+    expected = network.eval()(IMAGES)
+    torch.testing.assert_close(network.float()(IMAGES.float()), expected.float())
+
+
+def test_a_gated_layer_may_take_more_than_one_argument() -> None:
+    class Scaled(nn.Linear):
+        def forward(self, input: Tensor, scale: float = 1.0) -> Tensor:
+            return scale * super().forward(input)
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(6, 4), Scaled(4, 3)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.last(self.first(x), 0.5) + self.last(scale=2.0, input=self.first(x).relu())
+
+    removed(Twice(), IMAGES[:, 0, 0], last=[1])
+
+
+def test_what_cannot_be_copied_is_refused() -> None:
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        normalised = nn.utils.weight_norm(nn.Linear(4, 4))
+    model = nn.Sequential(nn.Linear(6, 4), normalised, nn.Linear(4, 2))
+    net = gate(model, IMAGES[:, 0, 0].float(), groups={"all": ["2"]})
+    net.extract(net.whole())
+    net(IMAGES[:, 0, 0].float(), net.whole()).sum().backward()
+    with pytest.raises(InvalidInput, match=r"Expected '1' to be something that can be copied\. Got Linear: .*\.$"):
+        net.extract(net.whole())
 
 
 def test_a_gate_on_frames_in_the_batch() -> None:

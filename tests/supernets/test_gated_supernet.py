@@ -244,6 +244,17 @@ def test_a_supernet_survives_pickling() -> None:
     assert again(images(), again.space.architecture(architecture.names)).equal(net(images(), architecture))
 
 
+class PooledTwice(nn.Module):
+    """One pooling on values of other widths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last, self.pool = nn.Conv2d(2, 4, 1), nn.Conv2d(4, 3, 1), nn.AvgPool2d(3, 1, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.pool(self.last(self.pool(self.first(x))))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -253,6 +264,11 @@ def test_a_supernet_survives_pickling() -> None:
         (lambda: gate(Branches(), images().float(), groups={"a": "pool"}), "list of modules"),
         (lambda: gate(nn.Linear(2, 2), torch.zeros(2, 2)), "two or more layers"),
         (lambda: gate(branches().model, images()), "gated already"),
+        (lambda: gate(Branches(), (images(),)), r"batch of one example or more.* Got tuple\."),  # type: ignore[arg-type]
+        (lambda: gate(Branches(), images()[:0]), r"batch of one example or more.* Got shape \(0, 2, "),
+        (lambda: gate(Branches(), images().float()[:, :1]), r"Expected Branches to run on an input of shape .*Error: "),
+        (lambda: gate(PooledTwice(), images().float(), groups={"a": ["pool"]}), "as many channels each time"),
+        (lambda: gate(nn.TransformerEncoderLayer(8, 2, 16), torch.zeros(2, 3, 8)), "two or more layers"),
         (lambda: branches().forward_slices(images(), torch.ones(3)), "weights of 23 slices"),
         (lambda: branches().forward_slices(images(), torch.ones(2, 23)), "one row per example"),
     ],

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from polyarch.data import Batches, load, resident
-from polyarch.errors import Interrupted, InvalidInput
+from polyarch.errors import ImpossibleSpace, Interrupted, InvalidInput
 from polyarch.estimators import Parameters
 from polyarch.methods.posterior_guided import PosteriorSearch
 from polyarch.randomness import generator_at, global_seed
@@ -126,3 +126,5 @@ def test_mistakes() -> None:
     strategy = learner()
     with pytest.raises(InvalidInput, match=r"share of the epochs in 0\.\.1\. Got 1\.5"):
         WithinLimits(strategy, limits_of(strategy, 0.5), seed=0, descent=1.5)
+    with pytest.raises(ImpossibleSpace, match=r"to keep the limits\. Found none: params at most .*smallest seen"):
+        WithinLimits(strategy, limits_of(strategy, 1e-4), seed=0)
