@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polyarch.data import Batches, load, resident
 from polyarch.errors import ImpossibleSpace, Interrupted, InvalidInput
@@ -18,7 +19,7 @@ from polyarch.searchers import Limit, LimitedDraws, Limits
 from polyarch.strategies import PosteriorGuided
 from polyarch.supernets import ConvolutionalDepth, GatedDepthSupernet, GatedSupernet, gate
 from polyarch.testing import StopAt, same_bits
-from polyarch.training import Callback, CheckpointStore, Run, WithinLimits, fit
+from polyarch.training import Callback, CheckpointStore, Row, Run, WithinLimits, fit
 
 EPOCHS = 5
 BATCHES = Batches(resident(load("digits").train.subset(range(32))), 16, seed=0)
@@ -58,10 +59,28 @@ def test_draws_of_what_was_learned_keep_the_limits() -> None:
 
 def test_where_draws_keep_them_anyway_nothing_changes() -> None:
     free, kept = learner(), learner()
-    fit(free, BATCHES, epochs=2, seed=0)
-    fit(kept, BATCHES, epochs=2, seed=0, callbacks=[WithinLimits(kept, limits_of(kept, 1.0), seed=0)])
+    fit(free, BATCHES, epochs=EPOCHS, seed=0)
+    fit(kept, BATCHES, epochs=EPOCHS, seed=0, callbacks=[WithinLimits(kept, limits_of(kept, 1.0), seed=0)])
     assert same_bits(free.net.state_dict(), kept.net.state_dict())
     assert same_bits(free.q.state_dict(), kept.q.state_dict())
+
+
+@pytest.mark.parametrize(("descent", "last"), [(0.2, 3), (0.8, 3), (1.0, 4)])
+def test_when_limits_are_down_drop_probabilities_stay(descent: float, last: int) -> None:
+    """From the end of the descent on, and before the last fifth of the epochs never; kernels go on learning."""
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    class Watching(Callback):
+        def on_epoch_end(self, run: Run, row: Row) -> None:
+            seen.append((strategy.q.logits.detach().clone(), strategy.net.gated_kernels()[0].detach().clone()))
+
+    strategy = learner()
+    within = WithinLimits(strategy, limits_of(strategy, 0.9), seed=0, descent=descent)
+    fit(strategy, BATCHES, epochs=EPOCHS + 1, seed=0, callbacks=[within, Watching()])
+    stayed = [first[0].equal(second[0]) for first, second in pairwise(seen)]
+    assert stayed == [False] * (last + 1) + [True] * (EPOCHS - last - 1)
+    assert not any(first[1].equal(second[1]) for first, second in pairwise(seen))
+    assert strategy.q.logits.requires_grad
 
 
 def test_the_depth_stays_as_it_is_learned() -> None:
