@@ -33,7 +33,7 @@ AKIN = (
     "guided_families",
 )  # fmt: skip
 """They share all but their settings with another experiment that is run."""
-LONG = ("interchoice_ranking", "cell_search", "depth_functions", "guided_draws", "guided_limits")
+LONG = ("interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws", "guided_limits")
 """They take longest, and other tests run parts of them."""
 TINY_SPIRALS = {**EXPERIMENTS["spiral_depth"].presets["paper"], "epochs": 3, "seeds": 2}
 

@@ -42,6 +42,7 @@ SMALL: dict[str, Any] = {
 NARROW: dict[str, Any] = {
     **SMALL, "space.kind": "multi_branch", "space.width": 2, "space.stages": 2, "space.stem_channels": 3,
 }  # fmt: skip
+NARROW_OPTIONS = [word for name, value in NARROW.items() for word in ("--set", f"{name}={value}")]
 
 
 def searched(out: Path, settings: dict[str, Any], data: Any = "digits", **options: Any) -> Found:
@@ -178,10 +179,10 @@ def test_limits_are_kept_by_every_draw(tmp_path: Path) -> None:
     assert min(draw.parameters for draw in whole.guided) > limit
 
 
-def test_early_stopping_waits_until_limits_hold(tmp_path: Path) -> None:
+def test_early_stopping_waits_until_limits_hold(tmp_path: Path, run: Found) -> None:
     """The best epoch by validation loss may be one in which networks were too large."""
     settings = {**NARROW, "train.epochs": 5, "train.patience": 1}
-    limit = 0.3 * record_of(searched(tmp_path / "whole", NARROW).results).full_parameters
+    limit = 0.3 * record_of(run.results).full_parameters
     found = searched(tmp_path / "run", settings, max_params=limit)
     assert len(found.results.training.history) >= 4
     assert record_of(found.results).strength == 0
@@ -289,8 +290,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path, outcome:
 
 
 def test_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
-    words = [word for name, value in NARROW.items() for word in ("--set", f"{name}={value}")]
-    arguments = ["--data", "digits", "--method", "posterior-guided", *words, "--max-macs", "20k", "--workers", "1"]
+    limited = ["--method", "posterior-guided", "--max-macs", "20k", "--workers", "1"]
+    arguments = ["--data", "digits", *limited, *NARROW_OPTIONS]
     done = polyarch("search", *arguments, "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Posterior: " in done.stdout and "Best draw: number " in done.stdout
@@ -309,7 +310,7 @@ def test_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
          "Expected method posterior-guided for a network with gates. Got method 'one-shot' and space multi_branch."),
         (["--budget", "5"], "Expected search.budget with method one-shot only"),
         (["--strategy", "fair"], "Expected train.strategy with method one-shot only. Got method 'posterior-guided'."),
-        (["--max-params", "10"], "to keep the limits"),
+        (["--max-params", "10", *NARROW_OPTIONS], "to keep the limits"),
         (["--set", "guided.drop=1.0"], "guided.drop"),
         (["--set", "guided.temperature=0"], "guided.temperature"),
         (["--space", "multi_branch", "--set", "space.kernels=[2]"], "odd kernel sizes"),
