@@ -61,7 +61,7 @@ POOLED: dict[Any, int] = {
 
 ZERO_TO_ZERO: frozenset[Any] = frozenset(
     [
-        *(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU),
+        *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU),
         *(nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh, nn.Softsign, nn.Upsample, *POOLED),
         *(torch.relu, torch.tanh, F.relu, F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.gelu, F.silu, F.mish),
         *(F.hardswish, F.softsign, F.tanh, F.dropout, F.interpolate, "relu", "tanh", "contiguous"),
@@ -81,7 +81,7 @@ CONCATENATIONS = frozenset([torch.cat, torch.concat, torch.concatenate])
 FLATTENINGS = frozenset([nn.Flatten, torch.flatten, "flatten"])
 RESHAPINGS = frozenset(["view", "reshape"])
 REDUCTIONS = frozenset([torch.mean, torch.sum, torch.amax, torch.squeeze, "mean", "sum", "amax", "squeeze"])
-"""What is done away with some dimensions, and makes zeros of zeros."""
+"""What takes dimensions away, and makes zeros of zeros."""
 PADDINGS: frozenset[Any] = frozenset(
     [nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d, nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, F.pad]
 )
