@@ -99,7 +99,7 @@ def test_images_that_do_not_fit_into_memory_are_streamed(tmp_path: Path) -> None
 
 def test_an_own_module_starts_every_training_from_its_own_weights(tmp_path: Path) -> None:
     model = Own()
-    settings = {**TINY, "programs": ["pt2"]}
+    settings = {**TINY, "programs": ["onnx"]}
     found = polyarch.search("digits", out=tmp_path / "run", module=model, quiet=True, settings=settings)
     assert found.results.space["choices"] == {"mix": ["relu", "tanh"], "depth": ["1", "2"]}
     assert float(model.scale.detach()) == 3.0  # the user's module is untouched
