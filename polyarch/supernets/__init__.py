@@ -4,7 +4,8 @@ from polyarch.supernets.cell import CellSupernet
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
-from polyarch.supernets.gated import GatedSupernet, Groups, gate, probe
+from polyarch.supernets.gate_places import Groups
+from polyarch.supernets.gated import GatedSupernet, gate, probe
 from polyarch.supernets.gated_depth import GatedDepthSupernet
 from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet

@@ -12,7 +12,8 @@ from polyarch.nn.gated import sliced
 from polyarch.nn.recording import graphs_of
 from polyarch.spaces import Architecture, Gates
 from polyarch.supernets.depth import DepthSupernet
-from polyarch.supernets.gated import GatedSupernet, install_gates
+from polyarch.supernets.gate_places import install_gates
+from polyarch.supernets.gated import GatedSupernet
 
 
 class AllDepths(nn.Module):
