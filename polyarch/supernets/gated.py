@@ -234,7 +234,8 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
     Args:
         model: takes one tensor. It is used, not copied: its layers get hooks, which pass everything on outside of calls
             of the supernet. Numbers that its code reads, such as a temperature that changes with time, are in extracted
-            networks as they were when the first one was extracted or counted; make them buffers.
+            networks as they were when the first one was extracted or counted; make them buffers. In training every
+            example has gates of its own: what a gated layer reads, or a pooling gives, must have examples first.
         example: a batch to try it on: it tells in which order layers run, and the sizes of what they read. `probe`
             makes one; of zeros, it could not tell whether the network that is cut computes the same.
         groups: which modules have gates, and which of them share one drop probability. Convolutions without groups and
