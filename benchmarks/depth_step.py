@@ -7,9 +7,9 @@ from measure import Goal, interleaved, medians, options, report
 from supernet_step import step
 
 from polyarch.data import Batch
-from polyarch.jobs.devices import to_device
-from polyarch.methods.depth_training import DepthTraining
-from polyarch.methods.variational_depth import DepthSearch
+from polyarch.runs.devices import to_device
+from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import DepthSearch
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Supervised
 from polyarch.supernets import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth

@@ -11,7 +11,7 @@ from measure import Goal, interleaved, medians, options, report
 from torch import Tensor
 
 from polyarch.distributions import KeepDrop
-from polyarch.jobs.devices import to_device
+from polyarch.runs.devices import to_device
 from polyarch.networks import MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture

@@ -9,8 +9,8 @@ from measure import Goal, interleaved, medians, options, report
 from torch import nn
 
 from polyarch.data import Batch
-from polyarch.jobs.devices import to_device
-from polyarch.methods.posterior_guided import PosteriorSearch
+from polyarch.runs.devices import to_device
+from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import PosteriorGuided, Supervised

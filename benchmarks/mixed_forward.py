@@ -10,7 +10,7 @@ import torch
 from measure import Goal, interleaved, medians, options, report
 from torch import Tensor, nn
 
-from polyarch.jobs.devices import to_device
+from polyarch.runs.devices import to_device
 from polyarch.nn import ChoiceBlock, gate_for
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Gates

@@ -12,7 +12,7 @@ from measure import Goal, interleaved, medians, options, report, summary
 from polyarch.data import Batches, TensorData
 from polyarch.distributions import KeepDrop
 from polyarch.executors import Mapper, Processes
-from polyarch.jobs.devices import to_device
+from polyarch.runs.devices import to_device
 from polyarch.networks import MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
 from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws

@@ -11,8 +11,8 @@ from torch import Generator, nn
 
 from polyarch.data import Batch
 from polyarch.distributions import Empirical
-from polyarch.jobs.devices import to_device
-from polyarch.methods.stochastic_architectures import nsa, nsa_i
+from polyarch.runs.devices import to_device
+from polyarch.methods.stochastic.recipes import nsa, nsa_i
 from polyarch.nn import skipping_zeros
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, per_example_gates

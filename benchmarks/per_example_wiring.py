@@ -7,7 +7,7 @@ from measure import Goal, interleaved, medians, options, report
 from torch import nn
 
 from polyarch.data import Batch
-from polyarch.methods.stochastic_architectures import nsa, nsa_i, nsa_id
+from polyarch.methods.stochastic.recipes import nsa, nsa_i, nsa_id
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, erdos_renyi, residual_wiring, wired_space
 from polyarch.strategies import Strategy, Supervised

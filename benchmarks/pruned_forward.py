@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from measure import Goal, interleaved, medians, options, report
 
-from polyarch.jobs.devices import to_device
+from polyarch.runs.devices import to_device
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import ConvolutionalDepth
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from measure import Goal, interleaved, medians, options, report, summary
 
 from polyarch.data import Batches, Normalisation, spirals
-from polyarch.methods.variational_depth import DepthSearch
+from polyarch.methods.depth.search import DepthSearch
 from polyarch.randomness import global_seed
 from polyarch.supernets import FullyConnectedDepth
 

@@ -14,7 +14,7 @@ from polyarch.data import Batches, Dataset, endless, load, stratified_split
 from polyarch.errors import MissingData
 from polyarch.estimators import ShortRun
 from polyarch.executors import Processes
-from polyarch.jobs.devices import to_device
+from polyarch.runs.devices import to_device
 from polyarch.randomness import generator_at, global_seed
 from polyarch.ranking import geometric_rungs, halving_on_curves, halving_steps, successive_halving, top_kept
 from polyarch.spaces import Architecture

@@ -9,8 +9,8 @@ import torch
 from measure import Goal, interleaved, medians, options, report
 
 from polyarch.data import Batch
-from polyarch.jobs.devices import to_device
-from polyarch.methods.differentiable import bilevel, hypergradient, mixed_supernet
+from polyarch.runs.devices import to_device
+from polyarch.methods.differentiable.recipes import bilevel, hypergradient, mixed_supernet
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Bilevel, take_step
 from polyarch.supernets import CellSupernet, DartsSupernet, Supernet

@@ -10,7 +10,7 @@ from measure import Goal, interleaved, medians, options, report
 from torch import nn
 
 from polyarch.data import Batch
-from polyarch.methods import one_shot
+from polyarch.methods.one_shot import strategies as one_shot
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import InnerSteps, OneShot, Supervised
 from polyarch.supernets import CellSupernet, Supernet

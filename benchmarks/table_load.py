@@ -29,7 +29,7 @@ with gzip.open(data_root() / "nas_bench_201" / "nb201_table.csv.gz", "rt", newli
 PROCESS = """
 import csv, gzip, json, time
 from pathlib import Path
-from polyarch.benchmarks import NASBench201
+from polyarch.tables import NASBench201
 from polyarch.data import data_root
 
 def megabytes(name):

@@ -6,10 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyarch.classifier import PolyarchClassifier
     from polyarch.facade import Found, search
-    from polyarch.jobs.prediction import Predictor
     from polyarch.nn import Maybe, OneOf, Repeat
+    from polyarch.prediction.predictor import Predictor
+    from polyarch.scikit import PolyarchClassifier
     from polyarch.supernets import from_module, gate
 
 __version__ = "0.7.0"
@@ -20,8 +20,8 @@ _PLACES = {
     "Found": "polyarch.facade",
     "Maybe": "polyarch.nn",
     "OneOf": "polyarch.nn",
-    "PolyarchClassifier": "polyarch.classifier",
-    "Predictor": "polyarch.jobs.prediction",
+    "PolyarchClassifier": "polyarch.scikit",
+    "Predictor": "polyarch.prediction.predictor",
     "Repeat": "polyarch.nn",
     "from_module": "polyarch.supernets",
     "gate": "polyarch.supernets",

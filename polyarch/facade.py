@@ -12,16 +12,16 @@ from torch import nn
 
 from polyarch.data import Dataset, load
 from polyarch.errors import ConfigError, MissingExtra
-from polyarch.jobs.display import Display, Quiet, Terminal
-from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.own_module import Builder
-from polyarch.jobs.pipeline import run
-from polyarch.jobs.prediction import Predictor
-from polyarch.jobs.prediction_modes import posterior_folder
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.starting import Beginning
+from polyarch.prediction.modes import posterior_folder
+from polyarch.prediction.predictor import Predictor
 from polyarch.reports import write_report
 from polyarch.results import Results
+from polyarch.runs.display import Display, Quiet, Terminal
+from polyarch.runs.overrides import with_overrides
+from polyarch.runs.own_module import Builder
+from polyarch.runs.pipeline import run
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal
 
 IN_PYTHON = "<given in Python>"

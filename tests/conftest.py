@@ -21,7 +21,7 @@ import torch
 from hypothesis import settings
 
 from polyarch.export import Artifact, write_artifact
-from polyarch.jobs.prediction import Predictor
+from polyarch.prediction.predictor import Predictor
 
 PRELOADED = Path(__file__).with_name("preloaded.py")
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"

@@ -13,7 +13,7 @@ from polyarch.cli.common import OutOption, WorkersOption, console
 from polyarch.errors import UnknownName
 from polyarch.experiments import EXPERIMENTS, PRESETS
 from polyarch.experiments.page import write_page
-from polyarch.jobs.display import Terminal
+from polyarch.runs.display import Terminal
 from polyarch.training import stop_on_signal
 
 experiment_app = typer.Typer(help="Claims of the documents, as experiments.", no_args_is_help=True)

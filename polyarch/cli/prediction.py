@@ -12,13 +12,13 @@ import typer
 
 from polyarch.cli.common import console
 from polyarch.errors import InvalidInput, MissingExtra
-from polyarch.jobs.display import Terminal
-from polyarch.jobs.overrides import parse_quantity
-from polyarch.jobs.prediction import Predictor
-from polyarch.jobs.prediction_inputs import read_inputs
-from polyarch.jobs.prediction_modes import load_predictor
-from polyarch.jobs.prediction_outputs import write_predictions
-from polyarch.serving import create_application
+from polyarch.prediction.inputs import read_inputs
+from polyarch.prediction.modes import load_predictor
+from polyarch.prediction.outputs import write_predictions
+from polyarch.prediction.predictor import Predictor
+from polyarch.prediction.serving import create_application
+from polyarch.runs.display import Terminal
+from polyarch.runs.overrides import parse_quantity
 
 ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of an artifact, e.g. runs/demo/artifact.")]
 

@@ -11,15 +11,15 @@ from rich.text import Text
 
 from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
 from polyarch.errors import ConfigError, MissingExtra, UnknownName
-from polyarch.jobs.display import Terminal
-from polyarch.jobs.overrides import parse_assignments, parse_prior, parse_quantity, with_overrides
-from polyarch.jobs.pipeline import Stage, run
-from polyarch.jobs.settings import METHODS, STRATEGIES, RunSettings, read_toml
-from polyarch.jobs.space_settings import SPACES
-from polyarch.jobs.starting import Beginning
-from polyarch.methods.variational_depth import RULES
+from polyarch.methods.depth.search import RULES
 from polyarch.reports import write_report
 from polyarch.results import EliminationRecord, GuidedRecord, Results, StochasticRecord
+from polyarch.runs.display import Terminal
+from polyarch.runs.overrides import parse_assignments, parse_prior, parse_quantity, with_overrides
+from polyarch.runs.pipeline import Stage, run
+from polyarch.runs.settings import METHODS, STRATEGIES, RunSettings, read_toml
+from polyarch.runs.spaces import SPACES
+from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal
 
 DataOption = Annotated[

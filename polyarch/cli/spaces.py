@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from polyarch.benchmarks import parse_architecture
 from polyarch.cli.common import SetOption, console
 from polyarch.errors import InvalidInput, UnknownName
-from polyarch.jobs.brief import brief_choices
-from polyarch.jobs.overrides import parse_assignments, with_overrides
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.space_settings import SPACES
 from polyarch.reports import draw
+from polyarch.runs.description import brief_choices
+from polyarch.runs.overrides import parse_assignments, with_overrides
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.spaces import SPACES
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import GatedSupernet, Supernet
+from polyarch.tables import parse_architecture
 
 MANY = 10**40
 """Larger sizes are shown as powers of ten."""

@@ -11,11 +11,11 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.benchmarks import SOURCES, Truth, convert_nasbench101, convert_nats, load_truth, parse_architecture
 from polyarch.cli.common import console
 from polyarch.cli.truth_build import build
 from polyarch.data import data_root
 from polyarch.errors import UnknownName
+from polyarch.tables import SOURCES, Truth, convert_nasbench101, convert_nats, load_truth, parse_architecture
 
 truth_app = typer.Typer(help="True performance of architectures: tables and learning curves.", no_args_is_help=True)
 truth_app.command()(build)

@@ -18,12 +18,12 @@ from polyarch.cli.runs import (
     common_options,
 )
 from polyarch.errors import ConfigError
-from polyarch.jobs.display import Terminal
-from polyarch.jobs.overrides import parse_assignments, with_overrides
-from polyarch.jobs.settings import RunSettings, read_toml
-from polyarch.jobs.truth_building import build_truth, resume_build, start_build
-from polyarch.jobs.truth_words import in_sentences
+from polyarch.runs.display import Terminal
+from polyarch.runs.overrides import parse_assignments, with_overrides
+from polyarch.runs.settings import RunSettings, read_toml
 from polyarch.training import stop_on_signal
+from polyarch.truths.building import build_truth, resume_build, start_build
+from polyarch.truths.summary import in_sentences
 
 
 def build(

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyarch.benchmarks import CurveTable, load_spikenas
 from polyarch.experiments.experiment import Experiment, Settings, Table, spread
 from polyarch.experiments.figures import Row, Spec, lines, side_by_side, summary
 from polyarch.randomness import derive_seed
 from polyarch.ranking import accumulated, correlation_along, top_k
 from polyarch.results import Claim
+from polyarch.tables import CurveTable, load_spikenas
 
 Values = NDArray[np.float64]
 

@@ -24,9 +24,9 @@ from polyarch.experiments.spirals import (
     problem,
     rank_correlation,
 )
-from polyarch.jobs.depth_functions import as_text
-from polyarch.methods.deterministic_depth import FixedDepth
-from polyarch.methods.variational_depth import choose_depth
+from polyarch.methods.depth.baseline import FixedDepth
+from polyarch.methods.depth.functions import as_text
+from polyarch.methods.depth.search import choose_depth
 from polyarch.predictive import responsibilities
 from polyarch.results import Claim
 from polyarch.supernets import FullyConnectedDepth

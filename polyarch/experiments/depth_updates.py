@@ -9,7 +9,7 @@ from typing import Any
 from polyarch.experiments.experiment import Experiment, Settings, spread
 from polyarch.experiments.figures import Spec, summary, with_spread
 from polyarch.experiments.spirals import DOCUMENT, QUICK, SPIRALS, measure, network, problem
-from polyarch.methods.variational_depth import DepthSearch, Updates
+from polyarch.methods.depth.search import DepthSearch, Updates
 from polyarch.results import Claim
 
 UPDATES: tuple[Updates, ...] = ("gradient", "em")

@@ -16,9 +16,9 @@ from polyarch.errors import ConfigError, CorruptFile, MissingExtra
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.experiments.figures import Spec, write_figures
 from polyarch.files import Journal, write_json
-from polyarch.jobs.display import Display
-from polyarch.jobs.journalled import run_missing
 from polyarch.results import Claim, ExperimentResults
+from polyarch.runs.display import Display
+from polyarch.runs.journal import run_missing
 from polyarch.training import StopRequest
 
 PRESETS = ("quick", "cpu", "paper")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from polyarch.benchmarks import NASBench201
 from polyarch.estimators import ShortRun
 from polyarch.experiments.experiment import Experiment, Settings, Table, spread
 from polyarch.experiments.figures import Spec, heat_grid, side_by_side
@@ -20,6 +19,7 @@ from polyarch.ranking import rank_quality, top_k
 from polyarch.results import Claim
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
+from polyarch.tables import NASBench201
 
 Cell = tuple[float, int]
 """A learning rate and a batch size."""

@@ -17,7 +17,7 @@ from polyarch.data import Regression, fourier
 from polyarch.experiments.differentiable import DOCUMENT
 from polyarch.experiments.experiment import Experiment, Settings, spread
 from polyarch.experiments.figures import Row, Spec, lines, side_by_side, summary, with_spread
-from polyarch.methods.tuning import Tuner
+from polyarch.methods.differentiable.tuning import Tuner
 from polyarch.objectives import InnerSGD, Tensors, direct_gradient
 from polyarch.randomness import generator_at
 from polyarch.results import Claim

@@ -16,11 +16,11 @@ from polyarch.data import TensorData
 from polyarch.distributions import KeepDrop
 from polyarch.experiments.experiment import Settings
 from polyarch.experiments.images import Images, fit_cosine, logits_of, measure, sgd
-from polyarch.jobs.devices import to_device
-from polyarch.methods.posterior_guided import PosteriorSearch
+from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet
 from polyarch.nn import ReestimatedStatistics
 from polyarch.randomness import derive_seed, global_seed
+from polyarch.runs.devices import to_device
 from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws, Limits, best_candidate
 from polyarch.searchers.limited_draws import Posterior
 from polyarch.spaces import Architecture

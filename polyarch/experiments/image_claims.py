@@ -8,7 +8,7 @@ from typing import Any
 
 from polyarch.experiments.experiment import Settings, spread
 from polyarch.experiments.figures import Spec, grouped_bars, side_by_side, summary, with_spread
-from polyarch.methods.variational_depth import RULES
+from polyarch.methods.depth.search import RULES
 from polyarch.results import Claim
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.01)

@@ -12,14 +12,14 @@ from polyarch.data import Batches, Normalisation, TensorData, load, resident, st
 from polyarch.experiments.experiment import Experiment, Settings
 from polyarch.experiments.image_claims import CONFIDENCES, figures, judge
 from polyarch.experiments.spirals import DOCUMENT, scores
-from polyarch.jobs.devices import to_device
-from polyarch.jobs.timing import forward_seconds
-from polyarch.methods.depth_training import DepthTraining
-from polyarch.methods.deterministic_depth import FixedDepth
-from polyarch.methods.variational_depth import RULES, DepthSearch, choose_depth, prune
+from polyarch.methods.depth.baseline import FixedDepth
+from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
+from polyarch.methods.depth.timing import forward_seconds
+from polyarch.methods.depth.training import DepthTraining
 from polyarch.objectives import mixed
 from polyarch.predictive import exit_curve
 from polyarch.randomness import derive_seed, global_seed
+from polyarch.runs.devices import to_device
 from polyarch.supernets import ConvolutionalDepth
 from polyarch.training import CheckpointStore
 

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from polyarch.benchmarks import load_truth
 from polyarch.experiments.experiment import Experiment, Settings, Table, spread
 from polyarch.experiments.figures import Spec, grouped_bars, lines, side_by_side, summary
 from polyarch.experiments.ranked_supernets import (
@@ -25,6 +24,7 @@ from polyarch.randomness import generator_at
 from polyarch.ranking import improvement, rank_quality, self_consistency
 from polyarch.results import Claim
 from polyarch.spaces import NB201_CONVOLUTIONS, NB201_NO_NONE, NB201_OPERATIONS
+from polyarch.tables import load_truth
 from polyarch.training.split_weights import split_weights
 
 DOCUMENT = "inter-choice weights"

@@ -20,7 +20,7 @@ from polyarch.errors import NotFiniteError
 from polyarch.experiments.differentiable import DOCUMENT
 from polyarch.experiments.experiment import Experiment, Settings, spread
 from polyarch.experiments.figures import Row, Spec, lines, side_by_side, summary
-from polyarch.methods.tuning import Tuner
+from polyarch.methods.differentiable.tuning import Tuner
 from polyarch.objectives import InnerSGD, Tensors, module_loss
 from polyarch.randomness import derive_seed, global_seed
 from polyarch.results import Claim

@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from polyarch.benchmarks import NASBench201
 from polyarch.data import Dataset, load, stratified_split
 from polyarch.errors import ConfigError
 from polyarch.estimators import Estimator, Trace, TraceEstimator
 from polyarch.executors import Serial
 from polyarch.files import Journal
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.journalled import run_missing
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import run as run_pipeline
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.workspace import Workspace
 from polyarch.randomness import generator_at
+from polyarch.runs.display import Quiet
+from polyarch.runs.journal import run_missing
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import run as run_pipeline
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.spaces import Architecture, Space
+from polyarch.tables import NASBench201
 
 BLOCKS = 20
 """The losses of a short run are kept as means over so many blocks of steps, which keeps the files small."""

@@ -11,12 +11,12 @@ from typing import Any
 from polyarch.experiments.experiment import Settings
 from polyarch.experiments.figures import Spec, lines, summary
 from polyarch.experiments.ranked_supernets import parts_of, workspace_of
-from polyarch.jobs.bilevel_parts import recipe_settings
-from polyarch.jobs.choosing import merged
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.pipeline import run as run_pipeline
-from polyarch.methods.differentiable import RECIPES
+from polyarch.methods.differentiable.recipes import RECIPES
+from polyarch.methods.differentiable.strategy import recipe_settings
+from polyarch.runs.display import Quiet
+from polyarch.runs.pipeline import run as run_pipeline
+from polyarch.runs.run import Context
+from polyarch.runs.suggestion import merged
 
 KEPT = (
     "loss", "q_loss", "valid_accuracy", "skips", "skip_share", "cell_depth", "cell_depth_normal", "cell_depth_reduce",

@@ -13,8 +13,8 @@ from torch import Tensor
 from polyarch.data import Batches, Normalisation, TensorData, spirals
 from polyarch.distributions import Categorical
 from polyarch.experiments.experiment import Settings
-from polyarch.methods.deterministic_depth import FixedDepth
-from polyarch.methods.variational_depth import RULES, DepthSearch, choose_depth, prune
+from polyarch.methods.depth.baseline import FixedDepth
+from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
 from polyarch.objectives import mixture_log_probabilities
 from polyarch.predictive import calibration_error
 from polyarch.randomness import global_seed

@@ -11,9 +11,9 @@ from polyarch.experiments.ranked_supernets import fixed_set, parts_of, score_cel
 from polyarch.experiments.strategy_claims import judge
 from polyarch.experiments.strategy_figures import figures, tables
 from polyarch.experiments.strategy_scores import ESTIMATORS
-from polyarch.jobs.retraining import Retraining
-from polyarch.jobs.truth_building import CurveTraining
+from polyarch.runs.retraining import Retraining
 from polyarch.spaces import Architecture, nb201_space
+from polyarch.truths.building import CurveTraining
 
 DOCUMENT = "training speed"
 

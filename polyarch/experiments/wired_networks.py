@@ -11,10 +11,10 @@ from torch import Tensor
 from polyarch.data import Batches
 from polyarch.experiments.experiment import Settings
 from polyarch.experiments.images import Images, fit_cosine, sgd
-from polyarch.jobs.devices import to_device
-from polyarch.methods.stochastic_architectures import nsa, nsa_i
+from polyarch.methods.stochastic.recipes import nsa, nsa_i
 from polyarch.nn.dropout import with_dropout
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.devices import to_device
 from polyarch.spaces import Architecture, erdos_renyi, wired_space
 from polyarch.supernets import WiredSupernet
 from polyarch.training import History

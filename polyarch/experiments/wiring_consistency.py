@@ -13,7 +13,7 @@ from polyarch.experiments.figures import Spec, grouped_bars, lines, side_by_side
 from polyarch.experiments.images import NAMES, Images, fit_cosine, logits_of, measure, sgd, store_of
 from polyarch.experiments.ranked_supernets import runs_of, seeded
 from polyarch.experiments.wired_networks import DOCUMENT, LARGE, SMALL, TINY, build, draw_wirings, member_logits
-from polyarch.methods.stochastic_architectures import nsa_i
+from polyarch.methods.stochastic.recipes import nsa_i
 from polyarch.results import Claim
 from polyarch.spaces import residual_wiring
 from polyarch.strategies import Consistency, DropoutPass, RandomPass, Strategy, Supervised, WiringPass

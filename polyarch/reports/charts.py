@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from polyarch.methods.depth.plots import depth_charts
+from polyarch.methods.differentiable.plots import differentiable_charts
+from polyarch.methods.posterior_guided.plots import course_charts, guided_charts
+from polyarch.methods.stochastic.plots import stochastic_charts
 from polyarch.reports import plots
-from polyarch.reports.depth_plots import depth_charts
-from polyarch.reports.differentiable_plots import differentiable_charts
 from polyarch.reports.distribution import distributions
-from polyarch.reports.guided_plots import course_charts, guided_charts
 from polyarch.reports.headline import entries
 from polyarch.reports.searched import best_architecture
 from polyarch.reports.specs import Row, Spec
-from polyarch.reports.stochastic_plots import stochastic_charts
 from polyarch.reports.thinning import curve
 from polyarch.results import Accuracy, Results
 

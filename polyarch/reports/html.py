@@ -11,17 +11,21 @@ from markupsafe import Markup
 
 from polyarch.errors import MissingExtra
 from polyarch.files import write_atomically
-from polyarch.reports import depth_headline, depths, guided, stochastic, words
+from polyarch.methods.depth import headline as depth_headline
+from polyarch.methods.depth import words as depths
+from polyarch.methods.depth.panels import panels
+from polyarch.methods.differentiable.report import differentiable_part
+from polyarch.methods.one_shot.elimination_report import elimination_part
+from polyarch.methods.one_shot.trust_report import trust_part
+from polyarch.methods.posterior_guided import report as guided
+from polyarch.methods.stochastic import report as stochastic
+from polyarch.reports import words
 from polyarch.reports.canvas import printable
-from polyarch.reports.differentiable import differentiable_part
 from polyarch.reports.drawing import draw
-from polyarch.reports.elimination import elimination_part
-from polyarch.reports.functions import panels
 from polyarch.reports.headline import entries, sentences, tiles
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
 from polyarch.reports.searched import best_architecture, best_parameters, counted_parameters, is_spelled_out
 from polyarch.reports.tables import memberships, top
-from polyarch.reports.trust import trust_part
 from polyarch.reports.usage import blocks, classes_in_words, inputs_in_words
 from polyarch.results import Results
 

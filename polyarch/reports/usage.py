@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from polyarch.reports.depths import is_learned
+from polyarch.methods.depth.words import is_learned
 from polyarch.reports.words import several
 from polyarch.results import Results
 

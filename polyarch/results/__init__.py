@@ -1,9 +1,10 @@
 """What a run found, as one versioned file: reports, tables and tests read it, never the objects behind it."""
 
-from polyarch.results.depth import DepthFunctions, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
-from polyarch.results.differentiable import DifferentiableRecord
+from polyarch.methods.depth.record import DepthFunctions, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
+from polyarch.methods.differentiable.record import DifferentiableRecord
+from polyarch.methods.posterior_guided.record import GatedLayer, GuidedDraw, GuidedRecord
+from polyarch.methods.stochastic.record import EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
 from polyarch.results.experiments import Claim, ExperimentResults
-from polyarch.results.guided import GatedLayer, GuidedDraw, GuidedRecord
 from polyarch.results.predictors import Accuracy, Contender, PredictorRecord, ReliabilityBin
 from polyarch.results.record import VERSION, Record
 from polyarch.results.runs import Results
@@ -18,7 +19,6 @@ from polyarch.results.stages import (
     TrainingRecord,
     TrustRecord,
 )
-from polyarch.results.stochastic import EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
 
 __all__ = [
     "VERSION",

@@ -10,13 +10,13 @@ from pydantic import Field, ValidationError
 
 from polyarch.errors import CorruptFile
 from polyarch.files import write_json
-from polyarch.results.depth import DepthRecord
-from polyarch.results.differentiable import DifferentiableRecord
-from polyarch.results.guided import GuidedRecord
+from polyarch.methods.depth.record import DepthRecord
+from polyarch.methods.differentiable.record import DifferentiableRecord
+from polyarch.methods.posterior_guided.record import GuidedRecord
+from polyarch.methods.stochastic.record import StochasticRecord
 from polyarch.results.predictors import Contender, PredictorRecord
 from polyarch.results.record import VERSION, Record
 from polyarch.results.stages import EliminationRecord, RankingRecord, SearchRecord, TrainingRecord
-from polyarch.results.stochastic import StochasticRecord
 
 
 class Results(Record):

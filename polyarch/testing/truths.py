@@ -6,9 +6,9 @@ from unittest import TestCase
 
 import numpy as np
 
-from polyarch.benchmarks import Truth
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Choice, Space
+from polyarch.tables import Truth
 
 
 class TruthContract:

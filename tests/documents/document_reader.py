@@ -27,7 +27,7 @@ from polyarch.cli import app
 from polyarch.data.downloads import DOWNLOADS
 from polyarch.experiments import EXPERIMENTS, PRESETS
 from polyarch.facade import Found
-from polyarch.jobs.settings import RunSettings
+from polyarch.runs.settings import RunSettings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MEASURED = (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import polyarch.classifier
+import polyarch.scikit
 import polyarch.facade
 from polyarch.errors import PolyarchError
 
@@ -79,7 +79,7 @@ def user_folder(
     monkeypatch.delitem(sys.modules, "net", raising=False)
     tiny = helpers.TinySearch(polyarch.facade.search)
     monkeypatch.setattr(polyarch.facade, "search", tiny)
-    monkeypatch.setattr(polyarch.classifier, "search", tiny)
+    monkeypatch.setattr(polyarch.scikit, "search", tiny)
     return folder
 
 

@@ -18,7 +18,7 @@ import polyarch
 from polyarch.cli import app
 from polyarch.experiments import EXPERIMENTS
 from polyarch.experiments.page import page, results_of
-from polyarch.jobs.settings import RunSettings
+from polyarch.runs.settings import RunSettings
 from polyarch.results import ExperimentResults, Results
 
 ROOT = Path(__file__).resolve().parent.parent.parent

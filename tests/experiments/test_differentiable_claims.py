@@ -10,7 +10,7 @@ from polyarch.experiments import EXPERIMENTS
 from polyarch.experiments.cell_search import items
 from polyarch.experiments.cell_shape import METHODS
 from polyarch.experiments.searched_cells import content_of, ends, growth
-from polyarch.jobs.settings import RunSettings
+from polyarch.runs.settings import RunSettings
 from polyarch.results import Claim
 
 SEARCH, SHAPE = EXPERIMENTS["cell_search"], EXPERIMENTS["cell_shape"]

@@ -20,10 +20,10 @@ from polyarch.experiments.depth_functions import SIDE
 from polyarch.experiments.image_depth import run as run_images
 from polyarch.experiments.spiral_depth import run as run_spirals
 from polyarch.experiments.spirals import network, problem, rank_correlation, scores
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.settings import RunSettings
-from polyarch.methods.variational_depth import RULES
+from polyarch.runs.display import Quiet
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
+from polyarch.methods.depth.search import RULES
 from polyarch.results import ExperimentResults
 from polyarch.training import StopRequest
 

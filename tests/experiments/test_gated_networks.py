@@ -30,7 +30,7 @@ from polyarch.experiments.gated_networks import (
 )
 from polyarch.experiments.gated_networks import tested as judged  # pytest would take it for a test
 from polyarch.experiments.images import Images
-from polyarch.methods.posterior_guided import PosteriorSearch
+from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.nn import ReestimatedStatistics, multiply_accumulates
 from polyarch.nn.batchnorm import norm_layers
 from polyarch.searchers import Candidate, LimitedDraws, best_candidate

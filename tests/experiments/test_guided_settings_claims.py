@@ -10,7 +10,7 @@ from made_up_runs import DATA, Changes, MadeUp, Run, named, panels
 from polyarch.experiments import EXPERIMENTS
 from polyarch.experiments.experiment import Settings
 from polyarch.experiments.guided_settings import usual, variants
-from polyarch.methods.posterior_guided import PosteriorSearch
+from polyarch.methods.posterior_guided.search import PosteriorSearch
 
 GUIDED = EXPERIMENTS["guided_settings"]
 MEASURES = ("mean_log_p", "mean_p", "accuracy", "calibration_error", "brier", "risk_area")

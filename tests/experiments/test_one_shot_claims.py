@@ -12,7 +12,7 @@ from polyarch.experiments.interchoice_ranking import KINDS, SPACES, settings_of
 from polyarch.experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
 from polyarch.experiments.strategy_ranking import PATHS
 from polyarch.experiments.strategy_scores import ESTIMATORS, correlation, truth_of
-from polyarch.jobs.settings import RunSettings
+from polyarch.runs.settings import RunSettings
 from polyarch.results import Claim
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
 

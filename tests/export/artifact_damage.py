@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from polyarch.errors import CorruptFile
-from polyarch.jobs.loading import load_artifact
+from polyarch.prediction.loading import load_artifact
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyarch.data import Column, Normalisation, Preprocessing, TableData, TableEncoding
 from polyarch.export import Artifact, Member, export_programs, write_artifact
-from polyarch.jobs.space_settings import CellSettings, ImageDepthSettings, VectorDepthSettings
+from polyarch.runs.spaces import CellSettings, ImageDepthSettings, VectorDepthSettings
 from polyarch.nn import Stacked
 from polyarch.supernets import Supernet
 

@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 
 from polyarch.errors import InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
-from polyarch.jobs.loading import load_artifact, load_network
-from polyarch.jobs.space_settings import SPACES
+from polyarch.prediction.loading import load_artifact, load_network
+from polyarch.runs.spaces import SPACES
 from polyarch.nn import Stacked
 
 

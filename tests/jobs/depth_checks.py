@@ -12,8 +12,8 @@ from torch import Tensor
 
 from polyarch.distributions import Categorical
 from polyarch.facade import Found
-from polyarch.jobs.prediction import Predictor
-from polyarch.methods.variational_depth import RULES, choose_depth, prune
+from polyarch.prediction.predictor import Predictor
+from polyarch.methods.depth.search import RULES, choose_depth, prune
 from polyarch.results import DepthPredictor, DepthRecord, Results
 from polyarch.spaces import Choice, Space
 

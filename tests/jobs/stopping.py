@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from polyarch.jobs.display import Quiet, Report
-from polyarch.jobs.pipeline import run
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.starting import Beginning
+from polyarch.runs.display import Quiet, Report
+from polyarch.runs.pipeline import run
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.start import Beginning
 from polyarch.results import Results
 from polyarch.training import StopRequest
 

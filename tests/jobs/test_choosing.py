@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from polyarch.data import Column, Dataset, TableData, TensorData
-from polyarch.jobs.choosing import merged, suggest
-from polyarch.jobs.settings import RunSettings
+from polyarch.runs.suggestion import merged, suggest
+from polyarch.runs.settings import RunSettings
 from polyarch.randomness import generator_at
 
 

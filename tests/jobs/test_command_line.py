@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from polyarch.data import load, preprocessing_from, resident
-from polyarch.jobs.loading import load_network
+from polyarch.prediction.loading import load_network
 from polyarch.results import Results
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

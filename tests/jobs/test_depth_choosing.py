@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from polyarch import Repeat
 from polyarch.data import Column, Dataset, TableData, TensorData
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.jobs.choosing import merged, with_suggestions
-from polyarch.jobs.comparison import EXPORT_SECONDS
-from polyarch.jobs.depth_choosing import suggest_depth
-from polyarch.jobs.minutes import fitted
-from polyarch.jobs.overrides import parse_prior
-from polyarch.jobs.plan import Timings, plan, total_seconds
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.timing import forward_seconds
+from polyarch.runs.suggestion import merged, with_suggestions
+from polyarch.runs.comparison import EXPORT_SECONDS
+from polyarch.methods.depth.suggestion import suggest_depth
+from polyarch.runs.minutes import fitted
+from polyarch.runs.overrides import parse_prior
+from polyarch.runs.plan import Timings, plan, total_seconds
+from polyarch.runs.settings import RunSettings
+from polyarch.methods.depth.timing import forward_seconds
 from polyarch.randomness import generator_at
 
 METHODS = ("variational-depth", "deterministic-depth")

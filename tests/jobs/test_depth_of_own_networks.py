@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import polyarch as library
 from polyarch import Repeat
 from polyarch.data import load
-from polyarch.jobs.prediction import Predictor
+from polyarch.prediction.predictor import Predictor
 from polyarch.results import Results
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.jobs.devices import device_named, to_device
+from polyarch.runs.devices import device_named, to_device
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import DartsSupernet, MacroSupernet, Supernet
 

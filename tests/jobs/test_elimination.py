@@ -7,14 +7,14 @@ import pytest
 
 from polyarch.errors import ConfigError
 from polyarch.estimators import Failure, Scoring, TraceEstimator
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.elimination import eliminate, rungs_of
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import check
-from polyarch.jobs.second_supernet import wants_second
-from polyarch.jobs.settings import EstimatorName, RunSettings
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.run import Context
+from polyarch.runs.display import Quiet
+from polyarch.methods.one_shot.elimination import eliminate, rungs_of
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import check
+from polyarch.methods.one_shot.second_supernet import wants_second
+from polyarch.runs.settings import EstimatorName, RunSettings
+from polyarch.runs.workspace import Workspace
 
 CONTENT = {
     "data": {"name": "digits", "limit": 128, "shift": 1},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polyarch.jobs.members import distinct, ensemble_members
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.settings import RunSettings
+from polyarch.methods.one_shot.members import distinct, ensemble_members
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
 from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
 
 CELLS = (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.jobs.families import families
+from polyarch.truths.networks import families
 from polyarch.spaces import Architecture, Choice, Constraint, Space, nb201_space
 
 

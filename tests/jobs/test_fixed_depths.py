@@ -18,9 +18,9 @@ from polyarch import Repeat
 from polyarch.data import load
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.facade import Found
-from polyarch.jobs.fixed_depths import fixed_depths
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.settings import RunSettings
+from polyarch.methods.depth.fixed import fixed_depths
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
 from polyarch.results import Results
 
 TINY: dict[str, Any] = {

@@ -18,16 +18,16 @@ import polyarch as library
 from polyarch.data import load, resident
 from polyarch.errors import Interrupted, InvalidInput
 from polyarch.facade import Found
-from polyarch.jobs.brief import masks
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.guided_search import Learned, learn_posterior, posterior_draws
-from polyarch.jobs.loading import load_artifact
-from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.prediction_modes import load_predictor
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.description import masks
+from polyarch.runs.run import Context
+from polyarch.runs.display import Quiet
+from polyarch.methods.posterior_guided.draws import Learned, learn_posterior, posterior_draws
+from polyarch.prediction.loading import load_artifact
+from polyarch.runs.overrides import with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.prediction.modes import load_predictor
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.nn import OneOf
 from polyarch.results import GuidedRecord, Results
 

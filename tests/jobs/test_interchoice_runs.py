@@ -13,20 +13,20 @@ import torch
 from polyarch.data import load
 from polyarch.errors import ConfigError
 from polyarch.export import export_programs, write_artifact
-from polyarch.jobs.artifacts import artifact_of, write_predictors
-from polyarch.jobs.comparison import inherited_network
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.judging import Ensemble, judge
-from polyarch.jobs.loading import load_artifact
-from polyarch.jobs.minutes import fitted
-from polyarch.jobs.overrides import parse_assignments, with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import check
-from polyarch.jobs.plan import PlannedStage
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.space_settings import InterChoiceSettings, interchoice_of
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.artifacts import artifact_of, write_predictors
+from polyarch.runs.comparison import inherited_network
+from polyarch.runs.run import Context
+from polyarch.runs.display import Quiet
+from polyarch.runs.judging import Ensemble, judge
+from polyarch.prediction.loading import load_artifact
+from polyarch.runs.minutes import fitted
+from polyarch.runs.overrides import parse_assignments, with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import check
+from polyarch.runs.plan import PlannedStage
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.spaces import InterChoiceSettings, interchoice_of
+from polyarch.runs.workspace import Workspace
 from polyarch.nn import ChoiceBlock, InterChoice, SplitCopies
 from polyarch.randomness import generator_at
 from polyarch.results import Results

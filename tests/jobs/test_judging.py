@@ -12,15 +12,15 @@ from torch import nn
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError
 from polyarch.export import Program
-from polyarch.jobs.artifacts import write_predictors
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.judging import CURVE_POINTS, Ensemble, judge, outside_batches
-from polyarch.jobs.loading import load_artifact
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.retraining import evaluate
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.artifacts import write_predictors
+from polyarch.runs.run import Context
+from polyarch.runs.display import Quiet
+from polyarch.runs.judging import CURVE_POINTS, Ensemble, judge, outside_batches
+from polyarch.prediction.loading import load_artifact
+from polyarch.runs.parts import Parts
+from polyarch.runs.retraining import evaluate
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.nn import Stacked
 from polyarch.predictive import auroc
 from polyarch.randomness import generator_at

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from polyarch.errors import ConfigError
-from polyarch.jobs.minutes import CAUTION, fitted
-from polyarch.jobs.plan import PlannedStage, Timings, plan, total_seconds
-from polyarch.jobs.settings import RunSettings
+from polyarch.runs.minutes import CAUTION, fitted
+from polyarch.runs.plan import PlannedStage, Timings, plan, total_seconds
+from polyarch.runs.settings import RunSettings
 
 TIMINGS = Timings(step=0.05, rank_score=2.0, search_score=1.0)
 EXAMPLES = 6400

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.jobs.own_module import build_own, import_builder
+from polyarch.runs.own_module import build_own, import_builder
 from polyarch.nn import OneOf
 
 SOURCE = """

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from polyarch.data import load
-from polyarch.jobs.overrides import parse_assignments, with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.space_settings import CellSettings, InterChoiceSettings, MLPSettings, as_trained_alone
+from polyarch.runs.overrides import parse_assignments, with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.spaces import CellSettings, InterChoiceSettings, MLPSettings, as_trained_alone
 from polyarch.nn import PartialChannels
 from polyarch.randomness import generator_at
 

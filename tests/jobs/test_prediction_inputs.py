@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from polyarch.errors import CorruptFile, DataError, PolyarchError
-from polyarch.jobs.prediction import Predictor
-from polyarch.jobs.prediction_inputs import read_inputs
+from polyarch.prediction.predictor import Predictor
+from polyarch.prediction.inputs import read_inputs
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, NotFiniteError
 from polyarch.export import Artifact, Member, Program, write_artifact
-from polyarch.jobs.prediction import Predictor
+from polyarch.prediction.predictor import Predictor
 from polyarch.nn import OneOf, Stacked
 from polyarch.supernets import from_module
 

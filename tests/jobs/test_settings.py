@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.jobs.overrides import parse_assignments, parse_quantity, with_overrides
-from polyarch.jobs.settings import RunSettings, read_toml
-from polyarch.jobs.space_settings import SPACES
+from polyarch.runs.overrides import parse_assignments, parse_quantity, with_overrides
+from polyarch.runs.settings import RunSettings, read_toml
+from polyarch.runs.spaces import SPACES
 
 
 @pytest.mark.parametrize("kind", SPACES)

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from polyarch.benchmarks import published_notation
+from polyarch.tables import published_notation
 from polyarch.cli.spaces import spaces_app
 from polyarch.errors import ConfigError
-from polyarch.jobs.brief import brief_choices, brief_size
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.space_settings import SPACES, WiredSettings, as_trained_alone
+from polyarch.runs.description import brief_choices, brief_size
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.spaces import SPACES, WiredSettings, as_trained_alone
 from polyarch.randomness import generator_at
 from polyarch.spaces import NB201_CONVOLUTIONS, NB201_NO_NONE, S2_OPERATIONS, darts_space, darts_string, nb201_space
 from polyarch.supernets import gate

@@ -9,13 +9,13 @@ import torch
 
 from polyarch.data import Dataset, TensorData, load
 from polyarch.estimators import MACs
-from polyarch.jobs.choosing import with_suggestions
-from polyarch.jobs.minutes import fitted
-from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.plan import PlannedStage, Timings, plan, total_seconds
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.stochastic_choosing import FEWEST_EPOCHS, WIDTHS, WORK, suggest_stochastic
+from polyarch.runs.suggestion import with_suggestions
+from polyarch.runs.minutes import fitted
+from polyarch.runs.overrides import with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.runs.plan import PlannedStage, Timings, plan, total_seconds
+from polyarch.runs.settings import RunSettings
+from polyarch.methods.stochastic.suggestion import FEWEST_EPOCHS, WIDTHS, WORK, suggest_stochastic
 from polyarch.spaces import residual_wiring
 
 

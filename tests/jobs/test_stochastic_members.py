@@ -13,16 +13,16 @@ from torch import Tensor
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError, ImpossibleSpace
 from polyarch.estimators import shared_macs
-from polyarch.jobs.context import Context
-from polyarch.jobs.corrupted import corrupted_detection
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.judging import Ensemble
-from polyarch.jobs.member_logits import MemberLogits
-from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.stochastic_search import EVALUATED, LEAST_SHARE, Chosen, choose_members
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.run import Context
+from polyarch.methods.stochastic.corruption import corrupted_detection
+from polyarch.runs.display import Quiet
+from polyarch.runs.judging import Ensemble
+from polyarch.runs.member_logits import MemberLogits
+from polyarch.runs.overrides import with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
+from polyarch.methods.stochastic.ensemble import EVALUATED, LEAST_SHARE, Chosen, choose_members
+from polyarch.runs.workspace import Workspace
 from polyarch.predictive import auroc, corrupt
 from polyarch.randomness import generator_at
 

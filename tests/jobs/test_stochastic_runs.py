@@ -20,15 +20,15 @@ import polyarch as library
 from polyarch.data import load, resident
 from polyarch.errors import Interrupted
 from polyarch.facade import Found
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.loading import load_artifact
-from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.prediction_modes import load_predictor
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.supernet_training import train
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.run import Context
+from polyarch.runs.display import Quiet
+from polyarch.prediction.loading import load_artifact
+from polyarch.runs.overrides import with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.prediction.modes import load_predictor
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.training import train
+from polyarch.runs.workspace import Workspace
 from polyarch.nn import OneOf
 from polyarch.predictive import calibration_error
 from polyarch.results import Results, StochasticRecord

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.optimisers import schedule
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import check
-from polyarch.jobs.plan import Timings, measure, plan
-from polyarch.jobs.settings import STRATEGIES, OptimiserSettings, RankSettings, RunSettings
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.run import Context
+from polyarch.runs.display import Quiet
+from polyarch.runs.optimisers import schedule
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import check
+from polyarch.runs.plan import Timings, measure, plan
+from polyarch.runs.settings import STRATEGIES, OptimiserSettings, RankSettings, RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, Strategy, Variational
 from polyarch.training import Run
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from polyarch.jobs.context import Context
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import run
-from polyarch.jobs.second_supernet import reseeded, second_supernet
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.trusting import judges, trust_record
-from polyarch.jobs.workspace import Workspace
+from polyarch.runs.run import Context
+from polyarch.runs.display import Quiet
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import run
+from polyarch.methods.one_shot.second_supernet import reseeded, second_supernet
+from polyarch.runs.settings import RunSettings
+from polyarch.methods.one_shot.trust import judges, trust_record
+from polyarch.runs.workspace import Workspace
 from polyarch.results import Results, ScoredArchitecture, ScoreRecord
 from polyarch.testing.bits import same_bits, state_of
 from polyarch.training import StopRequest

@@ -19,19 +19,19 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from polyarch.benchmarks import CurveTable, load_truth
+from polyarch.tables import CurveTable, load_truth
 from polyarch.errors import NotFiniteError
-from polyarch.jobs.comparison import Item
-from polyarch.jobs.display import Quiet
-from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.pipeline import run
-from polyarch.jobs.retraining import Retraining
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.starting import Beginning
-from polyarch.jobs.truth_building import BuiltTruth, CurveTraining, Stopwatch, build_truth, start_build
-from polyarch.jobs.truth_words import in_sentences
-from polyarch.jobs.truths import known_members
+from polyarch.runs.comparison import Item
+from polyarch.runs.display import Quiet
+from polyarch.runs.overrides import with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import run
+from polyarch.runs.retraining import Retraining
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.start import Beginning
+from polyarch.truths.building import BuiltTruth, CurveTraining, Stopwatch, build_truth, start_build
+from polyarch.truths.summary import in_sentences
+from polyarch.truths.lookup import known_members
 from polyarch.randomness import derive_seed
 from polyarch.results import Results
 from polyarch.spaces import Choice, Space

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.benchmarks import CurveTable, Truth
+from polyarch.tables import CurveTable, Truth
 from polyarch.errors import ConfigError, MissingData, UnknownName
-from polyarch.jobs.truths import known_members, truth_for, whole_name
+from polyarch.truths.lookup import known_members, truth_for, whole_name
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
 
 CELLS = (

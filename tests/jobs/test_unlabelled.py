@@ -12,12 +12,12 @@ from PIL import Image
 
 from polyarch.data import Dataset, Examples, ImageFiles, TensorData, load, resident
 from polyarch.errors import ConfigError, CorruptFile, DataError, InvalidInput, PolyarchError
-from polyarch.jobs import unlabelled
-from polyarch.jobs.overrides import with_overrides
-from polyarch.jobs.parts import Parts
-from polyarch.jobs.settings import RunSettings
-from polyarch.jobs.stochastic_parts import refuse_settings_of_stochastic
-from polyarch.jobs.unlabelled import unlabelled_examples
+from polyarch.runs import unlabelled
+from polyarch.runs.overrides import with_overrides
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
+from polyarch.methods.stochastic.strategy import refuse_settings_of_stochastic
+from polyarch.runs.unlabelled import unlabelled_examples
 
 
 def images(channels: int = 3, side: int = 6, *, floats: bool = False) -> Dataset:

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.data import Batches
-from polyarch.methods.depth_training import DepthTraining
-from polyarch.methods.deterministic_depth import FixedDepth
-from polyarch.methods.variational_depth import DepthSearch
+from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.baseline import FixedDepth
+from polyarch.methods.depth.search import DepthSearch
 from polyarch.randomness import global_seed
 from polyarch.supernets import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 from polyarch.testing import random_data, same_bits

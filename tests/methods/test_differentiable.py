@@ -10,7 +10,7 @@ from torch import nn
 
 from polyarch.data import Batches
 from polyarch.distributions import FactorisedCategorical, FactorisedDirichlet
-from polyarch.methods.differentiable import (
+from polyarch.methods.differentiable.recipes import (
     RECIPES,
     WEIGHINGS,
     DifferentiableMethod,

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from polyarch.data import Batch
 from polyarch.distributions import FactorisedCategorical
 from polyarch.errors import ImpossibleSpace, InvalidInput
-from polyarch.methods.differentiable import differentiable_search
-from polyarch.methods.discretisation import alternatives, by_perturbation, skips_beyond, strongest
+from polyarch.methods.differentiable.recipes import differentiable_search
+from polyarch.methods.differentiable.discretisation import alternatives, by_perturbation, skips_beyond, strongest
 from polyarch.nn import OneOf
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, darts_space, skip_count

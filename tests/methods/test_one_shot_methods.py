@@ -13,7 +13,7 @@ from torch import nn
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Empirical
 from polyarch.errors import Interrupted
-from polyarch.methods import one_shot
+from polyarch.methods.one_shot import strategies as one_shot
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import parse_nb201
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, PathGradients, RandomPaths, Strategy

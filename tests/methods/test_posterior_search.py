@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from polyarch.data import Batches
 from polyarch.distributions import DepthAndChannels, KeepDrop
-from polyarch.methods.posterior_guided import PosteriorSearch
+from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.objectives import SpikeSlab
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import GuidedDepth, PosteriorGuided

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput, NotFiniteError, UnknownName
-from polyarch.methods.tuning import Tuner
+from polyarch.methods.differentiable.tuning import Tuner
 from polyarch.objectives import InnerSGD, Tensors, direct_gradient, unrolled_gradient
 from polyarch.randomness import generator_at
 

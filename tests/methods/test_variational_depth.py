@@ -15,7 +15,7 @@ from torch import Tensor
 from polyarch.data import Batches, Normalisation, TensorData, spirals
 from polyarch.distributions import Categorical
 from polyarch.errors import InvalidInput
-from polyarch.methods.variational_depth import (
+from polyarch.methods.depth.search import (
     RULES,
     DepthSearch,
     Prior,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.jobs.judging import Ensemble
+from polyarch.runs.judging import Ensemble
 from polyarch.nn import Stacked, drawing_from, dropping
 from polyarch.nn.dropout import dropout_layers, with_dropout
 from polyarch.predictive import MCDropout, Mixture, fit_temperature, mutual_information

@@ -10,8 +10,8 @@ import pytest
 from depth_examples import baseline_results, photos_results, spirals_results
 from report_examples import HOSTILE, IMAGE
 
-from polyarch.reports.depth_headline import sentences, tiles
-from polyarch.reports.depths import at_depth, likely, time_of
+from polyarch.methods.depth.headline import sentences, tiles
+from polyarch.methods.depth.words import at_depth, likely, time_of
 from polyarch.reports.html import render
 from polyarch.reports.thinning import evenly
 from polyarch.reports.usage import blocks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from polyarch.reports.charts import charts
-from polyarch.reports.differentiable import SHOWN, differentiable_part
+from polyarch.methods.differentiable.report import SHOWN, differentiable_part
 from polyarch.reports.html import render
 from polyarch.results import DifferentiableRecord, Results
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from polyarch.reports.elimination import SHOWN, elimination_part
+from polyarch.methods.one_shot.elimination_report import SHOWN, elimination_part
 from polyarch.reports.html import render
 from polyarch.results import EliminatedArchitecture, EliminationRecord
 

@@ -13,7 +13,7 @@ import pytest
 from depth_examples import photos_results, spirals_results
 from PIL import Image
 
-from polyarch.reports.functions import COLOURS, MOST_PANELS, MOST_POINTS, panels, selected
+from polyarch.methods.depth.panels import COLOURS, MOST_PANELS, MOST_POINTS, panels, selected
 from polyarch.results import DepthFunctions, DepthRecord
 
 SIDE = 3

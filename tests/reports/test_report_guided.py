@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from polyarch.reports.channels import MOST_CELLS, cells, channel_pictures, outcome, probability
+from polyarch.methods.posterior_guided.channels import MOST_CELLS, cells, channel_pictures, outcome, probability
 from polyarch.reports.charts import charts
-from polyarch.reports.guided import guided_part, sentences, tiles
-from polyarch.reports.guided_done import done
+from polyarch.methods.posterior_guided.report import guided_part, sentences, tiles
+from polyarch.methods.posterior_guided.course import done
 from polyarch.reports.headline import entries
 from polyarch.reports.html import render
 from polyarch.reports.thinning import MOST_DRAWS

@@ -10,7 +10,7 @@ import pytest
 
 from polyarch.reports.charts import charts
 from polyarch.reports.html import render
-from polyarch.reports.stochastic import MOST_PICTURES, sentences, stochastic_part, tiles
+from polyarch.methods.stochastic.report import MOST_PICTURES, sentences, stochastic_part, tiles
 from polyarch.results import Results, StochasticRecord
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from polyarch.ranking import trust
 from polyarch.reports.html import render
-from polyarch.reports.trust import trust_part
+from polyarch.methods.one_shot.trust_report import trust_part
 from polyarch.reports.words import key_of
 from polyarch.results import RankingRecord, Results, TrustRecord
 

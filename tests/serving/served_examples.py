@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 import httpx
 import uvicorn
 
-from polyarch.jobs.prediction import Predictor
-from polyarch.serving import create_application
+from polyarch.prediction.predictor import Predictor
+from polyarch.prediction.serving import create_application
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from PIL import Image
 from torch import Tensor
 
 from polyarch.errors import InvalidInput, MissingExtra
-from polyarch.jobs.prediction import Predictor
-from polyarch.serving import create_application
+from polyarch.prediction.predictor import Predictor
+from polyarch.prediction.serving import create_application
 
 Clients = dict[str, httpx.Client]
 Predictors = dict[str, Predictor]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
-from polyarch.jobs.prediction import Predictor
+from polyarch.prediction.predictor import Predictor
 
 Clients = dict[str, httpx.Client]
 JSON = {"content-type": "application/json"}
@@ -230,7 +230,7 @@ def test_chunks_without_end(clients: Clients) -> None:
 
 
 def test_slow_requests_are_given_up(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyarch.serving.bodies.READING_SECONDS", 0.3)
+    monkeypatch.setattr("polyarch.prediction.serving.bodies.READING_SECONDS", 0.3)
     client = clients["vector"]
     head = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
     with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=30) as connection:

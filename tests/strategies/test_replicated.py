@@ -13,8 +13,8 @@ from torch import Tensor
 from polyarch.data import Batch, Batches, StackedBatches
 from polyarch.distributions import Categorical
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.methods.deterministic_depth import FixedDepth
-from polyarch.methods.variational_depth import DepthSearch, Prior, depth_prior
+from polyarch.methods.depth.baseline import FixedDepth
+from polyarch.methods.depth.search import DepthSearch, Prior, depth_prior
 from polyarch.objectives import mixture_log_probabilities
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import (

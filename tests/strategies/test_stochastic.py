@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Empirical
 from polyarch.errors import InvalidInput
-from polyarch.methods.stochastic_architectures import nsa, nsa_i, nsa_id
+from polyarch.methods.stochastic.recipes import nsa, nsa_i, nsa_id
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, erdos_renyi, per_example_gates, wired_space
 from polyarch.strategies import StochasticArchitectures, Strategy

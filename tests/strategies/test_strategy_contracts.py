@@ -6,7 +6,7 @@ import torch
 
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
-from polyarch.methods.differentiable import Parametrisation, bilevel, mixed_supernet
+from polyarch.methods.differentiable.recipes import Parametrisation, bilevel, mixed_supernet
 from polyarch.objectives import Expectation, Sampled
 from polyarch.strategies import (
     HeldOutLoss,

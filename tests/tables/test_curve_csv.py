@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.benchmarks import CurveTable
+from polyarch.tables import CurveTable
 from polyarch.errors import CorruptFile, DataError, MissingData
 from polyarch.spaces import Choice, Space, nb201_space, nb201_string
 

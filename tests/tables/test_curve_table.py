@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from polyarch.benchmarks import Curves, CurveTable
-from polyarch.benchmarks.archives import write_arrays
+from polyarch.tables import Curves, CurveTable
+from polyarch.tables.archives import write_arrays
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
 from polyarch.testing import TruthContract

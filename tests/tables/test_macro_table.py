@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.benchmarks import CurveTable, load_macro
+from polyarch.tables import CurveTable, load_macro
 from polyarch.errors import CorruptFile, MissingData
 from polyarch.spaces.macro import parse_macro
 from polyarch.testing import TruthContract

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyarch.benchmarks import NASBench101, convert_nasbench101
-from polyarch.benchmarks import nasbench101 as module
-from polyarch.benchmarks.archives import write_arrays
-from polyarch.benchmarks.tfrecords import crc32c, masked_crc32c, read_fields, read_records
+from polyarch.tables import NASBench101, convert_nasbench101
+from polyarch.tables import nasbench101 as module
+from polyarch.tables.archives import write_arrays
+from polyarch.tables.tfrecords import crc32c, masked_crc32c, read_fields, read_records
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import Architecture
 from polyarch.spaces.nb101 import nb101_cell, nb101_space

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.benchmarks import NASBench201
-from polyarch.benchmarks.nasbench201 import CELLS
+from polyarch.tables import NASBench201
+from polyarch.tables.nasbench201 import CELLS
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import NB201_OPERATIONS, nb201_space, nb201_string
 from polyarch.testing import TruthContract

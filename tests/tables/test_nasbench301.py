@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from polyarch.benchmarks import NASBench301
-from polyarch.benchmarks.nasbench301 import genotype
+from polyarch.tables import NASBench301
+from polyarch.tables.nasbench301 import genotype
 from polyarch.errors import InvalidInput, MissingData, NotFiniteError
 from polyarch.randomness import generator_at
 from polyarch.spaces import nb201_space

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyarch.benchmarks import CurveTable, convert_nats
+from polyarch.tables import CurveTable, convert_nats
 from polyarch.errors import CorruptFile, InvalidInput, MissingData
 from polyarch.spaces import nb201_space, nb201_string
 

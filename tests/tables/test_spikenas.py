@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from polyarch.benchmarks import CurveTable, load_spikenas
-from polyarch.benchmarks.archives import write_arrays
-from polyarch.benchmarks.spikenas import MEASURES, spikenas_space
+from polyarch.tables import CurveTable, load_spikenas
+from polyarch.tables.archives import write_arrays
+from polyarch.tables.spikenas import MEASURES, spikenas_space
 from polyarch.errors import CorruptFile, MissingData
 from polyarch.testing import TruthContract
 

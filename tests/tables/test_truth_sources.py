@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from polyarch.benchmarks import SOURCES, CurveTable, load_truth, parse_architecture
+from polyarch.tables import SOURCES, CurveTable, load_truth, parse_architecture
 from polyarch.cli.common import console
 from polyarch.cli.truth import truth_app
 from polyarch.errors import InvalidInput, MissingData, PolyarchError, UnknownName

@@ -8,7 +8,7 @@ from torch import nn
 
 from polyarch.data import Batches
 from polyarch.errors import InvalidInput
-from polyarch.methods.differentiable import bilevel, hypergradient, mixed_supernet
+from polyarch.methods.differentiable.recipes import bilevel, hypergradient, mixed_supernet
 from polyarch.randomness import global_seed
 from polyarch.strategies import Bilevel
 from polyarch.supernets import MLPSupernet

@@ -14,7 +14,7 @@ from polyarch import Repeat
 from polyarch.data import Batches
 from polyarch.distributions import Categorical, geometric_prior
 from polyarch.errors import Interrupted, InvalidInput
-from polyarch.methods.variational_depth import DepthSearch
+from polyarch.methods.depth.search import DepthSearch
 from polyarch.objectives import Exact, categorical_log_likelihood, elbo, log_evidence
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Variational

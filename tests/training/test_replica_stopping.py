@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from polyarch.data import Batch, Batches, StackedBatches
 from polyarch.errors import Interrupted, InvalidInput
-from polyarch.methods.variational_depth import depth_prior
+from polyarch.methods.depth.search import depth_prior
 from polyarch.randomness import global_seed
 from polyarch.strategies import (
     ReplicatedDepths,

@@ -10,7 +10,7 @@ import torch
 
 from polyarch.data import Batches, load, resident
 from polyarch.errors import Interrupted, InvalidInput
-from polyarch.methods.one_shot import spos
+from polyarch.methods.one_shot.strategies import spos
 from polyarch.nn import ChoiceBlock, InterChoice, SplitCopies
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import OneShot

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from polyarch.data import Batches, load, resident
 from polyarch.errors import ImpossibleSpace, Interrupted, InvalidInput
 from polyarch.estimators import Parameters
-from polyarch.methods.posterior_guided import PosteriorSearch
+from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.randomness import generator_at, global_seed
 from polyarch.searchers import Limit, LimitedDraws, Limits
 from polyarch.strategies import PosteriorGuided

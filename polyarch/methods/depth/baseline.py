@@ -1,0 +1,47 @@
+"""Deterministic-depth networks, the baseline of a learned depth: one training from scratch for every depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from polyarch.data import BatchSource
+from polyarch.errors import InvalidInput
+from polyarch.methods.depth.training import DepthTraining
+from polyarch.strategies import ReplicatedSupervised, Supervised
+from polyarch.supernets import DepthSupernet, FullyConnectedDepth, FullyConnectedReplicas
+from polyarch.training import CheckpointStore, History
+
+
+@dataclass(frozen=True)
+class FixedDepth(DepthTraining):
+    """Trains networks of a given depth by the protocol of the learned depth, without heads in between."""
+
+    def fit(
+        self,
+        net: DepthSupernet,
+        train: BatchSource,
+        valid: BatchSource | None = None,
+        *,
+        seed: int,
+        checkpoints: CheckpointStore | None = None,
+    ) -> tuple[nn.Module, History]:
+        """The network of full depth of ``net``, trained on its own weights, and what was measured."""
+        network = net.extract(net.space.members[-1])
+        optimizer = self.optimizer(network)
+        strategy = Supervised(network, optimizer)
+        history = self.run(strategy, optimizer, train, valid, seed=seed, checkpoints=checkpoints)
+        return network, history
+
+    def fit_together(
+        self, nets: Sequence[FullyConnectedDepth], sources: Sequence[BatchSource], *, seed: int
+    ) -> list[tuple[FullyConnectedDepth, History]]:
+        """Several networks of one shape, each on its own data, in one batched computation."""
+        if len(nets) != len(sources):
+            raise InvalidInput(f"Expected a source of data for every network. Got {len(sources)} for {len(nets)}.")
+        together = FullyConnectedReplicas(nets)
+        optimizer = self.optimizer(together)
+        histories = self.run_together(ReplicatedSupervised(together, optimizer), optimizer, sources, seed=seed)
+        return list(zip(together.split(), histories, strict=True))

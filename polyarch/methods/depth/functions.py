@@ -1,0 +1,60 @@
+"""What a network predicts at every depth over the plane, for data of two numbers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.data import resident
+from polyarch.results import DepthFunctions
+from polyarch.runs.parts import Parts
+
+SIDE = 56
+MARGIN = 0.1
+"""Of the range of the training examples, on every side of it."""
+MOST_POINTS = 400
+
+
+def depth_functions(parts: Parts, exits: nn.Module, depths: Sequence[int]) -> DepthFunctions | None:
+    """The most probable class and its probability on a grid, at every depth; None unless examples are two numbers.
+
+    Args:
+        exits: preprocessed inputs (B, 2) -> logits (K, B, C), in evaluation mode.
+    """
+    if parts.data.input_shape != (2,) or any(column.categories for column in parts.data.columns):
+        return None
+    train = resident(parts.train)
+    known = train.inputs[train.inputs.isfinite().all(1)]
+    low, high = known.amin(0), known.amax(0)
+    room = MARGIN * (high - low).clamp_min(1e-6)
+    low, high = low - room, high + room
+    x, y = (torch.linspace(float(low[axis]), float(high[axis]), SIDE) for axis in range(2))
+    rows, columns = torch.meshgrid(y, x, indexing="ij")  # row by row from the lowest y upwards
+    grid = torch.stack([columns.flatten(), rows.flatten()], 1).to(parts.settings.device)
+    with torch.no_grad():
+        confidence, classes = exits(parts.preprocessing(grid)).softmax(-1).max(-1)  # (K, SIDE * SIDE)
+    shown = train.subset(torch.arange(len(train))[:MOST_POINTS])
+    points = [
+        (round(float(point[0]), 4), round(float(point[1]), 4), int(target))
+        for point, target in zip(shown.inputs, shown.targets, strict=True)
+        if point.isfinite().all()
+    ]
+    names = [column.name for column in parts.data.columns] or ["x", "y"]
+    return DepthFunctions(
+        names=(names[0], names[1]),
+        x_range=(float(x[0]), float(x[-1])),
+        y_range=(float(y[0]), float(y[-1])),
+        side=SIDE,
+        depths=list(depths),
+        classes=[as_text(one) for one in classes],
+        confidence=[as_text((255 * one).round()) for one in confidence],
+        points=points,
+    )
+
+
+def as_text(values: Tensor) -> str:
+    """Whole numbers from 0 to 255 as base64, a byte each."""
+    return base64.b64encode(values.cpu().to(torch.uint8).numpy().tobytes()).decode()

@@ -1,0 +1,170 @@
+"""Variational depth search: learn q(depth) with the weights, choose a depth, prune.
+
+Maximises (N/B) sum_n sum_d q(d) log p(y_n | x_n, d) - KL(q || prior) over the weights and q.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from polyarch.data import BatchSource
+from polyarch.distributions import Categorical, Empirical, geometric_prior
+from polyarch.errors import InvalidInput, UnknownName
+from polyarch.methods.depth.training import DepthTraining
+from polyarch.spaces import Space
+from polyarch.strategies import ReplicatedDepths, ReplicatedVariational, Variational
+from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas, Supernet
+from polyarch.training import CheckpointStore, ExpectationStep, History
+
+Rule = Literal["argmax", "95%", "expected"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+Updates = Literal["gradient", "em"]
+Prior = Literal["geometric", "uniform"] | Sequence[float]
+
+FIRST_EXPECTATION = 0.2
+"""The share of the epochs before the first E step; see `ExpectationStep`."""
+
+
+@dataclass(frozen=True)
+class DepthSearch(DepthTraining):
+    """Learns the posterior over the depth of a network together with its weights.
+
+    Args:
+        prior: over the depths, see `depth_prior`.
+        prior_ratio: gamma of the geometric prior.
+        updates: of q: by the ``gradient`` together with the weights, or ``em``: in closed form at the start of every
+            epoch, from a fifth of the epochs on.
+    """
+
+    prior: Prior = "geometric"
+    prior_ratio: float = 0.85
+    updates: Updates = "gradient"
+
+    def strategy(self, net: Supernet, *, num_data: int) -> Variational:
+        """The strategy that learns weights and q; its optimiser and its q are attributes."""
+        like = next(net.parameters())
+        q = Categorical(net.space, learnable=self.updates == "gradient").to(like)
+        prior = depth_prior(net.space, self.prior, self.prior_ratio).to(like)
+        optimizer = self.optimizer(net, q)  # the parameters of q are none where the E step sets it
+        return Variational(net, q, prior, optimizer, num_data=num_data)
+
+    def expectation_steps(self, strategy: Variational, train_in_order: BatchSource) -> list[ExpectationStep]:
+        """The callback that sets q where no gradient does."""
+        if self.updates == "gradient":
+            return []
+        assert isinstance(strategy.q, Categorical)
+        return [ExpectationStep(strategy.net, strategy.q, strategy.prior, train_in_order, after=FIRST_EXPECTATION)]
+
+    def warm_up(self, epochs: int) -> int:
+        """How many of the epochs come before q is learned; their states are not worth keeping."""
+        return 0 if self.updates == "gradient" else math.ceil(FIRST_EXPECTATION * epochs)
+
+    def fit(
+        self,
+        net: Supernet,
+        train: BatchSource,
+        valid: BatchSource | None = None,
+        *,
+        seed: int,
+        train_in_order: BatchSource | None = None,
+        checkpoints: CheckpointStore | None = None,
+    ) -> tuple[Categorical, History]:
+        """Trains the weights of ``net`` in place and returns the learned q with what was measured.
+
+        Args:
+            valid: watched for early stopping; without it the bound on the training set is.
+            train_in_order: all training examples for the E step; ``train`` by default.
+        """
+        strategy = self.strategy(net, num_data=train.num_examples)
+        steps = self.expectation_steps(strategy, train_in_order or train)
+        history = self.run(
+            strategy,
+            strategy.optimizer,
+            train,
+            valid,
+            seed=seed,
+            callbacks=steps,
+            warm_up=self.warm_up(self.epochs),
+            checkpoints=checkpoints,
+        )
+        assert isinstance(strategy.q, Categorical)
+        return strategy.q, history
+
+    def fit_together(
+        self, nets: Sequence[FullyConnectedDepth], sources: Sequence[BatchSource], *, seed: int
+    ) -> list[tuple[FullyConnectedDepth, Categorical, History]]:
+        """Several networks of one shape, each with its own data and its own q, in one batched computation.
+
+        Each does what `fit` without validation examples would do, up to rounding. ``nets`` stay as they are.
+        """
+        if len(nets) != len(sources):
+            raise InvalidInput(f"Expected a source of data for every network. Got {len(sources)} for {len(nets)}.")
+        if self.updates != "gradient":
+            raise InvalidInput(f"Expected updates by the gradient for networks side by side. Got {self.updates!r}.")
+        together = FullyConnectedReplicas(nets)
+        space = nets[0].space
+        log_prior = depth_prior(space, self.prior, self.prior_ratio).to(together.weight).log_probabilities()
+        q = ReplicatedDepths(together.replicas, log_prior).to(together.weight.device)
+        optimizer = self.optimizer(together, q)
+        num_data = sources[0].num_examples
+        strategy = ReplicatedVariational(together, q, optimizer, num_data=num_data)
+        histories = self.run_together(strategy, optimizer, sources, seed=seed)
+        found = []
+        for net, logits, history in zip(together.split(), q.logits[0].detach(), histories, strict=True):
+            for row in history.rows:
+                row["elbo"] = -row["loss"] * num_data
+            found.append((net, Categorical(net.space, logits), history))
+        return found
+
+
+def depth_prior(space: Space, prior: Prior = "geometric", ratio: float = 0.85) -> Categorical:
+    """A fixed prior over the only choice of a space.
+
+    ``geometric``: p(i) proportional to ratio^(1 + i). ``uniform``. Or given: a weight above 0 for every depth.
+    """
+    if prior == "geometric":
+        return geometric_prior(space, ratio)
+    if prior == "uniform":
+        return Categorical(space, learnable=False)
+    given: object = prior  # a text is a sequence, too
+    if isinstance(given, str):
+        raise UnknownName("prior", given, ["geometric", "uniform", "or a weight for every depth"])
+    weights = torch.tensor([float(weight) for weight in prior], dtype=torch.float64)
+    if weights.shape != (space.size,) or not (weights.isfinite() & (weights > 0)).all():
+        raise InvalidInput(f"Expected {space.size} prior weights above 0, one per depth. Got {list(prior)}.")
+    return Categorical(space, weights.log().float(), learnable=False)
+
+
+def choose_depth(q: Categorical, rule: Rule = "argmax") -> int:
+    """The position of the depth to keep among those of q; the depth itself where the first is 0.
+
+    ``argmax``: the most probable (small data). ``95%``: the smallest with at least 0.95 times the highest
+    probability (medium and large data). ``expected``: the mean, rounded.
+    """
+    probabilities = q.log_probabilities().detach().exp()
+    match rule:
+        case "argmax":
+            return int(probabilities.argmax())
+        case "95%":
+            return int((probabilities >= 0.95 * probabilities.max()).nonzero()[0])
+        case "expected":
+            return round(expected_depth(probabilities))
+    raise UnknownName("rule", rule, RULES)
+
+
+def expected_depth(probabilities: Tensor) -> float:
+    """sum_d q(d) d: (D+1,)."""
+    return float((probabilities.detach() * torch.arange(len(probabilities)).to(probabilities)).sum())
+
+
+def prune(q: Categorical, depth: int) -> Empirical:
+    """q over the depths 0..depth, with the mass of deeper ones moved onto ``depth``."""
+    probabilities = q.log_probabilities().detach().exp().tolist()
+    weights = [*probabilities[:depth], sum(probabilities[depth:])]
+    return Empirical(q.space, q.architectures[: depth + 1], weights)

@@ -1,0 +1,77 @@
+"""Charts of a posterior-guided search: the course of its training, all draws, and the posterior over depths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import altair as alt
+
+from polyarch.methods.depth.plots import depth_bars
+from polyarch.reports.plots import HEIGHT, curves
+from polyarch.reports.specs import Row, Spec, data, spec_of
+from polyarch.reports.thinning import MOST_DRAWS, curve, evenly
+from polyarch.results import GuidedDraw, GuidedRecord, TrainingRecord
+
+_COURSE = (
+    ("kept", "kept", "expected share of kept channels", "~%"),
+    ("penalty", "penalty", "penalty (nats per example)", ".3~g"),
+)
+_COSTS = {"macs": "multiply-accumulates", "parameters": "parameters"}
+
+
+def course_charts(training: TrainingRecord) -> Iterator[tuple[str, Spec]]:
+    """What only networks with gates have, over the epochs: names of places on the page to specifications."""
+    for name, key, title, y_format in _COURSE:
+        rows = list(curve(training.history, {key: title}))
+        if rows:
+            yield name, curves(rows, title, y_format)
+
+
+def guided_charts(record: GuidedRecord) -> Iterator[tuple[str, Spec]]:
+    """Names of places on the page to specifications."""
+    yield "draws-macs", draws(record, "macs", record.max_macs)
+    yield "draws-parameters", draws(record, "parameters", record.max_params)
+    if record.depths:
+        rows: list[Row] = [{"depth": depth, "q": share} for depth, share in enumerate(record.depths)]
+        yield "guided-depths", depth_bars(rows, record.best_depth)
+
+
+def shown_draws(found: Sequence[GuidedDraw], best: int | None = None) -> list[GuidedDraw]:
+    """All of them, or an even selection of many that has the best."""
+    places = evenly(len(found), MOST_DRAWS)
+    return [draw for place, draw in enumerate(found) if place in set(places) or draw.position == best]
+
+
+def draws(record: GuidedRecord, cost: str, limit: float | None) -> Spec:
+    """Validation accuracy against a cost: random draws, those from the posterior, and a ring around the best."""
+    random = [_row(draw, "random, one rate") for draw in shown_draws(record.random)]
+    guided = [_row(draw, "from the posterior") for draw in shown_draws(record.guided, record.best)]
+    best = [_row(record.best_draw, "the best")]
+    scale = alt.Scale(zero=False, padding=14)
+    ticks = alt.Axis(format="~s", tickCount=5, labelOverlap=True, labelSeparation=6)
+    x = alt.X(f"{cost}:Q", title=_COSTS[cost], scale=scale, axis=ticks)
+    y = alt.Y("accuracy:Q", title="validation accuracy", scale=scale, axis=alt.Axis(format="~%", tickCount=6))
+    tooltip = [
+        alt.Tooltip("kind:N", title="draw"),
+        alt.Tooltip("position:Q", title="number", format=",d"),
+        alt.Tooltip("accuracy:Q", title="validation accuracy", format=".2%"),
+        alt.Tooltip("loss:Q", title="validation loss (nats)", format=".4~g"),
+        alt.Tooltip("parameters:Q", format=",d"),
+        alt.Tooltip("macs:Q", title="multiply-accumulates", format=",.0f"),
+    ]
+    layers = [
+        data(rows).mark_point(style=style, filled=True, size=44, opacity=0.6).encode(x=x, y=y, tooltip=tooltip)
+        for style, rows in (("others", random), ("best", guided))
+        if rows
+    ]
+    ring = data(best).mark_point(style="front", size=170, strokeWidth=2.6, opacity=1)
+    layers.append(ring.encode(x=x, y=y, tooltip=tooltip))
+    if limit is not None and limit <= 2 * max(row[cost] for row in (*random, *guided)):  # far away it would crowd them
+        rule = data([{cost: limit}]).mark_rule(style="limit")
+        layers.append(rule.encode(x=x, tooltip=[alt.Tooltip(f"{cost}:Q", title="limit", format=",d")]))
+    return spec_of(layers, f"Validation accuracy of all draws against {_COSTS[cost]}", height=HEIGHT)
+
+
+def _row(draw: GuidedDraw, kind: str) -> Row:
+    content = draw.model_dump()
+    return {**content, "accuracy": round(draw.accuracy, 6), "loss": round(draw.loss, 6), "kind": kind}

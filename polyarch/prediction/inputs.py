@@ -1,0 +1,165 @@
+"""What `polyarch predict` reads: tables, arrays, images and folders of images, as raw examples for a predictor."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyarch.data.columns import cells_of, encode_rows
+from polyarch.data.decoding import IMAGE_SUFFIXES, decode_image
+from polyarch.data.image_folders import image_files
+from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_frame
+from polyarch.data.tables import TARGET_NAMES
+from polyarch.errors import CorruptFile, DataError
+from polyarch.prediction.predictor import Predictor
+
+DECODERS = 2
+"""Threads that decode images; more than a few do not keep a network waiting."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Examples to predict.
+
+    Args:
+        ids: what each example is called in the output: the column ``id`` or the number of a row, the number in an
+            array, the path of an image below its folder.
+        batches: the raw examples (B, ...), in this order; images are decoded as they are asked for.
+        target: the name of a table's column that holds the true classes, if there is one.
+        targets: (N,) the indices of these classes.
+    """
+
+    ids: list[str]
+    batches: Iterator[Tensor]
+    target: str | None = None
+    targets: Tensor | None = None
+
+
+def read_inputs(path: Path, predictor: Predictor) -> Inputs:
+    """Examples out of a file or a folder, of the kind that the predictor takes."""
+    if path.is_dir():
+        _require(predictor.is_image, path, "a folder", predictor)
+        paths = sorted(map(Path, image_files(path)))
+        if not paths:
+            raise DataError(f"Expected images in {path}. Found none with a suffix such as .png or .jpg.")
+        return Inputs([_text(file.relative_to(path)) for file in paths], _decoded(paths, predictor))
+    if not path.is_file():
+        raise DataError(f"Expected a file or a folder at {path}. Found none.")
+    if is_table_file(path):
+        _require(predictor.is_table, path, "a table", predictor)
+        return _table(path, predictor)
+    if path.suffix.lower() == ".npz":
+        return _array(path, predictor)
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        _require(predictor.is_image, path, "an image", predictor)
+        return Inputs([_text(Path(path.name))], _decoded([path], predictor))
+    raise DataError(f"Expected {', '.join(TABLE_SUFFIXES)}, .npz, an image or a folder of images. Got {path}.")
+
+
+def as_input(pixels: Tensor, predictor: Predictor) -> Tensor:
+    """Bytes (C, H, W) in the type of the predictor's inputs; images of floats have values 0..1."""
+    return pixels.float() / 255 if predictor.input_dtype.is_floating_point else pixels
+
+
+def _require(fits: bool, path: Path, found: str, predictor: Predictor) -> None:
+    if not fits:
+        wanted = (
+            f"rows of a table with {len(predictor.columns)} columns"
+            if predictor.is_table
+            else f"images {predictor.input_shape}"
+            if predictor.is_image
+            else f"vectors of {predictor.input_shape} in an .npz file"
+        )
+        raise DataError(f"Expected {wanted} for this artifact. Found {found}: {path}.")
+
+
+def _table(path: Path, predictor: Predictor) -> Inputs:
+    frame = read_frame(path)
+    frame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
+    if not len(frame):
+        raise DataError(f"Expected rows in {path}. Found none.")
+    rows = encode_rows(frame, predictor.columns, origin=str(path))
+    known = {column.name for column in predictor.columns}
+    others = {name: frame[name] for name in frame.columns if name not in known}
+    ids = [str(number) for number in range(1, len(frame) + 1)]
+    truths: dict[str, Tensor] = {}
+    index = {name: position for position, name in enumerate(predictor.classes)}
+    for name, series in others.items():
+        if name.lower() == "id":
+            ids = [str(value) for value in series.tolist()]
+            continue
+        cells = cells_of(series, str(path))
+        positions = np.array([*(index.get(word, -1) for word in cells.words()), -1])[cells.codes]
+        if (positions >= 0).all():
+            truths[name] = torch.from_numpy(positions)
+    by_name = [name for name in truths if name.lower() in TARGET_NAMES]
+    candidates = by_name or list(truths)
+    target = candidates[0] if len(candidates) == 1 else None
+    return Inputs(ids, iter(rows.split(predictor.batch_size)), target, truths[target] if target else None)
+
+
+def _array(path: Path, predictor: Predictor) -> Inputs:
+    inputs = _as_examples(read_array(path), path, predictor)
+    ids = [str(number) for number in range(len(inputs))]
+    predictor.check(inputs, names=[f"example {number} of {path}" for number in ids])
+    return Inputs(ids, iter(inputs.split(predictor.batch_size)))
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The array x of a file, or its only one."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            names = list(arrays.files)
+            name = "x" if "x" in names else names[0] if len(names) == 1 else None
+            if name is not None:
+                return np.asarray(arrays[name])
+    except (AttributeError, KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {error}.") from None
+    raise DataError(f"Expected an array x, or only one, in {path}. Found {', '.join(names) or 'none'}.")
+
+
+def _as_examples(array: np.ndarray, path: Path, predictor: Predictor) -> Tensor:
+    """(N, *input_shape) in the type of the inputs; images may have their channels last, or none."""
+    shape = predictor.input_shape
+    if predictor.is_image and array.shape[1:] != shape:
+        if array.ndim == 3:
+            array = array[:, np.newaxis]
+        elif array.ndim == 4:
+            array = array.transpose(0, 3, 1, 2)
+    if array.shape[1:] != shape or array.ndim == 0 or not len(array):
+        raise DataError(f"Expected examples of shape (N, {', '.join(map(str, shape))}) in {path}. Found {array.shape}.")
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"Expected numbers in {path}. Found {array.dtype}.")
+    if predictor.input_dtype.is_floating_point:
+        with np.errstate(over="ignore"):
+            return torch.from_numpy(np.array(array, dtype=np.float32))
+    if array.dtype.kind == "f" or int(array.min()) < 0 or int(array.max()) > 255:
+        found = array.dtype if array.dtype.kind == "f" else f"{array.min()}..{array.max()}"
+        raise DataError(f"Expected bytes 0..255 in {path}. Found {found}.")
+    return torch.from_numpy(np.array(array, dtype=np.uint8))
+
+
+def _decoded(paths: Sequence[Path], predictor: Predictor) -> Iterator[Tensor]:
+    """Batches of images, decoded when they are asked for: a large folder does not fill the memory."""
+
+    def decode(path: Path) -> Tensor:
+        return as_input(decode_image(path, predictor.input_shape), predictor)
+
+    size = predictor.batch_size
+    with ThreadPoolExecutor(DECODERS) as pool:
+        for start in range(0, len(paths), size):
+            yield torch.stack(list(pool.map(decode, paths[start : start + size])))
+
+
+def _text(path: Path) -> str:
+    """A path as text that can be written, whatever bytes its name has."""
+    return os.fsencode(path.as_posix()).decode(errors="replace")

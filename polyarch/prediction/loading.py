@@ -1,0 +1,91 @@
+"""Loading an artifact back as networks."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import nn
+
+from polyarch.errors import CorruptFile, InvalidInput
+from polyarch.export import Artifact, Extract, read_artifact
+from polyarch.export.sentences import first_problem
+from polyarch.nn import Stacked
+from polyarch.runs.own_module import Builder, build_own
+from polyarch.runs.spaces import SpaceSettings
+from polyarch.supernets import Supernet
+
+MOST_BLOCKS = 1000
+"""A file that asks for more would keep the machine busy before its weights are compared."""
+
+
+def load_network(folder: Path) -> nn.Module:
+    """The standalone network of an artifact's first member, in evaluation mode: preprocessed inputs -> logits."""
+    networks = load_artifact(folder).networks
+    if not isinstance(networks, Stacked):
+        raise InvalidInput(
+            f"Expected an artifact with a network for every member in {folder}. "
+            "Got one network for all: load_artifact(...).networks is it."
+        )
+    return networks[0]
+
+
+def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
+    """A whole artifact with its networks, in evaluation mode.
+
+    Args:
+        module: the function that makes the user's own network. A file is never trusted to name it.
+    """
+
+    def build(network: dict[str, Any], input_shape: tuple[int, ...], classes: int) -> Extract:
+        return _extract(network, input_shape, classes, module)
+
+    return read_artifact(folder, build)
+
+
+def is_own_module(network: dict[str, Any]) -> bool:
+    """Whether settings say that a function of the user makes the network."""
+    return network.get("kind") == "module"
+
+
+def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int, module: Builder | None) -> Extract:
+    if is_own_module(network):
+        if module is None:
+            raise CorruptFile("a network of the user's own, which only the function that made it can make again")
+        with torch.random.fork_rng(devices=[]):
+            net = build_own(module, input_shape, classes, gated=network.get("gated") is True)
+        return partial(_networks, net)
+    try:
+        settings = TypeAdapter(SpaceSettings).validate_python(network)
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise CorruptFile(f"{place}: {problem}") from None
+    for name in ("cells", "max_depth", "depth", "blocks", "layers", "branches", "kernels"):
+        value = getattr(settings, name, 0)
+        if (max(value) if isinstance(value, tuple) else value) > MOST_BLOCKS:
+            raise CorruptFile(f"{name} {value}, more than {MOST_BLOCKS}")
+    with torch.device("meta"):  # no memory before the weights come, and no random numbers used up
+        net = settings.build(input_shape, classes)
+        example = torch.empty(2, *input_shape)
+
+    def extract(architectures: list[dict[str, str]], shared: bool) -> nn.Module:
+        networks = _networks(net, architectures, shared).eval()
+        logits = networks(example)
+        if logits.shape != (len(architectures), 2, classes):
+            raise CorruptFile(f"outputs of shape {tuple(logits.shape[2:])} for {classes} classes")
+        return networks
+
+    return extract
+
+
+def _networks(net: Supernet, architectures: list[dict[str, str]], shared: bool) -> nn.Module:
+    members = [net.space.architecture(architecture) for architecture in architectures]
+    if not shared:
+        return Stacked([net.extract(member) for member in members])
+    networks = net.extract_many(members)
+    if isinstance(networks, Stacked):
+        raise CorruptFile("members that cannot share one network")
+    return networks

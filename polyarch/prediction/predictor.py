@@ -1,0 +1,196 @@
+"""Predictions of an artifact, with their uncertainty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from polyarch.data import Column
+from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError
+from polyarch.export import Artifact, OnnxSession, Program, read_records
+from polyarch.export.artifact import INPUT_DTYPES
+from polyarch.export.records import PROGRAM_FILES
+from polyarch.nn import Exits
+from polyarch.prediction.loading import is_own_module, load_artifact
+from polyarch.predictive import EarlyExit
+from polyarch.runs.own_module import Builder
+
+Run = Callable[[Tensor], tuple[Tensor, ...]]
+"""(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,).
+
+With early exit also the positions (B,) of the exits used.
+"""
+
+MOST_EXAMPLES = 256
+MOST_VALUES = 1 << 22
+"""Of one batch, so that large images do not fill the memory."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What is known about B examples.
+
+    Args:
+        probabilities: (B, classes), a row sums to 1.
+        entropy: (B,) in nats, how unsure the prediction is.
+        mutual_information: (B,) in nats, how far the members disagree.
+        flagged: (B,) bool, whether the entropy is above the threshold.
+        depths: (B,) int64, the depth that each example used; only with early exit.
+    """
+
+    probabilities: Tensor
+    entropy: Tensor
+    mutual_information: Tensor
+    flagged: Tensor
+    depths: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """An artifact that is ready to predict, on the CPU.
+
+    Args:
+        run: the networks, preprocessing inside.
+        classes: their names in the order of the outputs.
+        columns: of a table; empty for other data.
+        input_shape: of one raw example.
+        input_dtype: of raw examples, uint8 or float32.
+        threshold: the entropy in nats above which an example is flagged.
+        exits: the depths at which examples may leave early; empty without early exit.
+    """
+
+    run: Run
+    classes: tuple[str, ...]
+    columns: tuple[Column, ...]
+    input_shape: tuple[int, ...]
+    input_dtype: torch.dtype
+    threshold: float
+    exits: tuple[int, ...] = ()
+
+    @classmethod
+    def load(cls, folder: str | Path, *, module: Builder | None = None, early_exit: bool | float = False) -> Predictor:
+        """From an artifact's folder; nothing that its files name is imported, and nothing is unpickled.
+
+        Args:
+            module: makes the network, where it is the user's own. Without it such an artifact runs by its
+                ``model.onnx``.
+            early_exit: whether examples leave a mixture over depths as soon as it is sure, which needs members that
+                share one network: True at the confidence that the artifact has, or a confidence; above 1 none leaves.
+        """
+        folder = Path(folder)
+        description, metadata = read_records(folder)
+        run: Run
+        exits: tuple[int, ...] = ()
+        if early_exit is not False:
+            if not description.shared:
+                raise InvalidInput(
+                    f"Expected members that share one network for early exit. Found separate networks in {folder}."
+                )
+            confidence = metadata.exit_confidence if early_exit is True else early_exit
+            if confidence is None:
+                raise InvalidInput(
+                    f"Expected a confidence for early exit. Got none, and found none that was chosen for {folder}."
+                )
+            run, exits = _early_exit(load_artifact(folder, module=module), confidence)
+        elif is_own_module(description.network) and module is None:
+            run = _onnx_program(folder)
+        else:
+            run = Program.of(load_artifact(folder, module=module))
+        return cls(
+            run=run,
+            classes=metadata.classes,
+            columns=tuple(Column(column.name, column.categories) for column in metadata.columns),
+            input_shape=description.input_shape,
+            input_dtype=INPUT_DTYPES[metadata.input.dtype],
+            threshold=metadata.threshold,
+            exits=exits,
+        )
+
+    @property
+    def is_table(self) -> bool:
+        """Whether examples are rows of a table with named columns."""
+        return bool(self.columns)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether examples are images (C, H, W)."""
+        return len(self.input_shape) == 3
+
+    @property
+    def batch_size(self) -> int:
+        """How many examples go through the networks at once."""
+        return max(1, min(MOST_EXAMPLES, MOST_VALUES // math.prod(self.input_shape)))
+
+    def __call__(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> Predictions:
+        """Predictions for (B, *input_shape) raw examples of ``input_dtype``.
+
+        Args:
+            names: what sentences call the examples; ``example 0``, ``example 1``, ... by default.
+        """
+        self.check(inputs, names=names)
+        if not len(inputs):
+            nothing = torch.empty(0)
+            depths = nothing.long() if self.exits else None
+            return Predictions(torch.empty(0, len(self.classes)), nothing, nothing, nothing.bool(), depths)
+        with torch.no_grad():
+            outputs = [self.run(batch) for batch in inputs.cpu().split(self.batch_size)]
+        probabilities, entropy, information, *positions = (torch.cat(parts) for parts in zip(*outputs, strict=True))
+        wanted = (len(inputs), len(self.classes))
+        if probabilities.shape != wanted or entropy.shape != wanted[:1] or information.shape != wanted[:1]:
+            raise CorruptFile(f"Expected probabilities of shape {wanted}. Found {tuple(probabilities.shape)}.")
+        finite = probabilities.isfinite().all(1) & entropy.isfinite() & information.isfinite()
+        if not finite.all():
+            raise NotFiniteError(
+                f"Expected a finite prediction for every example. Found NaN for {_first(~finite, names)}; "
+                "its values may be too large for the network."
+            )
+        depths = torch.tensor(self.exits)[positions[0]] if self.exits else None
+        return Predictions(probabilities, entropy, information, entropy > self.threshold, depths)
+
+    def check(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> None:
+        """Raises unless these are raw examples of the right shape and type, and finite; tables may miss values."""
+        if inputs.shape[1:] != self.input_shape or inputs.dtype != self.input_dtype:
+            raise InvalidInput(
+                f"Expected examples of shape (N, {', '.join(map(str, self.input_shape))}) as {self.input_dtype}. "
+                f"Got {tuple(inputs.shape)} as {inputs.dtype}."
+            )
+        if inputs.is_floating_point():
+            wrong = inputs.isinf() if self.is_table else ~inputs.isfinite()
+            if wrong.any():
+                kind = "infinity" if self.is_table else "NaN or infinity"
+                raise DataError(f"Expected finite values. Found {kind} in {_first(wrong.flatten(1).any(1), names)}.")
+
+
+def _first(rows: Tensor, names: Sequence[str] | None) -> str:
+    """What to call the first of the rows (B,) that are true."""
+    row = int(rows.nonzero()[0])
+    return names[row] if names else f"example {row}"
+
+
+def _onnx_program(folder: Path) -> OnnxSession:
+    path = folder / PROGRAM_FILES["onnx"]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CorruptFile(
+            f"Expected {path}, by which a network of your own runs without its code. Found: {error.strerror}."
+        ) from None
+    return OnnxSession(content, "Running a network of your own without its code")
+
+
+def _early_exit(artifact: Artifact, confidence: float) -> tuple[Run, tuple[int, ...]]:
+    """The artifact as it stops early, and the depths of its exits."""
+    if not isinstance(artifact.networks, Exits):
+        raise InvalidInput("Expected a network with exits at several depths for early exit. Got one without.")
+    weights = [member.weight for member in artifact.members]
+    network = EarlyExit(artifact.networks, weights, confidence, artifact.temperature)
+    depths = tuple(int(option) for member in artifact.members for option in member.architecture.values())
+    return Program(artifact.preprocessing, network).eval(), depths

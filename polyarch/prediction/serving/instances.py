@@ -1,0 +1,208 @@
+"""From what JSON can say to raw examples: every value is looked at, nothing is guessed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from polyarch.data import Column
+from polyarch.data.columns import MISSING_WORDS
+from polyarch.data.decoding import decode_image
+from polyarch.errors import CorruptFile, DataError, InvalidInput
+from polyarch.prediction.inputs import as_input
+from polyarch.prediction.predictor import Predictor
+
+IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most of everything that one request may have."""
+
+    max_bytes: int
+    max_instances: int
+    max_pixels: int
+
+
+def parse_instances(body: bytes, predictor: Predictor, limits: Limits) -> Tensor:
+    """The body of a request -> raw examples (B, *input_shape); an `InvalidInput` says what is wrong, and where."""
+    instances = _instances(_parse(body), limits)
+    pixels_left = limits.max_pixels
+    examples = []
+    for number, instance in enumerate(instances):
+        place = f"instances[{number}]"
+        if predictor.is_table:
+            example = torch.tensor(_row(instance, predictor.columns, place), dtype=torch.float32)
+        elif predictor.is_image and isinstance(instance, dict):
+            content = _image_bytes(instance, place)
+            pixels_left -= _pixels(content, place, pixels_left)
+            example = as_input(_decoded(content, predictor.input_shape, place), predictor)
+        else:
+            values = list(_numbers(instance, predictor.input_shape, place, predictor.input_dtype))
+            example = torch.tensor(values, dtype=predictor.input_dtype).view(predictor.input_shape)
+        examples.append(example)
+    return torch.stack(examples)
+
+
+def _parse(body: bytes) -> Any:
+    def refuse(word: str) -> NoReturn:
+        raise InvalidInput(f"Expected finite numbers. Got {word}.")
+
+    try:
+        return json.loads(body.decode(), parse_constant=refuse)
+    except UnicodeDecodeError:
+        raise InvalidInput("Expected JSON in UTF-8. Got other bytes.") from None
+    except RecursionError:
+        raise InvalidInput("Expected JSON of a few levels. Got brackets nested too deeply.") from None
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"Expected JSON. Got: {error.msg} at character {error.pos}.") from None
+    except InvalidInput:
+        raise
+    except ValueError:  # a whole number of thousands of digits
+        raise InvalidInput("Expected numbers of a usual size. Got one with thousands of digits.") from None
+
+
+def _instances(content: Any, limits: Limits) -> list[Any]:
+    if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
+        raise InvalidInput('Expected an object {"instances": [...]}. Got something else.')
+    others = [name for name in content if name != "instances"]
+    if others:
+        raise InvalidInput(f"Expected the key instances alone. Got also {_shown(others[0])}.")
+    instances: list[Any] = content["instances"]
+    if not 1 <= len(instances) <= limits.max_instances:
+        raise InvalidInput(f"Expected 1 to {limits.max_instances} instances. Got {len(instances)}.")
+    return instances
+
+
+def _row(instance: Any, columns: tuple[Column, ...], place: str) -> list[float]:
+    """The values of a row given by name or in order."""
+    if isinstance(instance, dict):
+        known = {column.name for column in columns}
+        for name in instance:
+            if name not in known:
+                raise InvalidInput(f"Expected columns of the table in {place}. Got {_shown(name)}.")
+        for column in columns:
+            if column.name not in instance:
+                raise InvalidInput(
+                    f"Expected column {_shown(column.name)} in {place}, null if it is missing. Got none of that name."
+                )
+        cells = [instance[column.name] for column in columns]
+    elif isinstance(instance, list):
+        if len(instance) != len(columns):
+            raise InvalidInput(f"Expected {len(columns)} values in {place}. Got {len(instance)}.")
+        cells = instance
+    else:
+        raise InvalidInput(f"Expected an object or a list of {len(columns)} values in {place}. Got {_kind(instance)}.")
+    return [_cell(cell, column, place) for cell, column in zip(cells, columns, strict=True)]
+
+
+def _cell(cell: Any, column: Column, place: str) -> float:
+    """A number, the index of a category (-1 if unknown), or NaN for what is missing, as `encode_rows` has it."""
+    if cell is None:
+        return math.nan
+    where = f"column {_shown(column.name)} of {place}"
+    if column.categories is None:
+        return float(cell) if isinstance(cell, bool) else _number(cell, where)
+    if isinstance(cell, bool) or not isinstance(cell, str | int | float):
+        raise InvalidInput(f"Expected a text, a number or null in {where}. Got {_kind(cell)}.")
+    if isinstance(cell, str):
+        word = cell.strip()
+        if word in MISSING_WORDS:
+            return math.nan
+    else:
+        number = _number(cell, where)
+        word = str(int(number)) if number.is_integer() and abs(number) < 2**53 else str(number)
+    return float(column.categories.index(word)) if word in column.categories else -1.0
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f"Expected a number in {where}. Got {_kind(value)}.")
+    if not abs(value) <= LARGEST_FLOAT:  # exact for whole numbers of any size, and false for infinity
+        raise InvalidInput(f"Expected a number below 3.4e38 in {where}. Got a larger one.")
+    return float(value)
+
+
+def _numbers(value: Any, shape: tuple[int, ...], place: str, dtype: torch.dtype) -> Iterator[float]:
+    """The numbers of nested lists of this shape, in order."""
+    if not isinstance(value, list):
+        raise InvalidInput(f"Expected nested lists of shape {_shape(shape)} in {place}. Got {_kind(value)}.")
+    if len(value) != shape[0]:
+        raise InvalidInput(f"Expected a list of {shape[0]} in {place}. Got {len(value)}.")
+    if len(shape) > 1:
+        for number, item in enumerate(value):
+            yield from _numbers(item, shape[1:], f"{place}[{number}]", dtype)
+        return
+    for number, item in enumerate(value):  # millions of times: the sentence is looked for only when it is needed
+        if type(item) is not float and type(item) is not int:
+            _number(item, f"{place}[{number}]")
+    low, high = (0, 255) if dtype == torch.uint8 else (-LARGEST_FLOAT, LARGEST_FLOAT)
+    if min(value) < low or max(value) > high:
+        raise InvalidInput(f"Expected numbers {low:g}..{high:g} in {place}. Got {_extreme(value, low)}.")
+    if dtype == torch.uint8 and any(item % 1 for item in value):
+        raise InvalidInput(f"Expected whole numbers 0..255 in {place}. Got a fraction.")
+    yield from map(float, value)  # torch takes whole numbers up to 64 bits only
+
+
+def _extreme(values: list[float], low: float) -> str:
+    return "a smaller one" if min(values) < low else "a larger one"
+
+
+def _image_bytes(instance: dict[str, Any], place: str) -> bytes:
+    if set(instance) != {"image"} or not isinstance(instance["image"], str):
+        raise InvalidInput(f'Expected {{"image": "base64"}} or nested lists in {place}. Got another object.')
+    try:
+        return base64.b64decode(instance["image"], validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput(f"Expected an image in base64 in {place}. Got other characters.") from None
+
+
+def _pixels(content: bytes, place: str, most: int) -> int:
+    """How many pixels the image claims to have; no other format than the known ones is tried."""
+    too_many = InvalidInput(f"Expected images of fewer pixels. Got more than are left for {place}, {most}.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(content), formats=IMAGE_FORMATS) as image:
+                pixels = image.width * image.height
+    except Image.DecompressionBombError:
+        raise too_many from None
+    except Exception:  # damaged bytes make decoders raise anything
+        raise InvalidInput(f"Expected a PNG, JPEG or WebP image in {place}. Got other bytes.") from None
+    if pixels > most:
+        raise too_many
+    return pixels
+
+
+def _decoded(content: bytes, shape: tuple[int, ...], place: str) -> Tensor:
+    try:
+        return decode_image(content, shape, place)
+    except (CorruptFile, DataError) as error:
+        raise InvalidInput(str(error)) from None
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _shown(name: str) -> str:
+    """A name that a request gave, no longer than a sentence can bear."""
+    return repr(name if len(name) <= 50 else f"{name[:50]}...")

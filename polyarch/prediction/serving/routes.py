@@ -1,0 +1,133 @@
+"""The addresses of the web application."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+import polyarch
+from polyarch.errors import PolyarchError
+from polyarch.prediction.predictor import Predictions, Predictor
+from polyarch.prediction.serving import messages
+from polyarch.prediction.serving.bodies import Refused, read_body
+from polyarch.prediction.serving.instances import Limits, parse_instances
+from polyarch.prediction.serving.page import render
+
+MOST_WAITING = 32
+"""Requests that are read or wait for their turn; each may hold ``max_bytes``."""
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    408: {"model": messages.Error, "description": "The request arrived too slowly."},
+    413: {"model": messages.Error, "description": "Too many bytes."},
+    415: {"model": messages.Error, "description": "Not application/json."},
+    422: {"model": messages.Error, "description": "Not JSON, or instances that the artifact cannot take."},
+    429: {"model": messages.Error, "description": "Too many requests are waiting."},
+}
+
+
+def build(predictor: Predictor, limits: Limits) -> FastAPI:
+    """The application for one predictor."""
+    application = FastAPI(
+        title="polyarch",
+        version=polyarch.__version__,
+        description="Classes with probabilities and uncertainty.",
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere; ours works without a network
+        redoc_url=None,
+    )
+    turn = asyncio.Lock()
+    waiting = 0
+
+    @application.get("/health", response_model=messages.Health)
+    async def health() -> Any:
+        """Whether the service is there, and what it takes and gives."""
+        return _health(predictor)
+
+    @application.post(
+        "/predict",
+        response_model=messages.Response,
+        responses=REFUSALS,
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": messages.Request.model_json_schema()}},
+            }
+        },
+    )
+    async def predict(request: Request) -> JSONResponse:
+        """The classes of one or more examples, with probabilities and uncertainty."""
+        nonlocal waiting
+        if waiting >= MOST_WAITING:
+            raise Refused(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
+        waiting += 1
+        try:
+            body = await read_body(request, limits.max_bytes)
+            async with turn:
+                content = await run_in_threadpool(_answer, body, predictor, limits)
+        finally:
+            waiting -= 1
+        return JSONResponse(content)
+
+    @application.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    async def docs(request: Request) -> str:
+        """The description of the interface as a page."""
+        host, port = request.scope.get("server") or ("127.0.0.1", 8000)
+        return render(application.openapi(), _health(predictor), limits, f"http://{host}:{port}/predict")
+
+    @application.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> JSONResponse:
+        return JSONResponse({"error": error.sentence}, error.status)
+
+    @application.exception_handler(HTTPException)
+    async def no_such_address(request: Request, error: HTTPException) -> JSONResponse:
+        sentence = "Expected GET /health, POST /predict, GET /docs or GET /openapi.json. Got another request."
+        return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)
+
+    @application.exception_handler(Exception)
+    async def unforeseen(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"error": "Expected to be able to answer. Found a defect of the service."}, 500)
+
+    return application
+
+
+def _answer(body: bytes, predictor: Predictor, limits: Limits) -> dict[str, Any]:
+    """Runs in a thread, one at a time."""
+    try:
+        inputs = parse_instances(body, predictor, limits)
+        return {"predictions": _messages(predictor(inputs), predictor)}
+    except PolyarchError as error:  # of these, `NotFiniteError` is for finite inputs that the networks make NaN of
+        raise Refused(422, str(error)) from None
+
+
+def _messages(predictions: Predictions, predictor: Predictor) -> list[dict[str, Any]]:
+    columns = (predictions.probabilities, predictions.entropy, predictions.mutual_information, predictions.flagged)
+    found = []
+    for probabilities, entropy, information, flagged in zip(*(column.tolist() for column in columns), strict=True):
+        best = max(range(len(probabilities)), key=probabilities.__getitem__)
+        found.append(
+            {
+                "class": predictor.classes[best],
+                "probability": probabilities[best],
+                "probabilities": dict(zip(predictor.classes, probabilities, strict=True)),
+                "entropy": entropy,
+                "mutual_information": information,
+                "flagged": flagged,
+            }
+        )
+    return found
+
+
+def _health(predictor: Predictor) -> dict[str, Any]:
+    return {
+        "status": "ok",
+        "classes": list(predictor.classes),
+        "input": {
+            "shape": list(predictor.input_shape),
+            "dtype": str(predictor.input_dtype).removeprefix("torch."),
+            "columns": [column.to_dict() for column in predictor.columns],
+        },
+    }

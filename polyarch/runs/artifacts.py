@@ -1,0 +1,75 @@
+"""Judging predictors and writing them down as artifacts, with their programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from polyarch.errors import InvalidInput, MissingExtra
+from polyarch.export import Artifact, Member, export_programs, write_artifact
+from polyarch.runs.run import Context
+from polyarch.runs.judging import Ensemble, judge, outside_batches
+from polyarch.runs.parts import Parts
+from polyarch.runs.spaces import as_trained_alone
+from polyarch.nn import Exits
+from polyarch.results import PredictorRecord
+
+
+def write_predictors(context: Context, sides: Sequence[tuple[Ensemble, Path]]) -> list[PredictorRecord]:
+    """Judges every ensemble and writes its artifact and programs into its folder."""
+    outside = outside_batches(context.parts)
+    records = []
+    with context.display.stage("export") as report:
+        for index, (ensemble, folder) in enumerate(sides):
+            report(index, len(sides), ensemble.name)
+            record = judge(ensemble, context.parts, outside)
+            artifact = artifact_of(context.parts, ensemble, record)
+            write_artifact(folder, artifact)
+            for file, difference in write_programs(context, artifact, folder).items():
+                context.display.say(f"{folder.name}/{file}: largest difference {difference:.2g}")
+            records.append(record)
+        report(len(sides), len(sides), "")
+    return records
+
+
+def artifact_of(parts: Parts, ensemble: Ensemble, record: PredictorRecord) -> Artifact:
+    """An ensemble as it was judged."""
+    space = parts.settings.space if ensemble.inherited else as_trained_alone(parts.settings.space)
+    return Artifact(
+        network=space.model_dump(mode="json"),
+        members=tuple(
+            Member(architecture.to_dict(), weight)
+            for architecture, weight in zip(ensemble.architectures, ensemble.weights, strict=True)
+        ),
+        networks=ensemble.networks,
+        preprocessing=parts.preprocessing,
+        columns=parts.data.columns,
+        input_shape=parts.data.input_shape,
+        input_dtype=parts.raw_examples(1).dtype,
+        classes=parts.data.class_names,
+        temperature=record.temperature,
+        threshold=record.threshold,
+        metrics={
+            "data": parts.data.name,
+            "test_examples": len(parts.data.test),
+            **record.model_dump(include={"accuracy", "loss", "brier", "calibration_error", "detection"}),
+        },
+        # Only one network for all members can stop on its way.
+        exit_confidence=ensemble.exit_confidence if isinstance(ensemble.networks, Exits) else None,
+    )
+
+
+def write_programs(context: Context, artifact: Artifact, folder: Path) -> dict[str, float]:
+    """The programs, checked on test examples; file name -> largest difference.
+
+    A program that cannot be made, because a package is missing or an own network does what the exporter does not
+    know, is a sentence; one that disagrees with its network is an error.
+    """
+    examples = context.parts.raw_examples(64)
+    found: dict[str, float] = {}
+    for program in context.parts.settings.programs:
+        try:
+            found |= export_programs(folder, artifact, examples, formats=(program,))
+        except (MissingExtra, InvalidInput) as error:
+            context.display.say(f"No {folder.name}/model.{program}: {error}")
+    return found

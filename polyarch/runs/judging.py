@@ -1,0 +1,150 @@
+"""How good and how honest a network or an ensemble is: calibrated on validation data, measured on test data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyarch.data import BatchSource, TensorData, load, resident, shaped_like
+from polyarch.errors import ConfigError
+from polyarch.runs.member_logits import MemberLogits
+from polyarch.runs.parts import Parts
+from polyarch.runs.retraining import outputs
+from polyarch.nn import Stacked
+from polyarch.objectives import mixed
+from polyarch.predictive import (
+    brier,
+    calibration_error,
+    detect,
+    entropy,
+    fit_temperature,
+    reliability,
+    risk_coverage,
+    strangeness,
+    threshold_at,
+)
+from polyarch.results import PredictorRecord, ReliabilityBin
+from polyarch.spaces import Architecture
+
+CURVE_POINTS = 100
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks in evaluation mode whose predictions are mixed; one network is a mixture of one.
+
+    Args:
+        architectures: of the K members.
+        networks: (B, ...) -> logits (K, B, C): `Stacked` ones, or one network for all members.
+        weights: the members' shares, which sum to 1.
+        exit_confidence: how sure the exits of one network must be for an example to leave early, where this was chosen.
+        inherited: whether the networks come out of the supernet, with what its inter-choice weights made of them.
+        known: what the members say about validation and test examples, where it has been computed before.
+    """
+
+    name: str
+    architectures: Sequence[Architecture]
+    networks: nn.Module
+    weights: Sequence[float]
+    exit_confidence: float | None = None
+    inherited: bool = False
+    known: MemberLogits | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        members: Sequence[tuple[Architecture, nn.Module]],
+        weights: Sequence[float] | None = None,
+        *,
+        inherited: bool = False,
+    ) -> Ensemble:
+        """Members with a network each; by default all count the same."""
+        architectures = [architecture for architecture, _ in members]
+        networks = Stacked(network for _, network in members)
+        return cls(name, architectures, networks, weights or [1 / len(members)] * len(members), inherited=inherited)
+
+    def logits(self, batches: BatchSource) -> tuple[Tensor, Tensor]:
+        """Of every member, (K, N, C) in float64, and targets (N,), from one pass over the data."""
+        return outputs(self.networks, batches)
+
+    def temperature(self, logits: Tensor, targets: Tensor) -> float:
+        """What its artifact divides logits by, from validation data: (K, N, C), (N,).
+
+        A confidence to leave early at means something at this temperature alone.
+        """
+        return fit_temperature(logits, targets, self.weights, log_deviation=1.0)
+
+    def log_probabilities(self, logits: Tensor, temperature: float) -> Tensor:
+        """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C)."""
+        weights = torch.tensor(self.weights, dtype=logits.dtype)
+        return mixed(torch.log_softmax(logits / temperature, -1), weights.log())
+
+
+def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> PredictorRecord:
+    """Temperature and threshold from validation data, everything else on test data."""
+    known = ensemble.known or MemberLogits.of(parts, ensemble.networks)
+    valid, valid_targets, test, targets = known.valid, known.valid_targets, known.test, known.targets
+    temperature = ensemble.temperature(valid, valid_targets)
+    log_raw, log_calibrated = (ensemble.log_probabilities(test, value) for value in (1.0, temperature))
+    raw, calibrated = log_raw.exp(), log_calibrated.exp()
+    doubt = entropy(ensemble.log_probabilities(valid, temperature).exp())
+    threshold = threshold_at(doubt, parts.settings.retrain.flag)
+    uncertainty = entropy(calibrated)
+    correct = calibrated.argmax(-1) == targets
+    curve = risk_coverage(uncertainty, correct)
+    kept = _thinned(len(curve.coverage))
+    detection = {}
+    if outside is not None:
+        foreign, _ = ensemble.logits(outside)
+        detection = told_apart(ensemble, test, foreign, temperature)
+    return PredictorRecord(
+        name=ensemble.name,
+        members=[architecture.to_dict() for architecture in ensemble.architectures],
+        weights=list(ensemble.weights),
+        temperature=temperature,
+        accuracy=float(correct.double().mean()),
+        loss=float(F.nll_loss(log_calibrated, targets)),
+        brier=brier(calibrated, targets),
+        calibration_error=calibration_error(calibrated, targets),
+        uncalibrated_loss=float(F.nll_loss(log_raw, targets)),
+        uncalibrated_calibration_error=calibration_error(raw, targets),
+        reliability=[ReliabilityBin(**asdict(part)) for part in reliability(calibrated, targets)],
+        coverage=[curve.coverage[index] for index in kept],
+        risk=[curve.risk[index] for index in kept],
+        threshold=threshold,
+        flagged=float((uncertainty > threshold).double().mean()),
+        detection=detection,
+    )
+
+
+def told_apart(ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float) -> dict[str, dict[str, float]]:
+    """How well scores tell foreign examples from known ones, by the logits (K, N, C) and (K, M, C) of the members."""
+    inside, outside = (
+        strangeness(torch.softmax(logits / temperature, -1), ensemble.weights) for logits in (known, foreign)
+    )
+    return {kind: asdict(detect(inside[kind], outside[kind])) for kind in inside}
+
+
+def outside_batches(parts: Parts) -> BatchSource | None:
+    """Examples of another kind, brought to the shape of the data, if the settings name some."""
+    name = parts.settings.data.outside
+    if name is None:
+        return None
+    other = load(name)
+    if not (parts.data.is_image and other.is_image):
+        raise ConfigError(f"Expected images on both sides for data.outside. Got {parts.data.name!r} and {name!r}.")
+    _, height, width = parts.data.input_shape
+    if height != width:
+        raise ConfigError(f"Expected square images for data.outside. Got {height}x{width} pixels.")
+    shaped = shaped_like(resident(other.test).inputs, parts.data.input_shape, as_bytes=parts.data.is_bytes)
+    return parts.evaluation_batches(TensorData(shaped, torch.zeros(len(shaped), dtype=torch.int64), 1))
+
+
+def _thinned(count: int) -> list[int]:
+    """At most a hundred positions, the first and the last among them."""
+    return sorted({round(index * (count - 1) / (CURVE_POINTS - 1)) for index in range(CURVE_POINTS)})

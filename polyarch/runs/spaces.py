@@ -1,0 +1,341 @@
+"""The spaces that a run description can name, each with what builds its supernet."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from polyarch.errors import ConfigError, InvalidInput
+from polyarch.settings import Settings, require_images
+from polyarch.runs.gated_spaces import (
+    GATED_SPACES,
+    DenseNetSettings,
+    EnasSettings,
+    InflatedResNetSettings,
+    MultiBranchSettings,
+    ResidualMLPSettings,
+)
+from polyarch.runs.own_module import build_own, import_builder
+from polyarch.nn import InterChoice, InterChoiceKind, PredecessorRule
+from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS, parse_wiring, wired_space
+from polyarch.supernets import (
+    CellSupernet,
+    ChainSupernet,
+    ConvolutionalDepth,
+    DartsSupernet,
+    DepthSupernet,
+    FullyConnectedDepth,
+    GatedDepthSupernet,
+    MacroSupernet,
+    MLPSupernet,
+    NB101Supernet,
+    Supernet,
+    WiredSupernet,
+    fairnas_chain,
+    probe,
+)
+
+
+class InterChoiceSettings(Settings):
+    """Weights of the supernet that depend on several choices; see `InterChoice`.
+
+    ``split_epoch`` is the number of epochs after which ``split`` weights are trained apart.
+    """
+
+    kind: InterChoiceKind
+    previous: PositiveInt = 1
+    predecessors: PredecessorRule = "order"
+    split_epoch: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        self.value()
+        if (self.kind == "split") != (self.split_epoch is not None):
+            raise InvalidInput(f"Expected split_epoch with kind split, and only there. Got {self.split_epoch}.")
+        return self
+
+    def value(self) -> InterChoice:
+        """What a supernet takes."""
+        return InterChoice(self.kind, self.previous, self.predecessors)
+
+
+class CellSettings(Settings):
+    """The NAS-Bench-201 cell network.
+
+    ``channels`` of the first stage: by default half the height of the images, between 4 and 16. With
+    ``pool_convolution`` the pooling has a 1x1 convolution before it. The supernet's operations see one in ``partial``
+    channels.
+    """
+
+    kind: Literal["nb201"] = "nb201"
+    channels: PositiveInt | None = None
+    cells: PositiveInt = 1
+    operations: tuple[str, ...] = NB201_OPERATIONS
+    affine: bool = False
+    pool_convolution: bool = False
+    partial: PositiveInt = 1
+    interchoice: InterChoiceSettings | None = None
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        return CellSupernet(
+            channels=self.channels or min(max(input_shape[1] // 2, 4), 16),
+            cells=self.cells,
+            operations=self.operations,
+            affine=self.affine,
+            pool_convolution=self.pool_convolution,
+            partial=self.partial,
+            interchoice=_value(self.interchoice),
+            in_channels=input_shape[0],
+            classes=classes,
+        )
+
+
+class ChainSettings(Settings):
+    """A chain of MobileNetV2 blocks."""
+
+    kind: Literal["chain"] = "chain"
+    channels: tuple[PositiveInt, ...] = (16, 16, 24, 24, 40, 40)
+    strides: tuple[PositiveInt, ...] = (1, 1, 2, 1, 2, 1)
+    kernels: tuple[PositiveInt, ...] = (3, 5)
+    expansions: tuple[PositiveInt, ...] = (3, 6)
+    skip: bool = True
+    stem_channels: PositiveInt = 16
+    stem_stride: PositiveInt = 1
+    head_channels: PositiveInt = 128
+    interchoice: InterChoiceSettings | None = None
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        options = self.model_dump(exclude={"kind", "interchoice"})
+        return ChainSupernet(
+            in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice), **options
+        )
+
+
+class FairnasSettings(Settings):
+    """The FairNAS chain of 19 MobileNetV2 blocks, for large images."""
+
+    kind: Literal["fairnas"] = "fairnas"
+    interchoice: InterChoiceSettings | None = None
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        return fairnas_chain(in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice))
+
+
+class MacroSettings(Settings):
+    """The NAS-Bench-Macro chain of eight layers with three options each."""
+
+    kind: Literal["macro"] = "macro"
+    channels: PositiveInt = 32
+    head_channels: PositiveInt = 1280
+    interchoice: InterChoiceSettings | None = None
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        return MacroSupernet(
+            channels=self.channels,
+            head_channels=self.head_channels,
+            in_channels=input_shape[0],
+            classes=classes,
+            interchoice=_value(self.interchoice),
+        )
+
+
+class DartsSettings(Settings):
+    """The DARTS network of normal and reduction cells. The supernet's operations see one in ``partial`` channels."""
+
+    kind: Literal["darts"] = "darts"
+    layers: Annotated[int, Field(ge=3)] = 8
+    channels: Annotated[int, Field(ge=2)] = 16
+    operations: tuple[str, ...] = DARTS_OPERATIONS
+    affine: bool = False
+    partial: PositiveInt = 1
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        options = self.model_dump(exclude={"kind"})
+        return DartsSupernet(in_channels=input_shape[0], classes=classes, **options)
+
+
+class NB101Settings(Settings):
+    """A NAS-Bench-1shot1 network: cells of NAS-Bench-101 with operations on nodes, in one of three spaces."""
+
+    kind: Literal["nb101"] = "nb101"
+    space: Literal[1, 2, 3] = 1
+    channels: PositiveInt = 16
+    cells: PositiveInt = 3
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        options = self.model_dump(exclude={"kind"})
+        return NB101Supernet(in_channels=input_shape[0], classes=classes, **options)
+
+
+class VectorDepthSettings(Settings):
+    """A fully connected residual network whose depth is the choice; ``gated`` adds gates on its channels."""
+
+    kind: Literal["depth_fc"] = "depth_fc"
+    max_depth: PositiveInt = 20
+    width: PositiveInt = 20
+    gated: bool = False
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for any data; images are flattened."""
+        options = self.model_dump(exclude={"kind", "gated"})
+        net = FullyConnectedDepth(features=math.prod(input_shape), classes=classes, **options)
+        return _with_gates(net, input_shape) if self.gated else net
+
+
+class ImageDepthSettings(Settings):
+    """A convolutional residual network whose depth is the choice; ``gated`` adds gates on its channels."""
+
+    kind: Literal["depth_cnn"] = "depth_cnn"
+    max_depth: PositiveInt = 20
+    channels: PositiveInt = 64
+    inner_channels: PositiveInt = 32
+    gated: bool = False
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of 6x6 or more."""
+        require_images(self.kind, input_shape)
+        if min(input_shape[1:]) < 6:
+            raise ConfigError(f"Expected images of 6x6 or more for depth_cnn. Got {input_shape[1:]}.")
+        options = self.model_dump(exclude={"kind", "gated"})
+        net = ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
+        return _with_gates(net, input_shape) if self.gated else net
+
+
+class WiredSettings(Settings):
+    """Stages of convolution modules in a chain; which earlier modules of its stage a module also reads is the choice.
+
+    ``width`` are the channels of the first stage, by default half the height of the images, between 4 and 16; they
+    double with each stage. ``auxiliary`` gives the supernet a second classifier on its last stage but one, for training
+    with method ``stochastic``. ``wirings`` have weights of their own there, and are then the only ones: the bits of
+    every stage, as in ``101-000-011``.
+    """
+
+    kind: Literal["wired"] = "wired"
+    width: PositiveInt | None = None
+    modules: Annotated[int, Field(ge=2, le=32)] = 4
+    stages: Annotated[int, Field(ge=1, le=8)] = 3
+    auxiliary: bool = True
+    wirings: tuple[str, ...] = ()
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        space = wired_space(self.stages, self.modules)
+        return WiredSupernet(
+            width=self.width or min(max(input_shape[1] // 2, 4), 16),
+            modules=self.modules,
+            stages=self.stages,
+            in_channels=input_shape[0],
+            classes=classes,
+            wirings=[parse_wiring(text, space) for text in self.wirings] or None,
+            auxiliary=self.auxiliary and self.stages > 1,
+        )
+
+
+class MLPSettings(Settings):
+    """A fully connected residual network whose depth and inner widths are the choices."""
+
+    kind: Literal["mlp"] = "mlp"
+    width: PositiveInt = 128
+    max_depth: PositiveInt = 4
+    inner_widths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 128, 256)
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for any data; images are flattened."""
+        options = self.model_dump(exclude={"kind"})
+        return MLPSupernet(features=math.prod(input_shape), classes=classes, **options)
+
+
+class ModuleSettings(Settings):
+    """A network of your own, made by ``package.module:function``.
+
+    It has `OneOf`, `Repeat` and `Maybe` blocks or, if it is ``gated``, channels to keep or drop.
+    """
+
+    kind: Literal["module"] = "module"
+    module: str
+    gated: bool = False
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """Calls the function; see `build_own`."""
+        return build_own(import_builder(self.module), input_shape, classes, gated=self.gated)
+
+
+class AutoSettings(Settings):
+    """A space that fits the data, chosen when the run starts."""
+
+    kind: Literal["auto"] = "auto"
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """There is nothing to build before the choice is made."""
+        raise ConfigError("Expected a space that was chosen. Got 'auto', which a run replaces at its start.")
+
+
+SpaceSettings = Annotated[
+    CellSettings
+    | DartsSettings
+    | NB101Settings
+    | ChainSettings
+    | MacroSettings
+    | FairnasSettings
+    | WiredSettings
+    | VectorDepthSettings
+    | ImageDepthSettings
+    | MLPSettings
+    | MultiBranchSettings
+    | EnasSettings
+    | InflatedResNetSettings
+    | DenseNetSettings
+    | ResidualMLPSettings
+    | ModuleSettings
+    | AutoSettings,
+    Field(discriminator="kind"),
+]
+SPACES: dict[str, type[Settings]] = {
+    "auto": AutoSettings,
+    "nb201": CellSettings,
+    "nb101": NB101Settings,
+    "darts": DartsSettings,
+    "chain": ChainSettings,
+    "macro": MacroSettings,
+    "fairnas": FairnasSettings,
+    "wired": WiredSettings,
+    "mlp": MLPSettings,
+    "depth_fc": VectorDepthSettings,
+    "depth_cnn": ImageDepthSettings,
+    **GATED_SPACES,
+    "module": ModuleSettings,
+}
+
+
+def interchoice_of(space: SpaceSettings) -> InterChoiceSettings | None:
+    """The inter-choice weights of a space, if its supernet has any."""
+    return getattr(space, "interchoice", None)
+
+
+def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
+    """The space as networks that are trained alone have it: no weights of single choices, all channels, one head."""
+    alone = {"interchoice": None, "partial": 1, "wirings": (), "auxiliary": False}
+    return space.model_copy(update={name: value for name, value in alone.items() if hasattr(space, name)})
+
+
+def _value(settings: InterChoiceSettings | None) -> InterChoice | None:
+    return None if settings is None else settings.value()
+
+
+def _with_gates(net: DepthSupernet, input_shape: tuple[int, ...]) -> Supernet:
+    return GatedDepthSupernet(net, probe(input_shape))

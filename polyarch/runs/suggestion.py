@@ -1,0 +1,210 @@
+"""What is chosen for a user who only brings data: a space, its width and a schedule, each with its reason in words."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from polyarch.data import Dataset
+from polyarch.errors import InvalidInput
+from polyarch.estimators import MACs
+from polyarch.runs.own_module import Builder
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
+from polyarch.randomness import generator_at
+from polyarch.strategies import FairPaths
+
+SMALL_IMAGE = 40
+"""Sides up to this go to the cell network, which halves its resolution only twice."""
+
+SHARE = 0.25
+"""The share of random architectures that must keep the limits for a width to be taken."""
+
+DRAWS = 100
+
+AUGMENTED_EPOCHS = 10
+"""With fewer epochs images are left as they are: a network that sees each a few times does not learn it by heart."""
+
+SUPERNET_WORK = 6e11
+RETRAIN_WORK = 9e11
+"""Forward multiply-accumulates that a training may take: two and three minutes at 5e9 per second, a core's rate.
+
+They are counted, not timed: the same data give the same schedule on every machine."""
+
+SMALLEST_EXAMPLE = 2.5e5
+"""What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
+
+Candidate = tuple[dict[str, Any], str]
+"""Settings of a space, and the reason for it in words."""
+
+
+def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None) -> tuple[dict[str, Any], list[str]]:
+    """Settings by section for this data, and the reasons; a ``module`` space is kept and gets a schedule only."""
+    found: dict[str, Any] = {"data": {"validation": round(min(0.2, 5000 / len(data.train)), 3)}}
+    reasons = []
+    if settings.space.kind == "auto":
+        space, reason, parts = widest(settings, data, found, _candidates(data))
+        found["space"] = space
+    else:
+        reason, parts = "your own network", parts_with(settings, data, found, builder)
+    reasons.append(f"space {parts.settings.space.kind}: {reason}")
+    schedule, reason = _schedule(parts, settings)
+    reasons.append(reason)
+    asked = settings.model_dump(mode="json", exclude_unset=True)
+    if data.is_image and merged(schedule, asked)["retrain"]["epochs"] >= AUGMENTED_EPOCHS:
+        found["data"] |= _augmentation(data)
+        augmentation = merged(found, asked)["data"]
+        if augmentation["flip"] or augmentation["shift"]:
+            mirrored = " and mirrored" if augmentation["flip"] else ""
+            reasons.append(
+                f"augmentation: training images are shifted by up to {augmentation['shift']} pixels{mirrored} at "
+                "random (data.shift and data.flip change it)"
+            )
+    return {**found, **schedule}, reasons
+
+
+def with_suggestions(asked: RunSettings, suggested: Mapping[str, Any]) -> RunSettings:
+    """Everything that was asked for, and suggestions for the rest."""
+    content = asked.model_dump(mode="json", exclude_unset=True)
+    if asked.space.kind == "auto":
+        content.pop("space", None)
+    return RunSettings.parse(merged(suggested, content), "the choices made for this data")
+
+
+def merged(suggested: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, and what was suggested where nothing was."""
+    result = dict(suggested)
+    for key, value in asked.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def _augmentation(data: Dataset) -> dict[str, Any]:
+    channels, height, width = data.input_shape
+    side = min(height, width)
+    return {
+        "shift": side // 14 if channels == 1 else side // 8,
+        # Photographs are in colour and may be mirrored; digits and letters, mostly grey, may not.
+        "flip": channels == 3 and data.name != "svhn",
+    }
+
+
+def widest(
+    settings: RunSettings, data: Dataset, found: Mapping[str, Any], candidates: Iterable[Candidate]
+) -> tuple[dict[str, Any], str, Parts]:
+    """The first of the candidates of which a quarter keeps the limits on parameters and operations, or the last."""
+    for space, reason in candidates:
+        parts = parts_with(settings, data, {**found, "space": space})
+        limits = parts.limits(measured=False)
+        if not limits.limits:
+            return space, reason, parts
+        draws = [parts.net.space.sample(generator_at(settings.seed, "fit", position)) for position in range(DRAWS)]
+        kept = sum(map(limits.allows, draws))
+        if kept >= SHARE * DRAWS:
+            return space, f"{reason}; {kept} of {DRAWS} random architectures keep the limits", parts
+    return space, f"{reason}; few architectures keep the limits, even at this width", parts
+
+
+def fully_connected(data: Dataset) -> Iterator[Candidate]:
+    """From wide to narrow."""
+    what = f"{len(data.columns)} columns" if data.is_table else f"examples of shape {data.input_shape}"
+    for width in (128, 64, 32, 16, 8):
+        inner = [width // 2, width, 2 * width]
+        yield (
+            {"kind": "mlp", "width": width, "inner_widths": inner},
+            f"{what} go to a fully connected network of width {width} that chooses its depth and inner widths",
+        )
+
+
+def _candidates(data: Dataset) -> Iterator[Candidate]:
+    """From wide to narrow."""
+    if not data.is_image:
+        yield from fully_connected(data)
+        return
+    side = min(data.input_shape[1:])
+    if side <= SMALL_IMAGE:
+        widest = min(max(side // 2, 4), 16)
+        for cell_channels in [c for c in (16, 12, 8, 6, 4, 2) if c <= widest]:
+            yield (
+                {"kind": "nb201", "channels": cell_channels},
+                f"images of {side} pixels go to the NAS-Bench-201 cell network, with {cell_channels} channels",
+            )
+        return
+    strides = [2, 1, 2, 1, 2, 1] if side > 80 else [1, 1, 2, 1, 2, 1]
+    for share in (1.0, 0.75, 0.5, 0.25):
+        channels = [max(int(c * share) // 4 * 4, 4) for c in (16, 16, 24, 24, 40, 40)]
+        yield (
+            {
+                "kind": "chain",
+                "channels": channels,
+                "strides": strides,
+                "stem_stride": 2,
+                "stem_channels": channels[0],
+                "head_channels": int(128 * share),
+            },
+            f"images of {side} pixels go to a chain of MobileNetV2 blocks of {channels[0]} to {channels[-1]} channels",
+        )
+
+
+def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]:
+    """Epochs from the work that an example takes; more comparisons where training is cheap.
+
+    Args:
+        settings: as they were asked for; the reason speaks of them where they differ.
+    """
+    examples = len(parts.train)
+    limits = parts.limits(measured=False)
+    seed = parts.settings.seed
+    sizes = [MACs(parts.network_shape).score(parts.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)]
+    example = statistics.fmean(sizes)
+    work = max(example, SMALLEST_EXAMPLE) * examples
+    asked = settings.model_dump(mode="json", exclude_unset=True)
+    strategy, paths = _strategy(parts, asked)
+    passes = min(SUPERNET_WORK / work, 120 if parts.data.is_image else 60)
+    train = max(round(passes / paths), 2)
+    retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
+    cheap = retrain * work < RETRAIN_WORK / 4
+    batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
+    batch_size = min(batch_size, max(examples // 16, 8))
+    found = {
+        "train": {"strategy": strategy, "epochs": train, "batch_size": batch_size},
+        "scores": {"batch_size": batch_size, "steps": 40},
+        "rank": {"architectures": 12 if cheap else 6},
+        "search": {"budget": 60 if cheap else 32},
+        "retrain": {
+            "epochs": retrain,
+            "batch_size": batch_size,
+            "seeds": 3 if cheap else 1,
+            "random_architectures": 5 if cheap else 1,
+        },
+    }
+    epochs = merged(found, asked)
+    reason = (
+        f"schedule: {epochs['train']['epochs']} epochs for the supernet by strategy {epochs['train']['strategy']} and "
+        f"{epochs['retrain']['epochs']} for each "
+        f"network trained alone, from {examples:,} training examples of about {_millions(example)} "
+        f"multiply-accumulates each; architectures are ranked by {settings.search.objectives[0]}"
+    )
+    return found, reason
+
+
+def _strategy(parts: Parts, asked: Mapping[str, Any]) -> tuple[str, int]:
+    """Fair paths where they are defined, single ones elsewhere, or what was asked for; and the paths of a batch."""
+    name = asked.get("train", {}).get("strategy")
+    if name not in (None, "fair"):
+        return name, parts.settings.train.paths if name.startswith("multi_path") else 1
+    try:
+        return "fair", FairPaths(parts.allowed().space).count
+    except InvalidInput:
+        return "single_path", 1
+
+
+def parts_with(settings: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Parts:
+    """The parts with what has been found so far in place of what was not asked for."""
+    return Parts.build(with_suggestions(settings, found), data=data, builder=builder)
+
+
+def _millions(value: float) -> str:
+    return f"{value / 1e6:.3g} million" if value >= 1e5 else f"{value:,.0f}"

@@ -1,0 +1,100 @@
+"""NAS-Bench-301: a surrogate that predicts the accuracy of DARTS networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from polyarch.data.locations import data_root
+from polyarch.errors import MissingData, NotFiniteError
+from polyarch.spaces import Architecture
+from polyarch.spaces.darts import DARTS_NODES, darts_edges, darts_space
+from polyarch.tables.truth import Truth
+
+
+class Genotype(NamedTuple):
+    """A network in the form in which the surrogate wants it: pairs of an operation and the node it reads."""
+
+    normal: list[tuple[str, int]]
+    normal_concat: list[int]
+    reduce: list[tuple[str, int]]
+    reduce_concat: list[int]
+
+
+class Surrogate(Protocol):
+    """What the package's ``load_ensemble`` returns."""
+
+    def predict(self, config: Genotype, representation: str, with_noise: bool) -> Any:
+        """The predicted validation accuracy in percent."""
+
+
+class NASBench301(Truth):
+    """Predicted validation accuracies on CIFAR-10 (percent) of the networks of the DARTS space.
+
+    A surrogate is not a measurement: it is the mean prediction of an ensemble, without noise.
+
+    Args:
+        surrogate: what ``nasbench301.load_ensemble`` returned.
+    """
+
+    name = "nb301"
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        self.space = darts_space()
+        self._surrogate = surrogate
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> NASBench301:
+        """From the folder of a surrogate, by default ``nas_bench_301/xgb_v1.0`` in the data folder.
+
+        The package ``nasbench301`` unpickles the models there: use files of its authors only.
+        """
+        path = path or data_root() / "nas_bench_301" / "xgb_v1.0"
+        try:
+            package = import_module("nasbench301")
+        except ImportError:
+            raise MissingData(
+                "Expected the package nasbench301 for the surrogate NAS-Bench-301. Found none; "
+                "`pip install nasbench301` installs it (github.com/automl/nasbench301)."
+            ) from None
+        if not any(path.rglob("*surrogate_model.model")):
+            raise MissingData(
+                f"Expected the surrogate models of NAS-Bench-301 in {path}. Found none; POLYARCH_DATA names the data "
+                "folder, and the folder xgb_v1.0 is in nasbench301_models_v1_0.zip (figshare.com, article 13061510)."
+            )
+        return cls(package.load_ensemble(str(path)))
+
+    def accuracy(self, architecture: Architecture) -> float:
+        """The mean prediction of the ensemble."""
+        if architecture not in self:
+            raise self.unknown(architecture)
+        predicted = float(
+            self._surrogate.predict(config=genotype(architecture), representation="genotype", with_noise=False)
+        )
+        if not 0 <= predicted <= 100:
+            raise NotFiniteError(f"Expected a prediction between 0 and 100 for {architecture.key}. Got {predicted}.")
+        return predicted
+
+    def __contains__(self, architecture: object) -> bool:
+        if not isinstance(architecture, Architecture) or architecture.space.choice_names != self.space.choice_names:
+            return False
+        names = zip(self.space.choices, architecture.names, strict=True)
+        return all(name in choice.options for choice, name in names)
+
+    def __len__(self) -> int:
+        return self.space.size
+
+    def architectures(self) -> Sequence[Architecture]:
+        """The space is too large for a list of its 1e18 members: this says so."""
+        return tuple(self.space.enumerate())
+
+
+def genotype(architecture: Architecture) -> Genotype:
+    """The genotype of an architecture of the DARTS space or of a part of it."""
+    normal, reduce = (
+        [(operation, source) for (source, _), operation in darts_edges(architecture, cell).items()]
+        for cell in ("normal", "reduce")
+    )
+    return Genotype(normal, list(DARTS_NODES), reduce, list(DARTS_NODES))

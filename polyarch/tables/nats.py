@@ -1,0 +1,214 @@
+"""NATS-Bench: the learning curves of all NAS-Bench-201 cells, from the official files.
+
+The archive ``NATS-tss-v1_0-3ffb9-simple`` has a bzip2-compressed pickle per cell, so it is read one cell at a time.
+The single files ``NATS-tss-v1_0-3ffb9.pickle.pbz2`` and ``NAS-Bench-201-v1_1-096897.pth`` are one pickle of everything,
+hundreds of millions of Python numbers at once: they are refused.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import tarfile
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyarch.data.pickles import PlainUnpickler
+from polyarch.data.sentences import first_line
+from polyarch.errors import CorruptFile, InvalidInput, MissingData
+from polyarch.spaces import nb201_space, parse_nb201
+from polyarch.tables.curve_table import CurveTable
+from polyarch.tables.curves import Curves
+
+SCHEDULE = "200"
+"""The runs of 200 epochs; the files also have runs of 12."""
+ENDING = ".pickle.pbz2"
+ACCURACY_STEP = 0.002
+"""Accuracies are kept in steps of this many percent, a fifth of an image out of 10,000."""
+
+SETS = {
+    "cifar10": {
+        "train": ("cifar10-valid", "train"),
+        "valid": ("cifar10-valid", "x-valid"),
+        "test": ("cifar10", "ori-test"),
+    },
+    "cifar100": {
+        "train": ("cifar100", "train"),
+        "valid": ("cifar100", "x-valid"),
+        "test": ("cifar100", "x-test"),
+        "valtest": ("cifar100", "ori-test"),
+    },
+    "imagenet16": {
+        "train": ("ImageNet16-120", "train"),
+        "valid": ("ImageNet16-120", "x-valid"),
+        "test": ("ImageNet16-120", "x-test"),
+        "valtest": ("ImageNet16-120", "ori-test"),
+    },
+}
+"""Data set -> what is measured -> (runs, examples) in the official files.
+
+On CIFAR-10 a search looks at runs on half of the training images and validates on the other half; the test accuracy is
+that of runs on all of them. ``valtest`` is on validation and test images together: on the other two data sets it is the
+only one that was measured after every epoch.
+"""
+
+
+@dataclass(eq=False)
+class _Collected:
+    """The cells of one data set so far."""
+
+    indices: list[tuple[int, ...]] = field(default_factory=list)
+    curves: dict[str, list[NDArray[np.float32]]] = field(default_factory=lambda: defaultdict(list))
+    columns: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+
+def convert_nats(source: Path, out: Path, progress: Callable[[int], None] | None = None) -> list[Path]:
+    """Writes one `CurveTable` file per data set: ``nats.npz`` becomes ``nats_cifar10.npz`` and so on.
+
+    Values are means over the runs of a cell. Measures that were taken after every epoch become curves, of all others
+    (and of these as well) the last value is a column. The accuracy is the last test accuracy.
+
+    Args:
+        source: the folder ``NATS-tss-v1_0-3ffb9-simple``, or its tar file as it was downloaded.
+        out: the name of the files.
+        progress: told the number of cells read so far.
+    """
+    collected = {name: _Collected() for name in SETS}
+    expected = None
+    for name, content in _contents(source):
+        try:
+            if name.startswith("meta"):
+                expected = len(content["meta_archs"])
+                continue
+            results = content[SCHEDULE]
+            for dataset, into in collected.items():
+                _collect(results, SETS[dataset], into)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, InvalidInput) as error:
+            found = f"{type(error).__name__} {first_line(error)}"
+            raise CorruptFile(f"Expected {name} to be results of NATS-Bench. Found: {found}.") from None
+        if progress:
+            progress(len(collected["cifar10"].indices))
+    cells = len(collected["cifar10"].indices)
+    if cells != expected:
+        wanted = "a file meta.pickle.pbz2" if expected is None else f"{expected} cells"
+        raise CorruptFile(f"Expected {wanted} in {source}. Found {cells} cells.")
+    return [_write(dataset, into, out) for dataset, into in collected.items()]
+
+
+def _contents(source: Path) -> Iterator[tuple[str, Any]]:
+    """Name and content of every pickle."""
+    if not source.exists():
+        raise MissingData(f"Expected NATS-Bench at {source}. Found no such file or folder.")
+    if source.is_dir():
+        for path in sorted(source.glob(f"*{ENDING}")):
+            yield path.name, _unpickled(path.name, path.read_bytes())
+    elif source.suffix == ".tar":
+        try:
+            with tarfile.open(source) as archive:
+                for member in archive:
+                    file = archive.extractfile(member) if member.name.endswith(ENDING) else None
+                    if file:
+                        yield Path(member.name).name, _unpickled(member.name, file.read())
+        except (tarfile.TarError, OSError, EOFError) as error:
+            raise CorruptFile(f"Expected {source} to be a tar file. Found: {first_line(error)}.") from None
+    else:
+        raise InvalidInput(
+            f"Expected the folder NATS-tss-v1_0-3ffb9-simple or its tar file. Got {source}; one pickle of all cells "
+            "does not fit into memory."
+        )
+
+
+def _unpickled(name: str, data: bytes) -> Any:
+    try:
+        return _ResultsUnpickler(io.BytesIO(bz2.decompress(data))).load()
+    except Exception as error:  # damaged bytes make bzip2 and pickle raise anything
+        raise CorruptFile(f"Expected {name} to hold results of NATS-Bench. {first_line(error)}.") from None
+
+
+class _ResultsUnpickler(PlainUnpickler):
+    """Also knows ordered dictionaries and numpy's scalars; tensors are left out, whatever they are made by."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if name == "scalar" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            return _scalar
+        if module.split(".")[0] == "torch":
+            return _LeftOut
+        return super().find_class(module, name)
+
+
+class _LeftOut:
+    """Stands where the weights of a network stood."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+def _scalar(dtype: np.dtype[Any], data: bytes) -> Any:
+    if dtype.kind not in "fiub":
+        raise CorruptFile(f"Found a scalar of type {dtype}")
+    return np.frombuffer(data, dtype=dtype, count=1)[0]
+
+
+def _collect(results: dict[str, Any], sets: dict[str, tuple[str, str]], into: _Collected) -> None:
+    """Adds one cell."""
+    into.indices.append(parse_nb201(results["arch_str"], nb201_space()).indices)
+    for measured, (runs, examples) in sets.items():
+        trials = _trials(results, runs)
+        for key, kind in (("loss", "losses"), ("accuracy", "acc1es")):
+            curves = [_curve(trial, examples, kind) for trial in trials]
+            shortest = min(map(len, curves))
+            curve = np.mean([values[-shortest:] for values in curves], axis=0)
+            into.curves[f"{measured}_{key}"].append(curve.astype(np.float32))
+            into.columns[f"{measured}_{key}"].append(float(curve[-1]))
+    searched = _trials(results, sets["train"][0])
+    costs = {
+        "params_millions": [trial["params"] for trial in searched],
+        "flops_millions": [trial["flop"] for trial in searched],
+        "latency_seconds": [np.mean(trial["latency"]) if trial["latency"] else np.nan for trial in searched],
+        "train_seconds": [sum((trial["train_times"] or {0: np.nan}).values()) for trial in searched],
+    }
+    for key, values in costs.items():
+        into.columns[key].append(float(np.mean(values)))
+
+
+def _trials(results: dict[str, Any], runs: str) -> list[dict[str, Any]]:
+    return [results["all_results"][runs, seed] for seed in results["dataset_seed"][runs]]
+
+
+def _curve(trial: dict[str, Any], examples: str, kind: str) -> NDArray[np.float64]:
+    """One run: (epochs,), or (1,) where it was measured only at the end."""
+    epochs = trial["epochs"]
+    if examples == "train":
+        values = [trial[f"train_{kind}"][epoch] for epoch in range(epochs)]
+    else:
+        measured = trial[f"eval_{kind}"]
+        keys = [f"{examples}@{epoch}" for epoch in range(epochs)]
+        whole = all(key in measured for key in keys)
+        values = [measured[key] for key in (keys if whole else keys[-1:])]
+    return np.array(values, dtype=np.float64)
+
+
+def _write(dataset: str, collected: _Collected, out: Path) -> Path:
+    curves = {}
+    for measure, rows in collected.curves.items():
+        if min(map(len, rows)) == max(map(len, collected.curves["train_loss"])):
+            values = np.stack(rows)
+            values[np.logical_or.accumulate(np.isnan(values), axis=1)] = np.nan  # a run that diverged ends there
+            packed = measure.endswith("accuracy")
+            curves[measure] = Curves.packed(values, ACCURACY_STEP) if packed else Curves.plain(values)
+    accuracies = collected.columns["test_accuracy"]
+    table = CurveTable(f"nats-{dataset}", nb201_space(), collected.indices, accuracies, curves, collected.columns)
+    path = out.with_name(f"{out.stem}_{dataset}.npz")
+    table.save(path)
+    return path

@@ -1,0 +1,237 @@
+"""A truth of your own: many architectures trained alone, each with its learning curves, into one table."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyarch.errors import NotFiniteError
+from polyarch.executors import Mapper, one_thread
+from polyarch.randomness import generator_at
+from polyarch.runs.comparison import Item
+from polyarch.runs.display import Display
+from polyarch.runs.journal import run_missing
+from polyarch.runs.optimisers import sgd, smoothed_loss
+from polyarch.runs.parts import Parts
+from polyarch.runs.plan import START_SECONDS, WARM_UP_STEPS, PlannedStage, show_plan
+from polyarch.runs.retraining import Retraining, evaluate
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.start import decided, prepared, resumed
+from polyarch.runs.workspace import Workspace
+from polyarch.spaces import Architecture
+from polyarch.strategies import Supervised
+from polyarch.tables import CurveTable
+from polyarch.training import Callback, Run, StopRequest
+from polyarch.truths.networks import Family, families
+
+CURVES = {"train_loss": "loss", "valid_loss": "valid_loss", "valid_accuracy": "valid_accuracy"}
+"""Learning curves of the table and where an epoch's row has them."""
+
+WARM_UP_NETWORKS = 4
+"""Networks that are timed for the plan: their sizes differ much."""
+
+
+class Stopwatch(Callback):
+    """Counts the seconds of a training; a checkpoint keeps them, so that a resumed one counts on."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._started: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """So far, validation included."""
+        return self._before + (0.0 if self._started is None else time.monotonic() - self._started)
+
+    def on_start(self, run: Run) -> None:
+        """Starts to count."""
+        self._started = time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The seconds so far."""
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Counts on from there."""
+        self._before = state["seconds"]
+
+
+@dataclass(frozen=True)
+class CurveTraining:
+    """Trains one (architecture, seed) alone and keeps its learning curves; goes on after a kill."""
+
+    retraining: Retraining
+
+    def __call__(self, item: Item) -> dict[str, Any]:
+        """Test accuracy (0 to 1), one list per curve and seconds; or why there are none, when the loss diverged."""
+        parts, stopwatch = self.retraining.parts, Stopwatch()
+        try:
+            network, history = self.retraining.train(item, parts.evaluation_batches(parts.valid), [stopwatch])
+        except NotFiniteError as error:
+            return {"failure": str(error)}
+        curves = {measure: history[key] for measure, key in CURVES.items()}
+        if not all(math.isfinite(value) for curve in curves.values() for value in curve):
+            return {"failure": "Expected a finite validation loss. Got another; try a lower learning rate."}
+        test = evaluate(network, parts.evaluation_batches(parts.data.test))
+        return {"test_accuracy": test["accuracy"], "seconds": round(stopwatch.seconds, 3), **curves}
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltTruth:
+    """What was built.
+
+    Args:
+        table: where the whole space was trained, it has a row for every architecture, and those that are the same
+            network share their numbers.
+        trained: every network once.
+        accuracies: percent by network and seed, (networks, seeds).
+        failures: the networks whose loss diverged, with the reason; they are not in the table.
+    """
+
+    table: CurveTable
+    trained: Sequence[Architecture]
+    accuracies: NDArray[np.float64]
+    failures: Mapping[str, str]
+
+
+def start_build(out: Path, asked: RunSettings, display: Display, stop: StopRequest) -> Context:
+    """A new build: finds what is wrong before anything is written, and says how long it takes."""
+    parts, decisions = prepared(asked, None, None)
+    planned = plan_build(parts)
+    settings = decided(parts.settings, decisions, display)
+    show_plan(display, planned, settings.workers)
+    return Context(parts, Workspace.start(out, settings), display, stop)
+
+
+def resume_build(
+    out: Path,
+    content: Mapping[str, Any] | None,
+    overrides: Mapping[str, Any],
+    origin: str,
+    display: Display,
+    stop: StopRequest,
+) -> Context:
+    """An earlier build, with its settings."""
+    workspace, settings = resumed(out, content, overrides, origin)
+    parts = Parts.build(settings)
+    show_plan(display, plan_build(parts), settings.workers, resumed=True)
+    return Context(parts, workspace, display, stop)
+
+
+def build_truth(context: Context) -> BuiltTruth:
+    """Trains every network that is not in the journal, and writes ``truth.npz``."""
+    parts, workspace = context.parts, context.workspace
+    chosen = chosen_families(parts)
+    seeds = range(parts.settings.truth.seeds)
+    items = {_key(family, seed): (family[0], seed) for seed in seeds for family in chosen}
+    retraining = Retraining(parts, workspace.checkpoints / "truth")
+    display, executor = context.display, parts.executor()
+    with display.stage("train") as report, context.stop.at_once(), executor.open(CurveTraining(retraining)) as train:
+        journal = workspace.journal("truth")
+        records = run_missing(items, journal, _tidied(train, retraining), dict, report)
+    failures = {key: record["failure"] for key, record in records.items() if "failure" in record}
+    trained = [family for family in chosen if not any(_key(family, seed) in failures for seed in seeds)]
+    if not trained:
+        raise NotFiniteError(f"Expected networks that train. All {len(chosen)} failed: {next(iter(failures.values()))}")
+    accuracies, table = _measured(parts, trained, records)
+    table.save(workspace.truth)
+    workspace.log("finished", stage="truth")
+    return BuiltTruth(table, [family[0] for family in trained], accuracies, failures)
+
+
+def chosen_families(parts: Parts) -> list[Family]:
+    """What is trained: architectures that keep the limits on parameters and operations."""
+    allowed = families(parts.allowed().space, parts.settings.truth.architectures, seed=parts.settings.seed)
+    # Of the plain space: limits hold the supernet, which need not travel to the workers with every architecture.
+    return [tuple(Architecture(parts.net.space, member.indices) for member in family) for family in allowed]
+
+
+def plan_build(parts: Parts) -> list[PlannedStage]:
+    """What is going to be done and about how long it takes, from a timed warm-up of the very steps."""
+    settings = parts.settings
+    chosen = chosen_families(parts)
+    seeds, epochs, workers = settings.truth.seeds, settings.retrain.epochs, settings.workers
+    what = f"{len(chosen)} networks of {parts.net.space.name}" + (f" with {seeds} seeds each" if seeds > 1 else "")
+    waves = math.ceil(len(chosen) * seeds / workers)
+    seconds = waves * epochs * _epoch_seconds(parts, chosen) + (START_SECONDS if workers > 1 else 0.0)
+    return [PlannedStage("train", f"{what}, {epochs} epochs of {len(parts.train)} examples", seconds)]
+
+
+def _epoch_seconds(parts: Parts, chosen: Sequence[Family]) -> float:
+    """The mean time of an epoch of a network that is trained alone, with its validation."""
+    settings = parts.settings.retrain
+    source = parts.batches(parts.train, settings.batch_size, stream="plan")
+    valid = parts.evaluation_batches(parts.valid)
+    batches = list(islice(source.epoch(0), WARM_UP_STEPS))
+    generator = generator_at(0, "plan", 0)
+    timed = chosen[:WARM_UP_NETWORKS]
+    seconds = 0.0
+    with one_thread(), torch.random.fork_rng():
+        for family in timed:
+            network = parts.fresh(family[0], seed=0)
+            strategy = Supervised(network, sgd(network, settings), loss=smoothed_loss(settings))
+            strategy.step(batches[:1], generator=generator)
+            started = time.perf_counter()
+            for batch in batches:
+                strategy.step([batch], generator=generator)
+            seconds += (time.perf_counter() - started) / len(batches) * len(source)
+            started = time.perf_counter()
+            strategy.evaluate(valid.epoch(0), generator=generator)
+            seconds += time.perf_counter() - started
+    return seconds / len(timed)
+
+
+def _tidied(train: Mapper[Item, dict[str, Any]], retraining: Retraining) -> Mapper[Item, dict[str, Any]]:
+    """Removes the checkpoints of a network once its result is taken, which is when the journal has it."""
+
+    def run(items: Sequence[Item]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for index, result in train(items):
+            yield index, result
+            shutil.rmtree(retraining.checkpoint_folder(items[index]), ignore_errors=True)
+
+    return run
+
+
+def _measured(
+    parts: Parts, trained: Sequence[Family], records: Mapping[str, Mapping[str, Any]]
+) -> tuple[NDArray[np.float64], CurveTable]:
+    """Accuracies in percent, (networks, seeds), and the table: means over seeds, and a column for every seed."""
+    seeds = range(parts.settings.truth.seeds)
+    members = [member for family in trained for member in family]
+    rows = np.repeat(np.arange(len(trained)), [len(family) for family in trained])  # the network of every member
+
+    def values(name: str) -> NDArray[np.float64]:
+        """(networks, seeds) or, of curves, (networks, seeds, epochs)."""
+        return np.array([[records[_key(family, seed)][name] for seed in seeds] for family in trained])
+
+    accuracies = 100 * values("test_accuracy")
+    curves = {measure: values(measure).mean(axis=1)[rows] for measure in CURVES}
+    columns = {
+        "parameters": [parts.net.parameter_count(member) for member in members],
+        "seconds": values("seconds").mean(axis=1)[rows],
+        **{f"accuracy_seed_{seed}": accuracies[rows, seed] for seed in seeds},
+    }
+    table = CurveTable(
+        f"{parts.data.name} {parts.net.space.name}, {parts.settings.retrain.epochs} epochs",
+        parts.net.space,
+        [member.indices for member in members],
+        accuracies.mean(axis=1)[rows],
+        {**curves, "valid_accuracy": 100 * curves["valid_accuracy"]},
+        columns,
+    )
+    return accuracies, table
+
+
+def _key(family: Family, seed: int) -> str:
+    return f"{family[0].key} seed {seed}"

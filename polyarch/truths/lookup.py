@@ -1,0 +1,79 @@
+"""The truth that a run is compared with: found by name or path, and about the space of the run."""
+
+from __future__ import annotations
+
+import re
+
+from polyarch.errors import ConfigError
+from polyarch.runs.parts import Parts
+from polyarch.runs.settings import RunSettings
+from polyarch.spaces import Architecture, Space
+from polyarch.tables import SOURCES, CurveTable, Truth, load_truth
+from polyarch.tables.sources import table_file
+
+FEWEST = 3
+"""Architectures that a correlation needs."""
+
+NB201_COLUMN = re.compile(r"(cifar10|cifar100|imagenet16|params)_\w+")
+"""A column of the NAS-Bench-201 table may stand alone, without ``nb201:``."""
+
+
+def whole_name(name: str) -> str:
+    """The same truth by a name that does not depend on the current folder, so that a run can be resumed."""
+    found = None if name.partition(":")[0] in SOURCES else table_file(name)
+    if found is None:
+        return name
+    path, column = found
+    return f"{path.resolve()}:{column}" if column else str(path.resolve())
+
+
+def truth_for(name: str, space: Space) -> Truth:
+    """The truth of this name or path; the space may be a part of the truth's, with fewer options."""
+    truth = load_truth(f"nb201:{name}" if NB201_COLUMN.fullmatch(name) else name)
+    if not _is_part(space, truth.space):
+        raise ConfigError(
+            f"Expected a truth about the space of the run, {space.name!r}. "
+            f"Got {truth.name}, which is about {truth.space.name!r} with other choices or options."
+        )
+    members = known_members(truth, space)
+    if members is not None and len(members) < FEWEST:
+        raise ConfigError(
+            f"Expected a truth with {FEWEST} or more architectures of space {space.name!r}. "
+            f"Got {truth.name} with {len(members)}."
+        )
+    return truth
+
+
+def known_members(truth: Truth, space: Space) -> list[Architecture] | None:
+    """The members of the space that a table of some architectures knows, no network twice; None for other truths."""
+    if not isinstance(truth, CurveTable) or len(truth) >= truth.space.size:
+        return None
+    options = {choice.name: choice.options for choice in space.choices}
+    found: dict[str, Architecture] = {}
+    for known in truth.architectures():
+        names = known.to_dict()
+        if all(names[choice] in options[choice] for choice in options):
+            member = space.architecture(names)
+            found.setdefault(member.canonical(), member)
+    return list(found.values())
+
+
+def with_known_architectures(parts: Parts, asked: RunSettings) -> tuple[RunSettings, str | None]:
+    """All architectures of a truth that knows only some are ranked, unless a number was asked for; and the reason."""
+    settings = parts.settings
+    given = "architectures" in asked.rank.model_fields_set
+    if settings.rank.truth is None or given or settings.method != "one-shot":  # other methods rank nothing
+        return settings, None
+    truth = truth_for(settings.rank.truth, parts.net.space)
+    members = known_members(truth, parts.net.space)
+    if members is None:
+        return settings, None
+    rank = settings.rank.model_copy(update={"architectures": len(members)})
+    return settings.model_copy(update={"rank": rank}), f"rank: the {len(members)} architectures of {truth.name}"
+
+
+def _is_part(space: Space, whole: Space) -> bool:
+    """Whether every member of one space is, by names, a combination of the other's options."""
+    return space.choice_names == whole.choice_names and all(
+        set(choice.options) <= set(whole[choice.name].options) for choice in space.choices
+    )
