@@ -1,0 +1,99 @@
+"""The registry: methods, spaces, strategies, estimators, samplers and experiments by name.
+
+Parts are registered as entry points in the metadata of a distribution, polyarch's own parts like anyone's::
+
+    [project.entry-points."polyarch.estimators"]
+    synflow = "my_package.proxies:SynFlow"
+
+A name with a colon, such as ``my_package.proxies:SynFlow``, names a part without packaging it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from polyarch.errors import ConfigError, UnknownName
+
+
+def import_reference(reference: str) -> Any:
+    """The object that ``package.module:name`` names; modules in the current folder are found, too."""
+    module_name, separator, name = reference.partition(":")
+    if not separator or not module_name or not name:
+        raise ConfigError(f"Expected a reference such as mypackage.net:build. Got {reference!r}.")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"Expected {reference!r} to be importable. Found: {error}.") from None
+
+
+def is_reference(name: str) -> bool:
+    """Whether a name says where the part lies instead of how it is registered."""
+    return ":" in name
+
+
+class Registry(Mapping[str, Any]):
+    """The parts of one kind by name; a part is imported when it is first looked up.
+
+    Iterating yields the registered names. Looking up also takes references (see `import_reference`).
+
+    Args:
+        kind: what a part is called in error messages.
+        group: the entry points that register parts.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+
+    @cached_property
+    def _entries(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=self.group)}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._entries:
+            entry = self._entries[name]
+            try:
+                return entry.load()
+            except (ImportError, AttributeError) as error:
+                raise ConfigError(
+                    f"Expected {self.kind} {name!r} to be importable from {entry.value!r}. Found: {error}."
+                ) from None
+        if is_reference(name):
+            return import_reference(name)
+        raise UnknownName(self.kind, name, self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def check(self, name: str) -> str:
+        """The name itself, if it is registered or a reference."""
+        if name not in self._entries and not is_reference(name):
+            raise UnknownName(self.kind, name, self)
+        return name
+
+
+METHODS = Registry("method", "polyarch.methods")
+SPACES = Registry("space", "polyarch.spaces")
+STRATEGIES = Registry("strategy", "polyarch.strategies")
+ESTIMATORS = Registry("estimator", "polyarch.estimators")
+SAMPLERS = Registry("sampler", "polyarch.samplers")
+EXPERIMENTS = Registry("experiment", "polyarch.experiments")
+
+DEFAULT_METHOD = "one-shot"
+
+
+def method_named(name: str) -> Any:
+    """A `polyarch.methods.method.Method` by its name; one class may serve several names."""
+    return METHODS[name](name)
