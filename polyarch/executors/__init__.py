@@ -1,4 +1,4 @@
-"""Executors: the same scores bit for bit, serially or from worker processes."""
+"""Executors: bit-identical results, serially or in worker processes."""
 
 from polyarch.executors.background import in_background
 from polyarch.executors.executor import Executor, Mapper, Serial, one_thread

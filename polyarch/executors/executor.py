@@ -1,4 +1,4 @@
-"""What every executor can do: run one task over many items."""
+"""The interface of executors, which run one task over many items, and the serial one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Mapper = Callable[[Sequence[Item]], Iterator[tuple[int, Result]]]
 
 
 class Executor(ABC):
-    """Runs a task over items with one thread each: the same bits from every executor, in any order."""
+    """Runs a task over items, one thread per item: every executor returns the same bits, in any order."""
 
     @abstractmethod
     def open(self, task: Callable[[Item], Result]) -> AbstractContextManager[Mapper[Item, Result]]:
-        """Sets up workers for the task; the mapper inside can be used many times."""
+        """Sets up workers for the task and yields a mapper that can be called many times."""
 
 
 class Serial(Executor):
-    """One item after the other in this process."""
+    """Runs the items one after the other in this process."""
 
     @contextmanager
     def open(self, task: Callable[[Item], Result]) -> Iterator[Mapper[Item, Result]]:
-        """A mapper that runs in order."""
+        """Yields a mapper that keeps the order of the items."""
 
         def run(items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
             for index, item in enumerate(items):
@@ -42,7 +42,7 @@ class Serial(Executor):
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One intra-op thread: sums are then taken in one order, so results do not depend on the machine's load."""
+    """Limits torch to one intra-op thread: sums then have a fixed order, and results do not depend on the machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -22,15 +22,15 @@ from polyarch.errors import InvalidInput, WorkerDied
 from polyarch.executors.executor import Executor, Item, Mapper, Result
 
 ATTEMPTS = 3
-"""How often an item may be under way when a worker dies before it is given up."""
+"""How many times a worker may die while an item is running before the item is given up."""
 
 
 class Processes(Executor):
-    """A number of worker processes with one thread each.
+    """Worker processes with one thread each; by default one per available core.
 
-    The task is written once to a private temporary file and mapped into every worker: the weights and data are
-    shared, and a write in one worker is its own (copy on write). Workers share no state with this process, so the task
-    must pickle. If a worker dies, the items under way are run again in a new pool.
+    The task is written once to a private temporary file and memory-mapped into every worker, so that all of them share
+    its weights and data; a worker that writes to them changes only its own copy (copy on write). The task must pickle.
+    If a worker dies, its pool is replaced and the items that were running start again.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -40,27 +40,27 @@ class Processes(Executor):
 
     @contextmanager
     def open(self, task: Callable[[Item], Result]) -> Iterator[Mapper[Item, Result]]:
-        """Starts the workers with the first item and ends them with the block."""
-        with opened_crew(task, self.workers) as crew:
-            yield crew.run
+        """Starts the workers with the first item and stops them at the end of the block."""
+        with worker_pool(task, self.workers) as pool:
+            yield pool.run
 
 
 @contextmanager
-def opened_crew(task: Callable[[Any], Any], workers: int) -> Iterator[Crew]:
-    """Workers that share the task; they end with the block."""
+def worker_pool(task: Callable[..., Any], workers: int) -> Iterator[WorkerPool]:
+    """Workers that share the task and stop at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:
         path = Path(folder) / "task.pt"
         torch.save(task, path)
-        crew = Crew(path, workers)
+        pool = WorkerPool(path, workers)
         try:
-            yield crew
-        except BaseException:  # also Ctrl-C: whoever waits for an hour-long item wants to stop now
-            crew.end()
+            yield pool
+        except BaseException:  # includes Ctrl-C: nobody wants to wait for an item that takes an hour
+            pool.terminate()
             raise
-        crew.close()
+        pool.close()
 
 
-class Crew:
+class WorkerPool:
     """A process pool that is replaced when it breaks."""
 
     def __init__(self, path: Path, workers: int) -> None:
@@ -75,7 +75,7 @@ class Crew:
         running: dict[Future[Any], int] = {}
         while waiting or running:
             try:
-                # No more than one item per worker is handed out, so that few are under way when one dies.
+                # Each worker has at most one item, so that few are lost when one dies.
                 while waiting and len(running) < self._workers:
                     future = self.submit(items[waiting[0]])
                     running[future] = waiting.popleft()
@@ -88,44 +88,41 @@ class Crew:
                     attempts[index] += 1
                     if attempts[index] >= ATTEMPTS:
                         raise WorkerDied(
-                            f"Expected item {index} to finish. A worker process died {ATTEMPTS} times with it "
-                            "under way (out of memory?)."
+                            f"Expected item {index} to finish. A worker process died {ATTEMPTS} times while it was "
+                            "running (out of memory?)."
                         ) from None
                 waiting.extendleft(sorted(running.values(), reverse=True))
                 running.clear()
                 self.close()
 
-    def end(self) -> None:
-        """Ends the workers without waiting for what they do."""
+    def submit(self, *arguments: Any) -> Future[Any]:
+        """Hands task(*arguments) to a worker."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self._workers, mp_context=_start_method(), initializer=_start_worker, initargs=(str(self._path),)
+            )
+        return self._pool.submit(_work, *arguments)
+
+    def close(self) -> None:
+        """Waits for running items and closes the pool."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+    def terminate(self) -> None:
+        """Stops the workers without waiting for running items."""
         if self._pool is not None:
             for process in list((self._pool._processes or {}).values()):
                 process.terminate()
         self.close()
 
-    def close(self) -> None:
-        """Ends the pool when its items are done."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
 
-    def submit(self, item: Any) -> Future[Any]:
-        """Hands out one item."""
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self._workers,
-                mp_context=_clean_start(),
-                initializer=_start_worker,
-                initargs=(str(self._path),),
-            )
-        return self._pool.submit(_work, item)
+def _start_method() -> multiprocessing.context.BaseContext:
+    """Starts workers without the threads and locks of this process.
 
-
-def _clean_start() -> multiprocessing.context.BaseContext:
-    """How workers start without the threads and locks of this process.
-
-    On Linux they are forks of a server that has imported what is imported here and has done nothing else: a fork takes
-    milliseconds, while importing torch again in every spawned worker of every stage takes seconds. Elsewhere system
-    libraries may not survive a fork, and workers are spawned.
+    On Linux a fork server imports the modules that are loaded here and does nothing else: forking it takes
+    milliseconds, whereas a spawned worker spends seconds importing torch. Elsewhere system libraries may not survive a
+    fork, so workers are spawned.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
@@ -134,25 +131,25 @@ def _clean_start() -> multiprocessing.context.BaseContext:
     return context
 
 
-_task: Callable[[Any], Any]  # of this worker process, set once when it starts
+_task: Callable[..., Any]  # of this worker process, set once when it starts
 
 
 def _start_worker(path: str) -> None:
     global _task
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    # A full unpickling is right here: the parent wrote this file a moment ago into a folder only it can write.
+    # Full unpickling is safe here: the parent has just written this file into a folder that only it can write to.
     _task = torch.load(path, weights_only=False, mmap=True)
 
 
-def _end_with_parent() -> None:
-    """A killed parent cannot close its pool, and its workers would wait for work for ever."""
+def _exit_with_parent() -> None:
+    """Exits when the parent is killed, which cannot close its pool: the worker would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
-def _work(item: Any) -> Any:
-    return _task(item)
+def _work(*arguments: Any) -> Any:
+    return _task(*arguments)
