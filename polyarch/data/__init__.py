@@ -5,8 +5,8 @@ from polyarch.data.cifar import nb201_split
 from polyarch.data.columns import Column, encode_rows
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import decode_image
-from polyarch.data.fourier import Regression, fourier
-from polyarch.data.images import ImageFiles
+from polyarch.data.fourier import RegressionData, fourier
+from polyarch.data.image_files import ImageFiles
 from polyarch.data.locations import data_root
 from polyarch.data.lookalikes import shaped_like
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
@@ -42,7 +42,7 @@ __all__ = [
     "Preprocessing",
     "RandomFlip",
     "RandomShift",
-    "Regression",
+    "RegressionData",
     "StackedBatches",
     "TableData",
     "TableEncoding",

@@ -130,3 +130,16 @@ def _read_arrays(path: Path) -> dict[str, Array]:
             return {name: arrays[name] if name in wanted else np.empty(0) for name in arrays.files}
     except (KeyError, ValueError, OSError, EOFError, SyntaxError, zipfile.BadZipFile, zlib.error) as error:
         raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {first_line(error)}.") from None
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The array x of a file, or its only one."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            names = list(arrays.files)
+            name = "x" if "x" in names else names[0] if len(names) == 1 else None
+            if name is not None:
+                return np.asarray(arrays[name])
+    except (AttributeError, KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {error}.") from None
+    raise DataError(f"Expected an array x, or only one, in {path}. Found {', '.join(names) or 'none'}.")

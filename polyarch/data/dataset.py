@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyarch.data.columns import Column
-from polyarch.data.images import ImageFiles
+from polyarch.data.image_files import ImageFiles
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding
 from polyarch.data.tensors import Examples, TensorData, resident
 from polyarch.errors import DataError, InvalidInput

@@ -15,7 +15,7 @@ EDGE = 10.0
 """Points lie in [-10, 10]."""
 
 
-class Regression(NamedTuple):
+class RegressionData(NamedTuple):
     """Features (n, D + 1) and targets (n,)."""
 
     features: Tensor
@@ -24,7 +24,7 @@ class Regression(NamedTuple):
 
 def fourier(
     n: int, *, seed: int, stream: str = "train", degree: int = 3, max_degree: int = 20, noise: float = 0.0
-) -> Regression:
+) -> RegressionData:
     """n points x, uniform in [-10, 10]; features phi_j(x) = cos(2 pi j x) + sin(2 pi j x), j = 0..D; y by the first k.
 
         y = sum_{j <= k} phi_j(x) + noise * epsilon
@@ -44,4 +44,4 @@ def fourier(
     features: Tensor = angles.cos() + angles.sin()
     targets = features[:, : degree + 1].sum(1)
     targets = targets + noise * torch.randn(n, generator=generator, dtype=torch.float64)
-    return Regression(features.float(), targets.float())
+    return RegressionData(features.float(), targets.float())

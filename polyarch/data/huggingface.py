@@ -12,11 +12,11 @@ import torch
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import ImageContent
-from polyarch.data.images import RESIDENT_LIMIT, ImageFiles, default_shape, fits_in_memory
+from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, default_shape, fits_in_memory
 from polyarch.data.labels import ClassLabels, check_counts
 from polyarch.data.sentences import first_line
 from polyarch.data.splits import stratified_split
-from polyarch.data.tables import Table, table_dataset, target_column
+from polyarch.data.table_dataset import TableSource, table_dataset, target_column
 from polyarch.data.tensors import Examples
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra
 
@@ -56,7 +56,9 @@ def read_huggingface_folder(
         if size is not None:
             raise InvalidInput(f"Expected images for size {size}. Found a table in {folder}.")
         tables = [
-            Table(_frame(side), f"{folder}, {label}") for side, label in ((train, "train"), (test, "test")) if side
+            TableSource(_frame(side), f"{folder}, {label}")
+            for side, label in ((train, "train"), (test, "test"))
+            if side
         ]
         return table_dataset(name, *tables, target=target, test_share=test_share)
     target = target_column([column for column in train.column_names if column not in pictures], target, str(folder))

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.sentences import first_line
-from polyarch.data.tables import Table, table_dataset
+from polyarch.data.table_dataset import TableSource, table_dataset
 from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def _open_text(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _table(path: Path) -> Table:
+def _table(path: Path) -> TableSource:
     """The table without columns that have no name: they number the rows."""
     frame = read_frame(path)
     unnamed = [name for name in frame.columns if str(name).startswith("Unnamed: ")]
     notes = tuple(f"{name.replace('Unnamed:', 'Column')} is left out: it has no name." for name in unnamed)
-    return Table(frame.drop(columns=unnamed), str(path), notes)
+    return TableSource(frame.drop(columns=unnamed), str(path), notes)

@@ -17,7 +17,7 @@ from polyarch.data import Batch, BatchSource, endless
 from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.estimators.trace import Trace
 from polyarch.nn import BatchStatistics
-from polyarch.nn.batchnorm import norm_layers
+from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised

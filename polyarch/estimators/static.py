@@ -11,7 +11,7 @@ import torch
 
 from polyarch.errors import InvalidInput
 from polyarch.estimators.estimator import Estimator, Goal
-from polyarch.nn import input_of, multiply_accumulates
+from polyarch.nn import multiply_accumulates, zero_input
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
@@ -78,7 +78,7 @@ class Latency(Estimator):
     def score(self, net: Supernet, architecture: Architecture) -> float:
         """Seconds."""
         network = net.extract(architecture).eval()
-        inputs = input_of(network, (self.batch_size, *self.input_shape))
+        inputs = zero_input(network, (self.batch_size, *self.input_shape))
         times = []
         with torch.inference_mode():
             for attempt in range(self.rounds + 3):

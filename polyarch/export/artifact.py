@@ -32,7 +32,7 @@ from polyarch.export.records import (
 from polyarch.export.sentences import first_problem, one_line
 from polyarch.export.weights import distinct_weights_of, load_weights, read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically, write_json
-from polyarch.nn import Stacked
+from polyarch.nn import StackedNetworks
 
 __all__ = ["Artifact", "Member", "read_artifact", "read_weights", "weights_bytes", "weights_of", "write_artifact"]
 
@@ -64,7 +64,7 @@ class Artifact:
     Args:
         network: settings of the space that builds the supernet of the members.
         members: the architectures and their shares.
-        networks: preprocessed inputs (B, ...) -> logits (K, B, classes) of all members: `Stacked` networks, one per
+        networks: preprocessed inputs (B, ...) -> logits (K, B, classes) of all members: `StackedNetworks`, one per
             member, or one network that they share.
         preprocessing: from raw examples to what the networks take in.
         columns: the columns of a table, empty for other data.
@@ -93,7 +93,7 @@ class Artifact:
     @property
     def shared(self) -> bool:
         """Whether one network gives the logits of all members."""
-        return not isinstance(self.networks, Stacked)
+        return not isinstance(self.networks, StackedNetworks)
 
 
 def write_artifact(folder: Path, artifact: Artifact) -> None:
@@ -156,7 +156,7 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
     names = {dtype: name for name, dtype in INPUT_DTYPES.items()}
     if artifact.input_dtype not in names:
         raise InvalidInput(f"Expected inputs of type uint8 or float32. Got {artifact.input_dtype}.")
-    if isinstance(artifact.networks, Stacked) and len(artifact.networks) != len(artifact.members):
+    if isinstance(artifact.networks, StackedNetworks) and len(artifact.networks) != len(artifact.members):
         raise InvalidInput(
             f"Expected a network for each of {len(artifact.members)} members. Got {len(artifact.networks)}."
         )

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.networks.groups import gate_groups, require_counts, require_positive
-from polyarch.networks.parts import Stem, convolution, make_stem
+from polyarch.networks.gateable import gate_groups, require_counts, require_positive
+from polyarch.networks.layers import Stem, convolution, make_stem
 
 
 class DenseLayer(nn.Module):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from polyarch.networks.groups import gate_groups, require_counts, require_kernels, require_positive
-from polyarch.networks.parts import Stem, convolution, convolutions, make_stem
+from polyarch.networks.gateable import gate_groups, require_counts, require_kernels, require_positive
+from polyarch.networks.layers import Stem, convolution, convolutions, make_stem
 
 
 class Bottleneck(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from polyarch.networks.groups import gate_groups, require_positive
+from polyarch.networks.gateable import gate_groups, require_positive
 
 
 class ResidualLayers(nn.Module):

@@ -1,42 +1,42 @@
 """Building blocks of supernets."""
 
 from polyarch.nn.batch_means import MeanVariance, batch_mean_variances
-from polyarch.nn.batchnorm import (
+from polyarch.nn.channel_gates import ChannelGate, run_gated
+from polyarch.nn.channel_removal import ChannelGraph, NetworkCost
+from polyarch.nn.choice_block import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
+from polyarch.nn.choice_vectors import Selection
+from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
+from polyarch.nn.exits import Exits
+from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
+from polyarch.nn.network_cost import multiply_accumulates, zero_input
+from polyarch.nn.norm_policies import (
     AdaptedStatistics,
     BatchStatistics,
     NormPolicy,
     ReestimatedStatistics,
     RunningStatistics,
 )
-from polyarch.nn.channel_removal import ChannelGraph, Cost
-from polyarch.nn.choice_vectors import Selection
-from polyarch.nn.counting import input_of, multiply_accumulates
-from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
-from polyarch.nn.exits import Exits
-from polyarch.nn.gated import Gate, run_gated
-from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
-from polyarch.nn.mixed import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
-from polyarch.nn.own import Maybe, OneOf, Repeat
-from polyarch.nn.partial import PartialChannels, partial_channels, require_parts
-from polyarch.nn.recording import call, record
-from polyarch.nn.residual import ReductionBlock, bottleneck
+from polyarch.nn.partial_channels import PartialChannels, partial_channels, require_parts
+from polyarch.nn.path_recording import call, record
+from polyarch.nn.residual_blocks import ReductionBlock, bottleneck
+from polyarch.nn.search_blocks import Maybe, OneOf, Repeat
 from polyarch.nn.split_copies import SplitCopies
-from polyarch.nn.stacked import Stacked
-from polyarch.nn.wiring import DependentModule, WiredModule, WiringNorm
+from polyarch.nn.stacked_networks import StackedNetworks
+from polyarch.nn.wired_module import DependentModule, WiredModule, WiringNorm
 
 __all__ = [
     "AdaptedStatistics",
     "BatchStatistics",
+    "ChannelGate",
     "ChannelGraph",
     "ChoiceBlock",
-    "Cost",
     "DependentModule",
     "Exits",
-    "Gate",
     "InterChoice",
     "InterChoiceKind",
     "Maybe",
     "MeanVariance",
+    "NetworkCost",
     "NormPolicy",
     "OneOf",
     "PartialChannels",
@@ -47,7 +47,7 @@ __all__ = [
     "RunningStatistics",
     "Selection",
     "SplitCopies",
-    "Stacked",
+    "StackedNetworks",
     "WiredModule",
     "WiringNorm",
     "adds",
@@ -59,7 +59,6 @@ __all__ = [
     "dropout_layers",
     "dropping",
     "gate_for",
-    "input_of",
     "multiply_accumulates",
     "options_run",
     "partial_channels",
@@ -69,4 +68,5 @@ __all__ = [
     "run_gated",
     "skipping_zeros",
     "skips_zeros",
+    "zero_input",
 ]

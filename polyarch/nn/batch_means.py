@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.batchnorm import BatchStatistics, norm_layers
+from polyarch.nn.norm_policies import BatchStatistics, norm_layers
 
 Network = TypeVar("Network", bound=nn.Module)
 

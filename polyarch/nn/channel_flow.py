@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from polyarch.errors import InvalidInput
+from polyarch.nn.channel_gates import remove_gates
 from polyarch.nn.channel_recording import Recording
 from polyarch.nn.channel_selection import appended, select_channels, select_planes
-from polyarch.nn.gated import remove_gates
-from polyarch.nn.recording import place
+from polyarch.nn.path_recording import place
 
 Mask = Tensor
 """Which channels of a value, boolean (C,). A value that is not (B, C, ...) counts as one channel."""

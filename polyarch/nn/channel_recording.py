@@ -1,6 +1,6 @@
 """Networks of one's own as ``torch.fx`` graphs, for those who cut channels out of them.
 
-Nothing about the code of such a network is known, so unlike in `polyarch.nn.recording` its modules are not called
+Nothing about the code of such a network is known, so unlike in `polyarch.nn.path_recording` its modules are not called
 through a function of ours: the layers of a copy of the network get another ``forward`` for a while.
 """
 
@@ -21,7 +21,7 @@ from torch.fx.proxy import GraphAppendingTracer
 from torch.utils.flop_counter import FlopCounterMode
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.gated import gate_hooks, remove_gates
+from polyarch.nn.channel_gates import gate_hooks, remove_gates
 
 IN_PLACE = {getattr(operator, f"i{name}"): getattr(operator, name) for name in ("add", "sub", "mul", "truediv")}
 """Operators that change their first operand, and those that do not."""
@@ -31,7 +31,7 @@ KEYWORDS = (operator.and_, operator.or_, operator.not_, operator.is_)
 
 @dataclass(frozen=True)
 class Recording:
-    """A copy of a network as a graph without changes in place. Gates are nodes that call `polyarch.nn.gated.gated`.
+    """A copy of a network as a graph without changes in place. Gates are nodes that call `polyarch.nn.channel_gates.gated`.
 
     Args:
         network: the graph with its modules.

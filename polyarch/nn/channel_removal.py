@@ -30,6 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from polyarch.nn.channel_flow import ChannelFlow
+from polyarch.nn.channel_gates import gated, sliced
 from polyarch.nn.channel_recording import Recording, recorded
 from polyarch.nn.channel_rules import (
     NORMS,
@@ -48,7 +49,6 @@ from polyarch.nn.channel_rules import (
     Sum,
     depthwise,
 )
-from polyarch.nn.gated import gated, sliced
 
 POOLED: dict[Any, int] = {
     **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d), 3),
@@ -93,7 +93,7 @@ class ChannelGraph:
     Weights are taken from the network whenever channels are removed; what it computes with them must stay the same.
 
     Args:
-        model: a network with gates, see `polyarch.nn.gated`. Left as it is.
+        model: a network with gates, see `polyarch.nn.channel_gates`. Left as it is.
         example: a batch that goes into it, (B, ...).
     """
 
@@ -116,7 +116,7 @@ class ChannelGraph:
             flow.made[node] = self._rules[node].make(flow, node)
         return flow.network()
 
-    def cost(self, keep: Mapping[str, Tensor]) -> Cost:
+    def cost(self, keep: Mapping[str, Tensor]) -> NetworkCost:
         """What the smaller network costs, without making it."""
         flow = self._flow(keep)
         sizes: dict[nn.Parameter, int] = {}
@@ -124,7 +124,7 @@ class ChannelGraph:
         for node in self._left(flow):
             sizes |= self._rules[node].sizes(flow, node)
             macs += self._rules[node].macs(flow, node)
-        return Cost(sum(sizes.values()), macs)
+        return NetworkCost(sum(sizes.values()), macs)
 
     def gate_macs(self) -> dict[str, float]:
         """Multiply-accumulates of what reads through every gate in the whole network, for one example."""
@@ -165,7 +165,7 @@ class ChannelGraph:
 
 
 @dataclass(frozen=True)
-class Cost:
+class NetworkCost:
     """Of a network: parameters, and multiply-accumulates of one example."""
 
     parameters: int

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from polyarch.nn.channel_flow import ChannelFlow, Mask
-from polyarch.nn.ops import NARROW
+from polyarch.nn.operations import NARROW
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -324,7 +324,7 @@ def depthwise(module: nn.Module) -> bool:
 
 
 def _reads_pixels(module: nn.Conv2d) -> bool:
-    """Whether every output is made of one pixel; with a stride and few inputs see `polyarch.nn.ops.pointwise`."""
+    """Whether every output is made of one pixel; with a stride and few inputs see `polyarch.nn.operations.pointwise`."""
     return module.kernel_size == (1, 1) and module.padding in ((0, 0), "valid", "same")
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.recording import Path, graphs_of
+from polyarch.nn.path_recording import Path, graphs_of
 
 
 class Exits(nn.Module):

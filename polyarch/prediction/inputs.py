@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyarch.data.arrays import read_array
 from polyarch.data.columns import cells_of, encode_rows
 from polyarch.data.decoding import IMAGE_SUFFIXES, decode_image
 from polyarch.data.image_folders import image_files
+from polyarch.data.table_dataset import TARGET_NAMES
 from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_frame
-from polyarch.data.tables import TARGET_NAMES
 from polyarch.errors import CorruptFile, DataError
 from polyarch.prediction.predictor import Predictor
 
@@ -112,19 +111,6 @@ def _array(path: Path, predictor: Predictor) -> Inputs:
     ids = [str(number) for number in range(len(inputs))]
     predictor.check(inputs, names=[f"example {number} of {path}" for number in ids])
     return Inputs(ids, iter(inputs.split(predictor.batch_size)))
-
-
-def read_array(path: Path) -> np.ndarray:
-    """The array x of a file, or its only one."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            names = list(arrays.files)
-            name = "x" if "x" in names else names[0] if len(names) == 1 else None
-            if name is not None:
-                return np.asarray(arrays[name])
-    except (AttributeError, KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {error}.") from None
-    raise DataError(f"Expected an array x, or only one, in {path}. Found {', '.join(names) or 'none'}.")
 
 
 def _as_examples(array: np.ndarray, path: Path, predictor: Predictor) -> Tensor:

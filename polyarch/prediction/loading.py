@@ -13,7 +13,7 @@ from torch import nn
 from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.export import Artifact, Extract, read_artifact
 from polyarch.export.sentences import first_problem
-from polyarch.nn import Stacked
+from polyarch.nn import StackedNetworks
 from polyarch.runs.own_module import Builder, build_own
 from polyarch.runs.spaces import SpaceSettings
 from polyarch.supernets import Supernet
@@ -25,7 +25,7 @@ MOST_BLOCKS = 1000
 def load_network(folder: Path) -> nn.Module:
     """The standalone network of an artifact's first member, in evaluation mode: preprocessed inputs -> logits."""
     networks = load_artifact(folder).networks
-    if not isinstance(networks, Stacked):
+    if not isinstance(networks, StackedNetworks):
         raise InvalidInput(
             f"Expected an artifact with a network for every member in {folder}. "
             "Got one network for all: load_artifact(...).networks is it."
@@ -84,8 +84,8 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int
 def _networks(net: Supernet, architectures: list[dict[str, str]], shared: bool) -> nn.Module:
     members = [net.space.architecture(architecture) for architecture in architectures]
     if not shared:
-        return Stacked([net.extract(member) for member in members])
+        return StackedNetworks([net.extract(member) for member in members])
     networks = net.extract_many(members)
-    if isinstance(networks, Stacked):
+    if isinstance(networks, StackedNetworks):
         raise CorruptFile("members that cannot share one network")
     return networks

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
-from polyarch.nn import Stacked
+from polyarch.nn import StackedNetworks
 from polyarch.objectives import mixed
 from polyarch.predictive.checks import check_temperature, normalised_weights
 from polyarch.predictive.log_space import at_least_single, entropy_of_logs, log_probabilities
@@ -44,8 +44,8 @@ class Mixture(nn.Module):
         super().__init__()
         check_temperature(temperature)
         if not isinstance(networks, nn.Module) or isinstance(networks, nn.ModuleList):
-            networks = Stacked(networks)
-        if isinstance(networks, Stacked):
+            networks = StackedNetworks(networks)
+        if isinstance(networks, StackedNetworks):
             members = len(networks)
         elif weights is not None:
             members = len(weights)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.nn.ops import NARROW
+from polyarch.nn.operations import NARROW
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -32,7 +32,7 @@ def to_device(network: Network, device: torch.device) -> Network:
 
 
 def _refuse_narrow_strides(network: nn.Module) -> None:
-    """Such layers end the process or get wrong gradients: see `polyarch.nn.ops.pointwise`."""
+    """Such layers end the process or get wrong gradients: see `polyarch.nn.operations.pointwise`."""
     least = NARROW if "AVX512" in torch.backends.cpu.get_cpu_capability() else NARROW // 2
     for name, layer in network.named_modules():
         if (

@@ -11,10 +11,7 @@ from torch import Tensor, nn
 
 from polyarch.data import BatchSource, TensorData, load, resident, shaped_like
 from polyarch.errors import ConfigError
-from polyarch.runs.member_logits import MemberLogits
-from polyarch.runs.parts import Parts
-from polyarch.runs.retraining import outputs
-from polyarch.nn import Stacked
+from polyarch.nn import StackedNetworks
 from polyarch.objectives import mixed
 from polyarch.predictive import (
     brier,
@@ -28,6 +25,9 @@ from polyarch.predictive import (
     threshold_at,
 )
 from polyarch.results import PredictorRecord, ReliabilityBin
+from polyarch.runs.member_logits import MemberLogits
+from polyarch.runs.parts import Parts
+from polyarch.runs.retraining import outputs
 from polyarch.spaces import Architecture
 
 CURVE_POINTS = 100
@@ -39,7 +39,7 @@ class Ensemble:
 
     Args:
         architectures: of the K members.
-        networks: (B, ...) -> logits (K, B, C): `Stacked` ones, or one network for all members.
+        networks: (B, ...) -> logits (K, B, C): `StackedNetworks`, or one network for all members.
         weights: the members' shares, which sum to 1.
         exit_confidence: how sure the exits of one network must be for an example to leave early, where this was chosen.
         inherited: whether the networks come out of the supernet, with what its inter-choice weights made of them.
@@ -65,7 +65,7 @@ class Ensemble:
     ) -> Ensemble:
         """Members with a network each; by default all count the same."""
         architectures = [architecture for architecture, _ in members]
-        networks = Stacked(network for _, network in members)
+        networks = StackedNetworks(network for _, network in members)
         return cls(name, architectures, networks, weights or [1 / len(members)] * len(members), inherited=inherited)
 
     def logits(self, batches: BatchSource) -> tuple[Tensor, Tensor]:

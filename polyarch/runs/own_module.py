@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput, PolyarchError
-from polyarch.nn.selected import Block
+from polyarch.nn.block_selection import SearchBlock
 from polyarch.supernets import Supernet, from_module, gate, probe
 
 Builder = Callable[..., nn.Module]
@@ -71,7 +71,7 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int, *, g
 
 def _gated(model: nn.Module, example: Tensor) -> Supernet:
     for name, module in model.named_modules():
-        if isinstance(module, Block):
+        if isinstance(module, SearchBlock):
             raise InvalidInput(
                 f"Expected a network without OneOf, Repeat and Maybe blocks, whose channels are the choices. "
                 f"Got block {module.name!r} at {name!r}."

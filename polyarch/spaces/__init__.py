@@ -1,6 +1,7 @@
 """Spaces of architectures: choices, members, moves and notations."""
 
 from polyarch.spaces.architecture import Architecture, Choice, ChoiceKind, Gates
+from polyarch.spaces.cell_shape import cell_depths, operation_count, skip_count
 from polyarch.spaces.darts import (
     DARTS_CELLS,
     DARTS_EDGES,
@@ -15,7 +16,16 @@ from polyarch.spaces.darts import (
 )
 from polyarch.spaces.macro import MACRO_OPERATIONS, MACRO_STAGES, macro_space, macro_string, parse_macro
 from polyarch.spaces.moves import crossover, mutate, neighbours
-from polyarch.spaces.names import (
+from polyarch.spaces.nb101 import (
+    NB101_OPERATIONS,
+    NB101_PARENTS,
+    NB101Cell,
+    nb101_cell,
+    nb101_parents,
+    nb101_space,
+    parse_nb101,
+)
+from polyarch.spaces.nb201 import (
     NB201_CONVOLUTIONS,
     NB201_EDGES,
     NB201_NO_NONE,
@@ -26,19 +36,9 @@ from polyarch.spaces.names import (
     nb201_string,
     parse_nb201,
 )
-from polyarch.spaces.nb101 import (
-    NB101_OPERATIONS,
-    NB101_PARENTS,
-    NB101Cell,
-    nb101_cell,
-    nb101_parents,
-    nb101_space,
-    parse_nb101,
-)
 from polyarch.spaces.per_example import per_example_gates
-from polyarch.spaces.shape import cell_depths, operation_count, skip_count
 from polyarch.spaces.space import Constraint, Space
-from polyarch.spaces.wiring import (
+from polyarch.spaces.wired import (
     SKIP_OPTIONS,
     SkipEdge,
     Sources,

@@ -23,7 +23,7 @@ from polyarch.nn import (
     require_parts,
     skips_zeros,
 )
-from polyarch.nn.ops import nb201_operation
+from polyarch.nn.operations import nb201_operation
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, Gates, edge_name, nb201_space
 from polyarch.supernets.shifted_cell import Step, shifted_path
 from polyarch.supernets.supernet import Supernet

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, InterChoice, Selection, call, dependent_weights
-from polyarch.nn.ops import conv_bn, inverted_residual
+from polyarch.nn.operations import conv_bn, inverted_residual
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet
 

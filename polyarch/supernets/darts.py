@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import Selection, call, gate_for, options_run, partial_channels, require_parts, skips_zeros
-from polyarch.nn.ops import FactorizedReduce, darts_operation, relu_conv_bn, weighted
+from polyarch.nn.operations import FactorizedReduce, darts_operation, relu_conv_bn, weighted
 from polyarch.spaces import (
     DARTS_CELLS,
     DARTS_EDGES,

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput, PolyarchError, UnknownName
-from polyarch.nn.gated import Gate, install, sliced
+from polyarch.nn.channel_gates import ChannelGate, install, sliced
 
 Groups = Mapping[str, Iterable[str]] | Callable[[str, nn.Module], str | None]
 """Group -> names of modules, or (name, module) -> the group that it belongs to, ``None`` if it has no gate."""
 
 
-def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> list[Gate]:
+def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> list[ChannelGate]:
     """Puts gates on the layers of a network; see `gate`."""
     sizes = _output_sizes(model, example)
     if groups is None:
@@ -60,12 +60,12 @@ def _grouped(model: nn.Module, groups: Groups) -> Iterator[tuple[str, str]]:
             yield path, group
 
 
-def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | None]) -> Gate:
+def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | None]) -> ChannelGate:
     module = model.get_submodule(path)
     if path not in sizes:
         raise InvalidInput(f"Expected the network to use {path!r}. Got a pass that never reached it.")
     if sliced(module):
-        return Gate(path, group, module.get_parameter("weight").shape[1])
+        return ChannelGate(path, group, module.get_parameter("weight").shape[1])
     if next(module.parameters(), None) is not None:
         raise InvalidInput(
             f"Expected {path!r} to be a convolution without groups, a linear layer or a module without parameters. "
@@ -76,7 +76,7 @@ def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | Non
         raise InvalidInput(
             f"Expected {path!r} to give tensors (B, channels, ...) with as many channels each time. Got something else."
         )
-    return Gate(path, group, size, "output")
+    return ChannelGate(path, group, size, "output")
 
 
 def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:

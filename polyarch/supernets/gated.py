@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import ChannelGraph, Cost
-from polyarch.nn.gated import Gate, run_gated
-from polyarch.nn.ops import inner
+from polyarch.nn import ChannelGraph, NetworkCost
+from polyarch.nn.channel_gates import ChannelGate, run_gated
+from polyarch.nn.operations import inner
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.gate_places import Groups, install_gates
 from polyarch.supernets.supernet import Supernet
@@ -43,7 +43,13 @@ class GatedSupernet(Supernet):
     example: Tensor
 
     def __init__(
-        self, model: nn.Module, example: Tensor, gates: Iterable[Gate], *, name: str, first: tuple[Choice, ...] = ()
+        self,
+        model: nn.Module,
+        example: Tensor,
+        gates: Iterable[ChannelGate],
+        *,
+        name: str,
+        first: tuple[Choice, ...] = (),
     ) -> None:
         gates = tuple(gates)
         slices = tuple(Choice(f"{gate.name}[{k}]", OPTIONS) for gate in gates for k in range(gate.slices))
@@ -100,7 +106,7 @@ class GatedSupernet(Supernet):
         """
         return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
 
-    def cost(self, architecture: Architecture) -> Cost:
+    def cost(self, architecture: Architecture) -> NetworkCost:
         """Parameters and multiply-accumulates of the extracted network, without extracting it."""
         return self.graph(architecture).cost(self.by_gate(self.slices(architecture)))
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.nn import ChannelGraph, run_gated
-from polyarch.nn.gated import sliced
-from polyarch.nn.recording import graphs_of
+from polyarch.nn.channel_gates import sliced
+from polyarch.nn.path_recording import graphs_of
 from polyarch.spaces import Architecture, Gates
 from polyarch.supernets.depth import DepthSupernet
 from polyarch.supernets.gate_places import install_gates

@@ -8,7 +8,7 @@ from torch import nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import InterChoice
-from polyarch.nn.ops import conv_bn, inverted_residual
+from polyarch.nn.operations import conv_bn, inverted_residual
 from polyarch.spaces import MACRO_OPERATIONS, MACRO_STAGES, macro_space
 from polyarch.supernets.chain import LayerChain, LayerOptions
 

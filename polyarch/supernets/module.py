@@ -14,7 +14,17 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.selected import CHOSEN, Block, Mixture, Runner, Selected, marked, require_alike, require_known, running
+from polyarch.nn.block_selection import (
+    CHOSEN,
+    BlockRunner,
+    OptionWeights,
+    SearchBlock,
+    SelectedOptions,
+    marked,
+    require_alike,
+    require_known,
+    running,
+)
 from polyarch.spaces import Architecture, Gates, Space
 from polyarch.supernets.supernet import Supernet
 
@@ -61,7 +71,7 @@ class ModuleSupernet(Supernet):
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes), or whatever the network gives."""
-        selected = Selected(self._selections(architecture))
+        selected = SelectedOptions(self._selections(architecture))
         with running(selected):
             output = self.model(x)
         return cast(Tensor, marked(output, selected))
@@ -78,7 +88,7 @@ class ModuleSupernet(Supernet):
         parameters = set[nn.Parameter]()
         while waiting:
             module = waiting.pop()
-            if isinstance(module, Block):
+            if isinstance(module, SearchBlock):
                 waiting.append(module.chosen(architecture[module.name]))
             elif module not in seen:
                 seen.add(module)
@@ -86,7 +96,7 @@ class ModuleSupernet(Supernet):
                 waiting.extend(module.children())
         return sum(parameter.numel() for parameter in parameters)
 
-    def _selections(self, architecture: Architecture | Gates) -> Mapping[str, int | Mixture]:
+    def _selections(self, architecture: Architecture | Gates) -> Mapping[str, int | OptionWeights]:
         names = self.space.choice_names
         if isinstance(architecture, Architecture):
             return dict(zip(names, self.space.validate(architecture).indices, strict=True))
@@ -97,7 +107,7 @@ class ModuleSupernet(Supernet):
                 raise InvalidInput(
                     f"Expected gates ({len(choice)},) or (batch, {len(choice)}) for {choice.name!r}. Got {found}."
                 )
-        return {name: Mixture.of(architecture[name]) for name in names}
+        return {name: OptionWeights.of(architecture[name]) for name in names}
 
 
 def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
@@ -143,7 +153,7 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
     return repeat_supernet(net, example) or net
 
 
-def _blocks(model: nn.Module) -> list[Block]:
+def _blocks(model: nn.Module) -> list[SearchBlock]:
     """The blocks in order of definition; the same block in several places is one."""
     paths: dict[str, str] = {}
     blocks = []
@@ -152,7 +162,7 @@ def _blocks(model: nn.Module) -> list[Block]:
             raise InvalidInput(
                 f"Expected a network without a supernet inside. Got {type(module).__name__} at {path!r}."
             )
-        if isinstance(module, Block):
+        if isinstance(module, SearchBlock):
             if module.name in paths:
                 raise InvalidInput(
                     f"Expected every block to have a name of its own. "
@@ -167,7 +177,7 @@ def _blocks(model: nn.Module) -> list[Block]:
     return blocks
 
 
-def _space(name: str, model: nn.Module, blocks: list[Block]) -> Space:
+def _space(name: str, model: nn.Module, blocks: list[SearchBlock]) -> Space:
     positions = {block: position for position, block in enumerate(blocks)}
 
     def inside(module: nn.Module) -> tuple[int, ...]:
@@ -179,27 +189,27 @@ def _space(name: str, model: nn.Module, blocks: list[Block]) -> Space:
     return Space(name, tuple(block.choice for block in blocks), canonical=canonical)
 
 
-def _nearest(module: nn.Module) -> Iterator[Block]:
+def _nearest(module: nn.Module) -> Iterator[SearchBlock]:
     """The module, if it is a block, or the blocks among its submodules that are not inside other blocks."""
     waiting, seen = [module], set[nn.Module]()
     while waiting:
         module = waiting.pop()
         if module not in seen:
             seen.add(module)
-            if isinstance(module, Block):
+            if isinstance(module, SearchBlock):
                 yield module
             else:
                 waiting.extend(module.children())
 
 
-class _Trial(Runner):
+class _Trial(BlockRunner):
     """Runs every option of every block, says which does not fit, and goes on with the default's output."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = names
         self.reached = set[str]()
 
-    def run(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The output of the default option."""
         require_known(block, self.names)
         self.reached.add(block.name)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, call, gate_for, skips_zeros
-from polyarch.nn.ops import conv_bn_relu, nb101_operation, relu_conv_bn
+from polyarch.nn.operations import conv_bn_relu, nb101_operation, relu_conv_bn
 from polyarch.spaces import (
     NB101_OPERATIONS,
     NB101_PARENTS,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.nn import call, record
-from polyarch.nn.ops import conv_bn_relu, nb101_operation
+from polyarch.nn.operations import conv_bn_relu, nb101_operation
 from polyarch.spaces import NB101Cell
 
 

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import Repeat
-from polyarch.nn.batchnorm import norm_layers
-from polyarch.nn.selected import Block, Runner, Selected, require_known, running
+from polyarch.nn.block_selection import BlockRunner, SearchBlock, SelectedOptions, require_known, running
+from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Gates
 from polyarch.supernets.module import ModuleSupernet
@@ -125,7 +125,7 @@ class RepeatSupernet(ModuleSupernet):
         return logits
 
 
-class _Exits(Runner):
+class _Exits(BlockRunner):
     """Joins the outputs of the asked depths along the batch; from then on batch norm layers work per depth."""
 
     def __init__(self, net: RepeatSupernet, indices: Sequence[int], stack: ExitStack) -> None:
@@ -134,7 +134,7 @@ class _Exits(Runner):
         self.stack = stack  # closed when the network's call ends
         self.run_once = False
 
-    def run(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """(B, ...) -> (K * B, ...)."""
         require_known(block, self.net.space.choice_names)
         if self.run_once:
@@ -146,7 +146,7 @@ class _Exits(Runner):
         self.stack.enter_context(_NormPerDepth(known, self.indices, len(output)))
         return output
 
-    def _outputs(self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    def _outputs(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         if len(self.indices) == 1:
             return [block.run(self.indices[0], *args, **kwargs)]
         wanted = sorted(set(self.indices))
@@ -198,7 +198,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def repeat_supernet(net: ModuleSupernet, example: Tensor) -> RepeatSupernet | None:
     """The same network with all depths from one walk, or nothing if it has other choices or exits cannot be batched."""
-    blocks = [module for module in net.model.modules() if isinstance(module, Block)]
+    blocks = [module for module in net.model.modules() if isinstance(module, SearchBlock)]
     if len(blocks) > 1 or not isinstance(blocks[0], Repeat):
         return None
     try:
@@ -223,7 +223,7 @@ def _try(model: nn.Module, example: Tensor) -> list[str] | None:
     for module in (repeat, *norm_layers(model)):
         module.register_forward_pre_hook(lambda module, _: calls.append(module))
     repeat.register_forward_hook(lambda *_: calls.append(None))
-    with torch.no_grad(), running(Selected({repeat.name: 0})):
+    with torch.no_grad(), running(SelectedOptions({repeat.name: 0})):
         model.eval()(example.clone())
     after = _after(calls)
     norms = [

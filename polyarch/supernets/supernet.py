@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from polyarch.nn import ChoiceBlock, Stacked, multiply_accumulates, record
+from polyarch.nn import ChoiceBlock, StackedNetworks, multiply_accumulates, record
 from polyarch.spaces import Architecture, Gates, Space
 
 
@@ -49,7 +49,7 @@ class Supernet(nn.Module, ABC):
         In evaluation mode it computes what ``forward_many`` computes. Here every architecture is a network of its own;
         a supernet whose architectures have a way in common walks it once.
         """
-        return Stacked([self.extract(architecture) for architecture in architectures])
+        return StackedNetworks([self.extract(architecture) for architecture in architectures])
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The weights of the architecture as it is written: every chosen operation counts.

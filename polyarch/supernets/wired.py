@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import DependentModule, WiredModule, call, record, skips_zeros
-from polyarch.nn.ops import relu_conv_bn
-from polyarch.nn.wiring import Read, ReadAs, ReadAsEach, Reading, ReadWeighted
+from polyarch.nn.operations import relu_conv_bn
+from polyarch.nn.wired_module import Read, ReadAs, ReadAsEach, Reading, ReadWeighted
 from polyarch.spaces import Architecture, Gates, module_sources, wired_shape, wired_space
 from polyarch.supernets.supernet import Supernet
 

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from polyarch.data import Batches, ImageFiles, Normalisation, RandomFlip, RandomShift, resident, stratified_split
-from polyarch.data.images import ImagePaths
+from polyarch.data.image_files import ImagePaths
 from polyarch.errors import CorruptFile, WorkerDied
 from polyarch.randomness import generator_at
 

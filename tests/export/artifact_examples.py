@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from polyarch.data import Column, Normalisation, Preprocessing, TableData, TableEncoding
 from polyarch.export import Artifact, Member, export_programs, write_artifact
+from polyarch.nn import StackedNetworks
 from polyarch.runs.spaces import CellSettings, ImageDepthSettings, VectorDepthSettings
-from polyarch.nn import Stacked
 from polyarch.supernets import Supernet
 
 COLUMNS = (
@@ -130,7 +130,7 @@ def _apart(
         architecture = net.space.sample(generator)
         members.append(Member(architecture.to_dict(), 1.0 + index))
         networks.append(_trained(net.extract(architecture), generator, preprocessing(train)))
-    return tuple(members), Stacked(networks)
+    return tuple(members), StackedNetworks(networks)
 
 
 def _together(net: Supernet, preprocessing: Preprocessing, train: Tensor) -> tuple[tuple[Member, ...], nn.Module]:

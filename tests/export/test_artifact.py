@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 
 from polyarch.errors import InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
+from polyarch.nn import StackedNetworks
 from polyarch.prediction.loading import load_artifact, load_network
 from polyarch.runs.spaces import SPACES
-from polyarch.nn import Stacked
 
 
 def test_round_trip(written: tuple[Path, Artifact], examples: ModuleType) -> None:
@@ -88,7 +88,7 @@ def test_every_space_loads(kind: str, tmp_path: Path, examples: ModuleType) -> N
         examples.image_artifact(),
         network=settings.model_dump(mode="json"),
         members=(Member(architecture.to_dict(), 1.0),),
-        networks=Stacked([network]),
+        networks=StackedNetworks([network]),
     )
     write_artifact(tmp_path, artifact)
     x = torch.randn(3, 3, 8, 8)
@@ -209,7 +209,7 @@ class WordyLinear(torch.nn.Linear):
 def test_states_other_than_tensors_are_not_written(tmp_path: Path, examples: ModuleType) -> None:
     write_artifact(tmp_path, examples.image_artifact())
     with pytest.raises(InvalidInput, match="whose state is tensors"):
-        write_artifact(tmp_path, replace(examples.image_artifact(), networks=Stacked([WordyLinear(2, 2)])))
+        write_artifact(tmp_path, replace(examples.image_artifact(), networks=StackedNetworks([WordyLinear(2, 2)])))
     load_artifact(tmp_path)  # what was there is still there
 
 

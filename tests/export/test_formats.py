@@ -22,7 +22,7 @@ from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, UnknownN
 from polyarch.export import Artifact, Member, OnnxSession, Program, export_programs, weights_of, write_artifact
 from polyarch.export.formats import random_inputs
 from polyarch.export.weights import distinct_weights_of
-from polyarch.nn import Stacked
+from polyarch.nn import StackedNetworks
 
 
 class Whole(NamedTuple):
@@ -202,7 +202,7 @@ def own(examples: ModuleType, network: nn.Module) -> Artifact:
         artifact,
         network={"kind": "module", "module": "x:y"},
         members=(Member({}, 1.0),),
-        networks=Stacked([network]),
+        networks=StackedNetworks([network]),
     )
 
 

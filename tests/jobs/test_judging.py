@@ -12,18 +12,18 @@ from torch import nn
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError
 from polyarch.export import Program
-from polyarch.runs.artifacts import write_predictors
-from polyarch.runs.run import Context
-from polyarch.runs.display import Quiet
-from polyarch.runs.judging import CURVE_POINTS, Ensemble, judge, outside_batches
+from polyarch.nn import StackedNetworks
 from polyarch.prediction.loading import load_artifact
-from polyarch.runs.parts import Parts
-from polyarch.runs.retraining import evaluate
-from polyarch.runs.settings import RunSettings
-from polyarch.runs.workspace import Workspace
-from polyarch.nn import Stacked
 from polyarch.predictive import auroc
 from polyarch.randomness import generator_at
+from polyarch.runs.artifacts import write_predictors
+from polyarch.runs.display import Quiet
+from polyarch.runs.judging import CURVE_POINTS, Ensemble, judge, outside_batches
+from polyarch.runs.parts import Parts
+from polyarch.runs.retraining import evaluate
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.spaces import Architecture
 
 
@@ -154,7 +154,7 @@ def test_artifacts_of_one_network_and_of_separate_ones(tmp_path: Path) -> None:
     depths = depths_of(parts)
     networks = {
         "shared": parts.net.extract_many(depths).eval(),
-        "apart": Stacked([parts.net.extract(depth).eval() for depth in depths]),
+        "apart": StackedNetworks([parts.net.extract(depth).eval() for depth in depths]),
     }
     sides = [(Ensemble(name, depths, network, SHARES, 0.8), tmp_path / name) for name, network in networks.items()]
     records = write_predictors(Context(parts, Workspace(tmp_path), Quiet()), sides)

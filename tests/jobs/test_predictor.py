@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, NotFiniteError
 from polyarch.export import Artifact, Member, Program, write_artifact
+from polyarch.nn import OneOf, StackedNetworks
 from polyarch.prediction.predictor import Predictor
-from polyarch.nn import OneOf, Stacked
 from polyarch.supernets import from_module
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -85,7 +85,7 @@ class TestOwnNetworks:
             examples.vector_artifact(),
             network={"kind": "module", "module": "trap:spring"},
             members=(Member(architecture.to_dict(), 1.0),),
-            networks=Stacked([net.extract(architecture)]),
+            networks=StackedNetworks([net.extract(architecture)]),
         )
         return artifact
 

@@ -17,7 +17,7 @@ from polyarch.nn import (
     ReestimatedStatistics,
     RunningStatistics,
 )
-from polyarch.nn.batchnorm import norm_layers
+from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import generator_at
 from polyarch.testing import same_bits
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, ReductionBlock, bottleneck, call, record
-from polyarch.nn.ops import NARROW, inverted_residual, nb201_operation, pointwise
+from polyarch.nn.operations import NARROW, inverted_residual, nb201_operation, pointwise
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import NB201_OPERATIONS
 

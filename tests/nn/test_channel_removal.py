@@ -162,7 +162,7 @@ def layer_of(network: nn.Module, name: str) -> Any:
 
 
 def test_a_strided_layer_that_gets_narrow_reads_picked_pixels() -> None:
-    """torch's gradient of a strided 1x1 convolution of few inputs is wrong, see `polyarch.nn.ops.pointwise`."""
+    """torch's gradient of a strided 1x1 convolution of few inputs is wrong, see `polyarch.nn.operations.pointwise`."""
     for dropped, stride in ((10, (1, 1)), (2, (2, 2))):
         model = nn.Sequential(nn.Conv2d(2, 20, 3), nn.Conv2d(20, 3, 1, stride=2))
         layer = layer_of(removed(model, IMAGES, **{"1": list(range(dropped))}), "1")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import Exits, Stacked, call
+from polyarch.nn import Exits, StackedNetworks, call
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
 from polyarch.supernets import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
@@ -69,7 +69,7 @@ def test_every_choice_of_exits_equals_single_networks(make: Make) -> None:
 def test_depths_that_do_not_rise_are_apart(make: Make, depths: tuple[int, ...]) -> None:
     net, x = trained(make), inputs(5)
     networks = net.extract_many(at(net, *depths))
-    assert isinstance(networks, Stacked) and len(networks) == len(depths)
+    assert isinstance(networks, StackedNetworks) and len(networks) == len(depths)
     expected = net.forward_many(x, at(net, *depths))
     torch.testing.assert_close(networks.eval()(x), expected, rtol=1e-12, atol=1e-12)
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import Gate, run_gated
-from polyarch.nn.gated import install, remove_gates
+from polyarch.nn import ChannelGate, run_gated
+from polyarch.nn.channel_gates import install, remove_gates
 from polyarch.randomness import generator_at
 
 
@@ -22,7 +22,7 @@ def normal(*shape: int) -> Tensor:
 
 def with_gate(module: nn.Module, slices: int, side: str = "input") -> nn.Sequential:
     model = nn.Sequential(module).double()
-    install(module, Gate("0", "group", slices, side))  # type: ignore[arg-type]
+    install(module, ChannelGate("0", "group", slices, side))  # type: ignore[arg-type]
     return model
 
 
@@ -82,7 +82,7 @@ def test_what_is_recomputed_in_the_backward_pass_has_the_gates_of_its_call(reent
             return output
 
     model = Checkpointed().double()
-    install(model.layer, Gate("layer", "group", 3))
+    install(model.layer, ChannelGate("layer", "group", 3))
     rows = torch.rand(2, 4, 3, dtype=torch.float64, generator=generator_at(0, "rows"))
     gradients = []
     for model.recomputed in (False, True):
@@ -97,7 +97,7 @@ def test_mistakes() -> None:
     layer = nn.Linear(3, 2)
     model = with_gate(layer, 3)
     with pytest.raises(InvalidInput, match="gated already"):
-        install(layer, Gate("0", "group", 3))
+        install(layer, ChannelGate("0", "group", 3))
     with pytest.raises(InvalidInput, match=r"weights \(2, 3\) for an input of shape \(4, 3\)"):
         run_gated(model, normal(4, 3), {"0": torch.ones(2, 3)})
     with pytest.raises(InvalidInput, match="one channel per weight"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polyarch.nn import ChoiceBlock, InterChoice, InterChoiceKind, SplitCopies, dependent_weights, skipping_zeros
-from polyarch.nn.ops import relu_conv_bn
+from polyarch.nn.operations import relu_conv_bn
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, per_example_gates
 from polyarch.supernets import (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, InterChoice, InterChoiceKind, SplitCopies, dependent_weights
 from polyarch.nn.choice_vectors import Attention, ChoiceVectors, JointBias, SharedBias
-from polyarch.nn.ops import nb201_operation
+from polyarch.nn.operations import nb201_operation
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import NB201_OPERATIONS
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.runs.judging import Ensemble
-from polyarch.nn import Stacked, drawing_from, dropping
+from polyarch.nn import StackedNetworks, drawing_from, dropping
 from polyarch.nn.dropout import dropout_layers, with_dropout
 from polyarch.predictive import MCDropout, Mixture, fit_temperature, mutual_information
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.judging import Ensemble
 from polyarch.spaces import residual_wiring
 from polyarch.supernets import WiredSupernet
 from polyarch.testing import same_bits, state_of
@@ -105,7 +105,7 @@ def test_a_deep_ensemble_is_what_there_is_already() -> None:
     with torch.no_grad():
         mean = torch.stack([torch.softmax(member(x), -1) for member in members]).mean(0)
         torch.testing.assert_close(Mixture(members)(x)[0], mean, rtol=1e-6, atol=0)
-        ensemble = Ensemble("deep", [], Stacked(members), [1 / 3] * 3)
+        ensemble = Ensemble("deep", [], StackedNetworks(members), [1 / 3] * 3)
         torch.testing.assert_close(ensemble.log_probabilities(ensemble.networks(x), 1.0), mean.log())
 
 

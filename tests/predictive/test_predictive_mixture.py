@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from polyarch.distributions import ArchDistribution, Categorical, Empirical, FactorisedCategorical, Uniform
 from polyarch.errors import InvalidInput
-from polyarch.nn import Exits, Stacked
+from polyarch.nn import Exits, StackedNetworks
 from polyarch.objectives import mixture_log_probabilities
 from polyarch.predictive import Mixture, most_probable
 from polyarch.randomness import generator_at, global_seed
@@ -254,7 +254,7 @@ def test_the_whole_support_is_the_mixture_of_the_supernet(net: Supernet, make_q:
     mixture = Mixture.under(net, q, most=6)
     expected = mixture_log_probabilities(net, q, IMAGES).exp()
     torch.testing.assert_close(mixture(IMAGES)[0], expected, rtol=1e-6, atol=1e-6)
-    assert isinstance(mixture.networks, Stacked) and len(mixture.networks) == (3 if make_q is part else 6)
+    assert isinstance(mixture.networks, StackedNetworks) and len(mixture.networks) == (3 if make_q is part else 6)
 
 
 @pytest.mark.parametrize("make_q", [joint, factorised, part])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn.ops import FactorizedReduce
+from polyarch.nn.operations import FactorizedReduce
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import DARTS_EDGES, S2_OPERATIONS, Architecture, Space, darts_edges, parse_darts
 from polyarch.supernets import DartsSupernet, Supernet

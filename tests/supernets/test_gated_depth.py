@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import polyarch.supernets.gated_depth
 from polyarch.errors import InvalidInput
-from polyarch.nn import Cost, multiply_accumulates
+from polyarch.nn import NetworkCost, multiply_accumulates
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import ConvolutionalDepth, FullyConnectedDepth, GatedDepthSupernet, Supernet
@@ -114,7 +114,9 @@ def test_costs_are_those_of_the_extracted_network(kind: str) -> None:
     net = supernet(kind)
     for architecture in some(net, 1):
         network = net.extract(architecture)
-        expected = Cost(sum(p.numel() for p in network.parameters()), multiply_accumulates(network, SHAPES[kind]))
+        expected = NetworkCost(
+            sum(p.numel() for p in network.parameters()), multiply_accumulates(network, SHAPES[kind])
+        )
         assert net.cost(architecture) == expected
         assert net.parameter_count(architecture) == expected.parameters
         assert net.mac_count(architecture, SHAPES[kind]) == expected.macs

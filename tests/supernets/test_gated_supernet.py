@@ -16,7 +16,7 @@ from torch.nn.utils.parametrizations import weight_norm
 import polyarch.supernets.gated
 from polyarch.errors import InvalidInput
 from polyarch.estimators import Latency
-from polyarch.nn import Cost, multiply_accumulates
+from polyarch.nn import NetworkCost, multiply_accumulates
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import GatedSupernet, Supernet, gate
@@ -186,7 +186,7 @@ def test_costs_are_those_of_the_extracted_network_also_after_a_move() -> None:
     for position in range(3):
         architecture = net.space.sample(generator_at(0, "cost", position))
         network = net.extract(architecture)
-        expected = Cost(sum(p.numel() for p in network.parameters()), multiply_accumulates(network, (2, 5, 5)))
+        expected = NetworkCost(sum(p.numel() for p in network.parameters()), multiply_accumulates(network, (2, 5, 5)))
         assert net.cost(architecture) == expected
         assert net.mac_count(architecture, (2, 5, 5)) == expected.macs
         network = net.float().extract(architecture)

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.export.weights import distinct_weights_of, load_weights
-from polyarch.nn import DependentModule, Stacked, WiredModule, WiringNorm, skipping_zeros
+from polyarch.nn import DependentModule, StackedNetworks, WiredModule, WiringNorm, skipping_zeros
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import (
     Architecture,
@@ -248,7 +248,7 @@ def test_many_extracted_together_are_one_plain_network(wirings: list[Architectur
     """No class of ours, so that artifacts know it as shared, and it fits into networks of the meta device."""
     net, x = with_statistics(wired(wirings=wirings)), images()
     together = net.extract_many(WIRINGS).eval()
-    assert not isinstance(together, Stacked)
+    assert not isinstance(together, StackedNetworks)
     assert all("polyarch" not in type(module).__module__ for module in together.modules())
     content = pickle.dumps(together)
     assert b"polyarch" not in content

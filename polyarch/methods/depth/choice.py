@@ -14,7 +14,7 @@ from polyarch.errors import ConfigError
 from polyarch.methods.depth.functions import depth_functions
 from polyarch.methods.depth.search import RULES, choose_depth, depth_prior, expected_depth, prune
 from polyarch.methods.depth.timing import forward_seconds
-from polyarch.nn import Repeat, Stacked
+from polyarch.nn import Repeat, StackedNetworks
 from polyarch.predictive import choose_confidence, exit_curve
 from polyarch.results import Accuracy, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
 from polyarch.runs.artifacts import write_predictors
@@ -113,7 +113,7 @@ def forward_times(parts: Parts, network: nn.Module) -> dict[str, float]:
 def _exits(parts: Parts, architectures: Sequence[Architecture]) -> nn.Module:
     """One network that gives the logits of all these depths, in evaluation mode."""
     if isinstance(parts.net, ModuleSupernet) and not isinstance(parts.net, RepeatSupernet):
-        return Stacked(_alone(parts, architecture) for architecture in architectures).eval()
+        return StackedNetworks(_alone(parts, architecture) for architecture in architectures).eval()
     return parts.net.extract_many(architectures).eval()
 
 

@@ -12,7 +12,7 @@ import torch
 from polyarch.data import Batches
 from polyarch.estimators import shared_macs
 from polyarch.methods.stochastic.corruption import MOST_IMAGES, corrupted_detection
-from polyarch.nn.batchnorm import norm_layers
+from polyarch.nn.norm_policies import norm_layers
 from polyarch.predictive import members_within, posterior_weights, stacked_weights
 from polyarch.randomness import derive_seed, generator_at
 from polyarch.ranking import norm_modes

@@ -1,0 +1,111 @@
+"""Examples without labels, in the form of the data that they are learned together with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyarch.data import (
+    DATASETS,
+    Dataset,
+    Examples,
+    ImageFiles,
+    TableData,
+    TensorData,
+    encode_rows,
+    load,
+    read_frame,
+    resident,
+    shaped_like,
+)
+from polyarch.data.arrays import input_tensor, read_array
+from polyarch.data.huggingface import is_huggingface_folder
+from polyarch.data.image_files import ImagePaths, fits_in_memory
+from polyarch.data.image_folders import TRAIN_SIDE, image_files
+from polyarch.data.table_files import is_table_file, table_files
+from polyarch.errors import DataError
+
+FEWEST = 2
+"""A single example has no batch statistics."""
+
+
+def unlabelled_examples(source: Any, data: Dataset) -> Examples:
+    """The inputs of a source, in the shape and type of the data; every label is 0 and means nothing.
+
+    Of sources with a training and a test side only the training side is taken.
+
+    Args:
+        source: a known name; the path of a folder of images, of a table with the columns of the data, or of an .npz
+            file with an array x; an array; or anything else that `polyarch.data.load` takes, whose labels are ignored.
+    """
+    examples = _read(source, data)
+    if len(examples) < FEWEST:
+        raise DataError(f"Expected {FEWEST} or more examples without labels. Found {len(examples)}.")
+    return examples
+
+
+def _read(source: Any, data: Dataset) -> Examples:
+    if isinstance(source, Dataset):
+        return _alike(source.train, data)
+    path = Path(source).expanduser() if isinstance(source, str | Path) and source not in DATASETS else None
+    if path is not None and path.is_dir() and not is_huggingface_folder(path) and not table_files(path):
+        return _images(path, data)
+    if path is not None and path.is_file() and path.suffix.lower() == ".npz":
+        return _inputs(input_tensor(read_array(path), str(path)), data)
+    if path is not None and path.is_file() and is_table_file(path):
+        return _rows(path, data)
+    if isinstance(source, str | Path | tuple | torch.utils.data.Dataset):
+        return _alike(load(source).train, data)
+    return _inputs(input_tensor(source, "the examples without labels"), data)
+
+
+def _images(folder: Path, data: Dataset) -> Examples:
+    """All images below a folder, however they are sorted."""
+    if not data.is_image:
+        raise DataError(f"Expected examples of shape {data.input_shape} without labels. Found a folder: {folder}.")
+    side = folder / TRAIN_SIDE
+    paths = sorted(image_files(side if side.is_dir() else folder))
+    if not paths:
+        raise DataError(f"Expected images in {folder}. Found none with a suffix such as .png or .jpg.")
+    images = ImageFiles(
+        ImagePaths(tuple(paths)), torch.arange(len(paths)), _no_labels(len(paths)), data.classes, data.input_shape
+    )
+    if data.is_bytes and not fits_in_memory(images):
+        return images
+    return _inputs(images.resident().inputs, data)
+
+
+def _rows(path: Path, data: Dataset) -> Examples:
+    if not data.is_table:
+        raise DataError(f"Expected examples of shape {data.input_shape} without labels. Found a table: {path}.")
+    frame = read_frame(path)
+    rows = encode_rows(
+        frame.set_axis([str(name).strip() for name in frame.columns], axis=1), data.columns, origin=str(path)
+    )
+    return TableData(rows, _no_labels(len(rows)), data.classes)
+
+
+def _alike(examples: Examples, data: Dataset) -> Examples:
+    """Examples of another data set; those of the very same form stay where they are, also on disk."""
+    if isinstance(examples, ImageFiles) and data.is_bytes and examples.input_shape == data.input_shape:
+        return examples
+    return _inputs(resident(examples).inputs, data)
+
+
+def _inputs(inputs: Tensor, data: Dataset) -> Examples:
+    """Inputs (N, ...) as they are, or images at the size, with the channels and in the type of the data's."""
+    if inputs.shape[1:] != data.input_shape or (inputs.dtype == torch.uint8) != data.is_bytes:
+        if inputs.dim() != 4 or not data.is_image:
+            raise DataError(
+                f"Expected examples of shape {data.input_shape} without labels. Got {tuple(inputs.shape[1:])}."
+            )
+        inputs = shaped_like(inputs, data.input_shape, as_bytes=data.is_bytes)
+    kind = TableData if data.is_table else TensorData
+    return kind(inputs, _no_labels(len(inputs)), data.classes)
+
+
+def _no_labels(count: int) -> Tensor:
+    return torch.zeros(count, dtype=torch.int64)

@@ -1,0 +1,59 @@
+"""Parts of several networks: convolutions in parallel, stems, halved resolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from torch import Tensor, nn
+
+from polyarch.errors import UnknownName
+from polyarch.nn.operations import FactorizedReduce, pointwise
+
+Stem = Literal["small", "large"]
+"""The beginning of a network: for images of about 32x32, or of about 224x224, whose resolution it quarters."""
+
+
+class ParallelSum(nn.ModuleDict):
+    """Modules side by side whose outputs are added: (B, ...) -> (B, ...)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) -> (B, ...)."""
+        terms: list[Tensor] = [module(x) for module in self.values()]
+        return sum(terms[1:], start=terms[0])
+
+
+def halving(inputs: int, outputs: int) -> FactorizedReduce:
+    """Halves the resolution without leaving pixels out: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded up."""
+    return FactorizedReduce(inputs, outputs, affine=True, pick_first=True)
+
+
+def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> nn.Module:
+    """Convolution without bias: (B, inputs, H, W) -> (B, outputs, H/stride, W/stride), rounded up.
+
+    A stride is never on a 1x1 convolution, however many channels it reads: removal may leave it few, see `pointwise`.
+    """
+    if kernel == 1:
+        return pointwise(inputs, outputs, stride=stride, pick_first=True)
+    return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
+
+
+def convolutions(inputs: int, outputs: int, kernels: Iterable[int], *, stride: int = 1) -> ParallelSum:
+    """Convolutions without bias of several sizes, ``kernel3`` and so on, added.
+
+    (B, inputs, H, W) -> (B, outputs, H/stride, W/stride), rounded up.
+    """
+    return ParallelSum({f"kernel{size}": convolution(inputs, outputs, size, stride=stride) for size in kernels})
+
+
+def make_stem(kind: Stem, inputs: int, outputs: int) -> nn.Sequential:
+    """Convolution, batch normalisation, ReLU: (B, inputs, H, W) -> (B, outputs, H, W), or a quarter of the resolution.
+
+    ``small`` has a 3x3 convolution; ``large`` a 7x7 convolution with stride 2 and, at the end, a max pooling.
+    """
+    if kind not in ("small", "large"):
+        raise UnknownName("stem", kind, ["small", "large"])
+    if kind == "small":
+        return nn.Sequential(convolution(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU())
+    layers = (convolution(inputs, outputs, 7, stride=2), nn.BatchNorm2d(outputs), nn.ReLU())
+    return nn.Sequential(*layers, nn.MaxPool2d(3, stride=2, padding=1))

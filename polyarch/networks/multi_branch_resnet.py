@@ -1,0 +1,93 @@
+"""The multi-branch residual network that shake-shake regularisation was made for, plain or inflated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+
+from polyarch.networks.gateable import gate_groups, require_kernels, require_positive
+from polyarch.networks.layers import convolution, convolutions, halving
+from polyarch.nn.operations import relu_conv_bn
+
+
+class MultiBranchBlock(nn.Module):
+    """shortcut(x) + the mean of branches(x): (B, inputs, H, W) -> (B, outputs, H/stride, W/stride).
+
+    A branch is ReLU-convolution-BN-ReLU-convolution-BN. The mean is what shake-shake computes at test time.
+
+    Args:
+        stride: 1 or 2.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int, branches: int, kernels: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shortcut: nn.Module = nn.Identity()
+        if stride == 2:
+            self.shortcut = halving(inputs, outputs)
+        elif inputs != outputs:
+            self.shortcut = relu_conv_bn(inputs, outputs, 1)
+        self.branches = nn.ModuleList(
+            nn.Sequential(
+                nn.ReLU(), convolutions(inputs, outputs, kernels, stride=stride), nn.BatchNorm2d(outputs),
+                nn.ReLU(), convolutions(outputs, outputs, kernels), nn.BatchNorm2d(outputs),
+            )
+            for _ in range(branches)
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) -> (B, outputs, H/stride, W/stride)."""
+        terms: list[Tensor] = [branch(x) for branch in self.branches]
+        shortcut: Tensor = self.shortcut(x)
+        return shortcut + sum(terms[1:], start=terms[0]) / len(terms)
+
+
+class MultiBranchResNet(nn.Module):
+    """Stages of multi-branch residual blocks: (B, in_channels, H, W) -> (B, classes).
+
+    ``width=96, blocks=4`` is the network "26 2x96d" of shake-shake. Inflated, e.g. ``kernels=(3, 5)``, it has parallel
+    convolutions of all kernel sizes in place of every convolution of a branch; their outputs are added and then
+    normalised.
+
+    Args:
+        width: channels of the first stage; every further stage halves the resolution and doubles them.
+        blocks: per stage.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int = 16,
+        blocks: int = 1,
+        stages: int = 3,
+        branches: int = 2,
+        kernels: Iterable[int] = (3,),
+        stem_channels: int = 16,
+        in_channels: int = 3,
+        classes: int = 10,
+    ) -> None:
+        super().__init__()
+        require_positive(width=width, blocks=blocks, stages=stages, branches=branches)
+        require_positive(stem_channels=stem_channels, in_channels=in_channels, classes=classes)
+        kernels = require_kernels(kernels)
+        self.stem = nn.Sequential(convolution(in_channels, stem_channels, 3), nn.BatchNorm2d(stem_channels))
+        self.blocks = nn.Sequential()
+        channels = stem_channels
+        for stage in range(stages):
+            for position in range(blocks):
+                stride = 2 if stage > 0 and position == 0 else 1
+                inputs, channels = channels, width * 2**stage
+                block = MultiBranchBlock(inputs, channels, stride=stride, branches=branches, kernels=kernels)
+                self.blocks.append(block)
+        self.activation = nn.ReLU()
+        self.classifier = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in_channels, H, W) -> (B, classes)."""
+        x = self.activation(self.blocks(self.stem(x)))
+        logits: Tensor = self.classifier(x.mean((2, 3)))
+        return logits
+
+    def gate_groups(self) -> dict[str, list[str]]:
+        """Every convolution but the stem, by name."""
+        return gate_groups(self)

@@ -1,0 +1,184 @@
+"""Modules that read several earlier ones: how inputs are put together, and weights that depend on the wiring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.nn.choice_block import plus
+from polyarch.nn.operations import relu_conv_bn
+from polyarch.nn.path_recording import call, constant
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads the uniform mean of some of the earlier features."""
+
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadWeighted:
+    """Reads sum_i w_i f_i over all j earlier features f_i.
+
+    Args:
+        weights: (j,), or (j, B) per example.
+        skipping: leaves out features whose weight is zero for all examples, see `skipping_zeros`.
+    """
+
+    weights: Tensor
+    skipping: bool
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """Reads as one of the wirings whose own weights a `DependentModule` has."""
+
+    wiring: int
+
+
+@dataclass(frozen=True, eq=False)
+class ReadAsEach:
+    """Reads every example as one of these wirings.
+
+    Args:
+        used: the wirings in use; all others get no gradient.
+        rows: (B,), where in ``used`` the wiring of each example stands.
+    """
+
+    used: tuple[int, ...]
+    rows: Tensor
+
+
+Reading = Read | ReadWeighted | ReadAs | ReadAsEach
+"""How a module reads the earlier features of its stage."""
+
+
+def mean_of(features: Sequence[Tensor]) -> Tensor:
+    """The uniform mean of one or more features (B, C, H, W); also of symbols."""
+    total = features[0]
+    for feature in features[1:]:
+        total = total + feature
+    return total if len(features) == 1 else total / len(features)
+
+
+def weighted_sum(features: Sequence[Tensor], weights: Tensor) -> Tensor:
+    """sum_i w_i f_i as a running sum: features (B, C, H, W), weights (j,) or (j, B).
+
+    Its passes over values are in place. An einsum over stacked features takes several times as long, because every
+    module stacks all features before it anew.
+    """
+    if weights.dim() == 2:
+        weights = weights[..., None, None, None]
+    total = weights[0] * features[0]
+    for weight, feature in zip(weights[1:], features[1:], strict=True):
+        total = total.addcmul_(weight, feature)
+    return total
+
+
+class WiredModule(nn.Module):
+    """ReLU, 3x3 convolution, batch normalisation of the mean of some earlier features: j of (B, C, H, W) -> one."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.operation = relu_conv_bn(width, width, 3)
+
+    def forward(self, features: Sequence[Tensor], reading: Reading) -> Tensor:
+        """j features (B, C, H, W) -> (B, C, H, W)."""
+        if isinstance(reading, Read):
+            return call(self.operation, mean_of([features[source] for source in reading.sources]))
+        assert isinstance(reading, ReadWeighted)
+        weights = reading.weights
+        if reading.skipping:
+            used: list[int] = weights.reshape(len(features), -1).any(1).nonzero().flatten().tolist()
+            features, weights = [features[source] for source in used], weights[used]
+        return call(self.operation, weighted_sum(features, weights))
+
+
+class WiringNorm(nn.Module):
+    """Batch normalisation with one scale and shift for every wiring; the statistics are those of all examples.
+
+    y = scale_s (x - mean) / sqrt(var + eps) + shift_s, where s is the wiring of the example.
+    """
+
+    def __init__(self, width: int, wirings: int) -> None:
+        super().__init__()
+        self.statistics = nn.BatchNorm2d(width, affine=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(wirings))
+        self._share()
+
+    def forward(self, x: Tensor, reading: ReadAs | ReadAsEach) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        if isinstance(reading, ReadAs):
+            return call(self.norms[reading.wiring], x)
+        norms = [cast(nn.BatchNorm2d, self.norms[wiring]) for wiring in reading.used]
+        scale, shift = (
+            torch.stack([getattr(norm, name) for norm in norms])[reading.rows][..., None, None]  # (B, C, 1, 1)
+            for name in ("weight", "bias")
+        )
+        return torch.addcmul(shift, scale, self.statistics(x))
+
+    def _share(self) -> None:
+        for norm in self.norms:
+            for name, buffer in self.statistics.named_buffers():
+                setattr(norm, name, buffer)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> WiringNorm:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._share()  # a move or a cast has put a new buffer into every layer
+        return self
+
+
+class DependentModule(nn.Module):
+    """The same with weights of each wiring s of a fixed list: sum_i c_si f_i over its sources, and a scale and a shift.
+
+    The coefficients start as those of the mean. Convolution and statistics are shared.
+
+    Args:
+        sources: for every wiring the features that the module reads under it.
+    """
+
+    masks: Tensor
+
+    def __init__(self, width: int, sources: Sequence[Sequence[int]]) -> None:
+        super().__init__()
+        relu, convolution, _ = relu_conv_bn(width, width, 3)
+        self.operation = nn.Sequential(relu, convolution)
+        self.norm = WiringNorm(width, len(sources))
+        self.sources = tuple(tuple(some) for some in sources)
+        masks = torch.zeros(len(sources), max(map(max, sources)) + 1)  # (S, j)
+        for mask, some in zip(masks, sources, strict=True):
+            mask[list(some)] = 1.0
+        self.register_buffer("masks", masks, persistent=False)
+        # A parameter each: weights of wirings that are not in use get no gradient, so that nothing moves them.
+        self.coefficients = nn.ParameterList([mask / mask.sum() for mask in masks])
+
+    def forward(self, features: Sequence[Tensor], reading: Reading) -> Tensor:
+        """j features (B, C, H, W) -> (B, C, H, W)."""
+        if isinstance(reading, ReadAs):
+            total = self._total(features, reading.wiring)
+        else:
+            assert isinstance(reading, ReadAsEach)
+            own = torch.stack([self.coefficients[wiring] for wiring in reading.used])
+            weights = (own * self.masks[list(reading.used)])[reading.rows].t()  # (j, B)
+            read = sorted({source for wiring in reading.used for source in self.sources[wiring]})
+            total = weighted_sum([features[source] for source in read], weights[read])
+        return cast(Tensor, self.norm(call(self.operation, total), reading))
+
+    def _total(self, features: Sequence[Tensor], wiring: int) -> Tensor:
+        coefficients = constant(self.coefficients[wiring], features[0], owner=self, name="selected_coefficients")
+        total = None
+        for source in self.sources[wiring]:
+            total = plus(total, coefficients[source] * features[source])
+        assert total is not None
+        return total
+
+    def unselected(self, wiring: int) -> Iterator[nn.Parameter]:
+        """The weights of all other wirings."""
+        for other, (coefficients, norm) in enumerate(zip(self.coefficients, self.norm.norms, strict=True)):
+            if other != wiring:
+                yield from (coefficients, *norm.parameters())

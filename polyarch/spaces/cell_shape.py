@@ -1,0 +1,65 @@
+"""What an architecture looks like: how many skips it has, and how deep its cells are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polyarch.spaces.architecture import Architecture
+from polyarch.spaces.darts import DARTS_CELLS, DARTS_NODES, Edge, darts_edges
+from polyarch.spaces.nb101 import nb101_parents
+from polyarch.spaces.nb201 import NB201_EDGES, edge_name
+
+
+def operation_count(architecture: Architecture) -> int:
+    """How many operations were chosen, wirings not counted: 6 in a NAS-Bench-201 cell, 16 in the two cells of DARTS."""
+    return len(_operations(architecture))
+
+
+def skip_count(architecture: Architecture) -> int:
+    """How many of them pass on what they get: ``identity``, and all whose name contains ``skip``.
+
+    As it is written: a skip that does not lie on a way to the output counts too.
+    """
+    names = [option.lower() for option in _operations(architecture)]
+    return sum(name == "identity" or "skip" in name for name in names)
+
+
+def cell_depths(architecture: Architecture) -> dict[str, int]:
+    """The edges on the longest way from an input of a cell to its output, for every kind of cell.
+
+    After Shu et al. (2020), "Understanding Architectures Learnt by Cell-based Neural Architecture Search": every edge
+    counts, one with a skip too, but not one with ``none``. A DARTS cell has 2 to 5: its nodes are joined by an edge to
+    the output. A NAS-Bench-201 cell has up to 3, and 0 where nothing reaches the output.
+
+    Returns:
+        ``normal`` and ``reduce`` in DARTS spaces, ``cell`` in NAS-Bench-201 and 1shot1, nothing in other spaces.
+    """
+    names = set(architecture.space.choice_names)
+    if names == {edge_name(*edge) for edge in NB201_EDGES}:
+        edges = [edge for edge in NB201_EDGES if architecture.option(edge_name(*edge)) != "none"]
+        return {"cell": _longest(edges, inputs=(0,), output=3)}
+    if {f"{cell}{node}_inputs" for cell in DARTS_CELLS for node in DARTS_NODES} <= names:
+        output = DARTS_NODES[-1] + 1
+        joined = [(node, output) for node in DARTS_NODES]
+        return {
+            cell: _longest([*darts_edges(architecture, cell), *joined], inputs=(0, 1), output=output)
+            for cell in DARTS_CELLS
+        }
+    if "output_parents" in names:
+        parents = nb101_parents(architecture)
+        edges = [(source, target) for target, sources in enumerate(parents) for source in sources]
+        return {"cell": _longest(edges, inputs=(0,), output=len(parents) - 1)}
+    return {}
+
+
+def _operations(architecture: Architecture) -> list[str]:
+    return [architecture.option(choice.name) for choice in architecture.space.choices if choice.kind != "wiring"]
+
+
+def _longest(edges: Iterable[Edge], *, inputs: tuple[int, ...], output: int) -> int:
+    """Edges lead from smaller to larger nodes, so that in the order of their targets all ways to a source are known."""
+    depths = dict.fromkeys(inputs, 0)
+    for source, target in sorted(edges, key=lambda edge: edge[1]):
+        if source in depths:
+            depths[target] = max(depths.get(target, 0), depths[source] + 1)
+    return depths.get(output, 0)
