@@ -1,4 +1,7 @@
-"""How far an estimate over architectures would move had other architectures been drawn."""
+"""Percentile bootstrap intervals over architectures.
+
+Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with a percentile bootstrap interval; all ``None`` where one side does not vary."""
+    """An estimate with a percentile bootstrap interval; ``None`` where the estimate is undefined."""
 
     value: float | None
     low: float | None
@@ -33,10 +36,10 @@ def bootstrap(
 ) -> Interval:
     """The percentile bootstrap interval of an estimate over n architectures.
 
-    The same seed and n draw the same resamples, so that several estimates are about the same ones.
+    Equal seed and n draw equal resamples, so that several estimates can be compared.
 
     Args:
-        estimate: gets (n,) positions of architectures, with repetitions; None where there is no estimate.
+        estimate: maps (n,) positions of architectures, with repetitions, to a value; None where it is undefined.
         confidence: the share of the resampled estimates between ``low`` and ``high``.
     """
     if not 0 < confidence < 1:

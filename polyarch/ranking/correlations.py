@@ -1,4 +1,4 @@
-"""The correlation of two rows of numbers, and the checks before it."""
+"""Rank and linear correlations of predictions with true values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Values = NDArray[np.float64]
 
 
 def correlation(measure: str, x: Values, y: Values) -> float | None:
-    """Spearman's, Kendall's (tau-b) or Pearson's correlation of two (n,) arrays; None where one side does not vary.
+    """Spearman's, Kendall's (tau-b) or Pearson's correlation of two (n,) arrays; None if one of them is constant.
 
     Args:
         measure: ``spearman``, ``kendall`` or ``pearson``.
     """
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    from scipy import stats  # takes a second to import, which commands that rank nothing need not wait for
+    from scipy import stats  # takes a second to import; commands that rank nothing do not wait for it
 
     measures: dict[str, Any] = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}
     value = float(measures[measure](x, y).statistic)
@@ -30,7 +30,7 @@ def correlation(measure: str, x: Values, y: Values) -> float | None:
 
 
 def paired(predicted: Sequence[float], truth: Sequence[float], least: int = 1) -> tuple[Values, Values]:
-    """Predictions and truth as (n,) arrays of finite numbers, n at least ``least``."""
+    """Validates predictions and truth as (n,) arrays of finite numbers with n >= ``least``."""
     x, y = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
     if x.shape != y.shape or x.ndim != 1:
         raise InvalidInput(f"Expected one prediction per true value. Got {x.shape} and {y.shape}.")

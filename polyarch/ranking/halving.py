@@ -1,4 +1,9 @@
-"""Early elimination: all architectures start a short run, the better part goes on, and so on."""
+"""Early elimination: every architecture starts a short run, and at each rung only the better ones continue.
+
+Jamieson and Talwalkar (2016), "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
+arXiv:1502.07943. Architectures are compared by their sum over training losses (SoTL): Ru, Lyle, Schut, Fil, van der
+Wilk and Gal (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +22,25 @@ from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
 Curve = Sequence[float]
-"""The losses of a run up to where it stands; a NaN at the end says that it diverged there."""
+"""The losses of a run so far; a NaN at the end marks the step at which it diverged."""
 
 Judge = Callable[[int, list[int]], Mapping[int, float]]
-"""Runs the architectures at these positions up to so many steps; minus the running loss total of each."""
+"""(steps, positions): trains these architectures up to that many steps -> minus the running loss total of each."""
 
 DIVERGED = -math.inf
 
 
 @dataclass(frozen=True)
 class Elimination:
-    """The order that successive halving found among n architectures, and what it cost.
+    """The ranking of n architectures by successive halving, and its cost.
 
-    Those that reached a later rung come first, within a rung by the running score, and those that diverged come last.
+    Architectures that reached a later rung rank first, ties are broken by score, and diverged ones come last.
 
     Args:
         order: (n,) positions of the architectures, best first.
-        steps: (n,) training steps that were spent on each.
-        values: (n,) the score of each where it stopped, minus the running total of losses; minus infinity if it
-            diverged.
-        full_steps: what it costs to run them all to the end.
+        steps: (n,) training steps spent on each.
+        values: (n,) minus the running total of losses where each stopped; minus infinity if it diverged.
+        full_steps: the training steps of running all of them to the end.
     """
 
     order: tuple[int, ...]
@@ -46,7 +50,7 @@ class Elimination:
 
     @property
     def spent(self) -> int:
-        """The training steps that were spent on all of them."""
+        """The training steps spent on all architectures together."""
         return sum(self.steps)
 
 
@@ -62,36 +66,36 @@ def successive_halving(
     known: Mapping[str, Curve] | None = None,
     note: Callable[[str, Curve], None] | None = None,
 ) -> Elimination:
-    """Runs all architectures for a few steps, the better ones further from where they stopped, the best to the end.
+    """Trains all architectures for a few steps, the better ones further, and the best to the end.
 
-    Rung r runs its n_r architectures up to ``rungs[r]`` steps; the n_{r+1} = ceil(n_r / factor) with the best SoTL so
-    far go on. Every run has the bits of one that never stopped, whatever the executor.
+    Rung r trains its n_r architectures up to ``rungs[r]`` steps; the n_{r+1} = ceil(n_r / factor) with the best SoTL
+    continue from there. Every run is bit-identical to an uninterrupted one, whatever the executor.
 
     Args:
-        run: the run of those that are never eliminated.
-        rungs: the steps at which is judged, up to ``run.steps``; see `geometric_rungs`.
-        window: which losses count; all so far by default.
-        known: curves of an earlier call by architecture key. They are not run again, but one that goes on further
-            starts anew, as its weights are gone.
-        note: is given every curve with the key as soon as it is there, for the next call's ``known``.
+        run: the run of the architectures that are never eliminated.
+        rungs: the steps at which architectures are compared, the last at ``run.steps``; see `geometric_rungs`.
+        window: which losses count; by default all so far.
+        known: curves of an earlier call by architecture key, which are not run again. An architecture that advances
+            beyond its known curve starts over, because its weights were not kept.
+        note: receives the key and curve of every finished leg, to be passed as ``known`` next time.
     """
     _check(rungs, factor)
     if rungs[-1] != run.steps:
         raise InvalidInput(f"Expected the last rung at the end of the run, {run.steps}. Got {list(rungs)}.")
-    with executor.open(_Going(net, replace(run, valid=None, gradients=False))) as going:
-        race = _Race(architectures, going, run.steps, factor, window or Whole(), dict(known or {}), note)
+    with executor.open(_LegTraining(net, replace(run, valid=None, gradients=False))) as train:
+        race = _Race(architectures, train, run.steps, factor, window or Whole(), dict(known or {}), note)
         return _halve(len(architectures), rungs, factor, race.judge)
 
 
 def halving_on_curves(
     losses: ArrayLike, rungs: Sequence[int], factor: float = 2.0, *, window: Window | None = None
 ) -> Elimination:
-    """What `successive_halving` would have found and spent, from stored losses of full runs.
+    """Replays `successive_halving` on the stored losses of full runs.
 
-    ``halving_on_curves(losses, [T])`` eliminates nobody: its order is the full ranking.
+    ``halving_on_curves(losses, [T])`` eliminates nothing: its order is the full ranking.
 
     Args:
-        losses: (n, T) training losses; NaN from where a run diverged.
+        losses: (n, T) training losses; NaN from the step at which a run diverged.
     """
     curves = np.asarray(losses, np.float64)
     if curves.ndim != 2:
@@ -108,7 +112,7 @@ def halving_on_curves(
 
 
 def geometric_rungs(steps: int, *, first: int, factor: float = 2.0) -> tuple[int, ...]:
-    """first, first * factor, first * factor^2, ... and at last ``steps``.
+    """The rungs first, first * factor, first * factor^2, ... and finally ``steps``.
 
     >>> geometric_rungs(100, first=12)
     (12, 24, 48, 96, 100)
@@ -123,7 +127,7 @@ def geometric_rungs(steps: int, *, first: int, factor: float = 2.0) -> tuple[int
 
 
 def halving_counts(n: int, rungs: Sequence[int], factor: float = 2.0) -> list[int]:
-    """How many of n architectures take part in every rung if none diverges: n, ceil(n / factor), ..."""
+    """The number of architectures at every rung if none diverges: n, ceil(n / factor), ..."""
     counts = [n]
     for _ in rungs[1:]:
         counts.append(_kept(counts[-1], factor))
@@ -131,7 +135,7 @@ def halving_counts(n: int, rungs: Sequence[int], factor: float = 2.0) -> list[in
 
 
 def halving_steps(n: int, rungs: Sequence[int], factor: float = 2.0) -> int:
-    """The training steps of all of them together, sum_r n_r (s_r - s_{r-1}); the full ranking takes n s_R."""
+    """The total of training steps, sum_r n_r (s_r - s_{r-1}); the full ranking takes n s_R."""
     legs = [steps - before for before, steps in pairwise((0, *rungs))]
     return sum(count * leg for count, leg in zip(halving_counts(n, rungs, factor), legs, strict=True))
 
@@ -145,7 +149,7 @@ def top_kept(order: Sequence[int], full: Sequence[int], k: int = 10) -> float:
 
 @dataclass(frozen=True)
 class _Leg:
-    """How far an architecture is to run, and from where on; ``carry`` if it may go on after that."""
+    """Trains an architecture from ``state`` to step ``until``; ``carry`` returns its state for the next leg."""
 
     architecture: Architecture
     until: int
@@ -154,14 +158,13 @@ class _Leg:
 
 
 @dataclass(frozen=True)
-class _Going:
-    """Runs a leg; the task of the workers."""
+class _LegTraining:
+    """Trains one leg; the task of the workers."""
 
     net: Supernet
     run: ShortRun
 
     def __call__(self, leg: _Leg) -> tuple[Curve, bytes | None]:
-        """The curve so far and the state to go on with."""
         running = Running(self.run, self.net, leg.architecture)
         if leg.state is not None:
             running.load(leg.state)
@@ -174,10 +177,10 @@ class _Going:
 
 @dataclass
 class _Race:
-    """The curves of all architectures and the weights of those that may go on."""
+    """The curves of all architectures and the training states of those that may continue."""
 
     architectures: Sequence[Architecture]
-    going: Mapper[_Leg, tuple[Curve, bytes | None]]
+    train: Mapper[_Leg, tuple[Curve, bytes | None]]
     steps: int
     factor: float
     window: Window
@@ -190,7 +193,7 @@ class _Race:
         carry = steps < self.steps
         legs = [_Leg(self.architectures[position], steps, carry, self.states.get(position)) for position in missing]
         self.states.clear()
-        for index, (curve, state) in self.going(legs):
+        for index, (curve, state) in self.train(legs):
             position = missing[index]
             key = self.architectures[position].key
             self.curves[key] = curve
@@ -198,7 +201,7 @@ class _Race:
                 self.note(key, curve)
             if state is not None:
                 self.states[position] = state
-            if len(self.states) > _kept(len(positions), self.factor):  # the weights of the worst will not be needed
+            if len(self.states) > _kept(len(positions), self.factor):  # the worst will be eliminated
                 del self.states[min(self.states, key=lambda position: (self._score(position, steps), -position))]
         return {position: self._score(position, steps) for position in positions}
 
@@ -212,7 +215,7 @@ class _Race:
 
 def _check(rungs: Sequence[int], factor: float) -> None:
     if not rungs or rungs[0] < 1 or any(later <= earlier for earlier, later in pairwise(rungs)):
-        raise InvalidInput(f"Expected rungs that rise from 1 step or more. Got {list(rungs)}.")
+        raise InvalidInput(f"Expected increasing rungs of 1 step or more. Got {list(rungs)}.")
     if not factor > 1:
         raise InvalidInput(f"Expected a factor above 1. Got {factor}.")
 

@@ -1,4 +1,7 @@
-"""Whether architectures keep their order when batch normalisation goes over from batch to running statistics."""
+"""Whether architectures keep their ranking when batch normalisation switches from batch to running statistics.
+
+Deng, Dong, Zhang and Zhu (2020), "Understanding and Exploring the Network with Stochastic Architectures", NeurIPS.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from polyarch.supernets import Supernet
 
 @dataclass(frozen=True)
 class NormModes:
-    """Accuracies of n architectures with the weights of a supernet, under both modes of normalisation.
+    """Accuracies of n architectures with the weights of a supernet, under both kinds of normalisation statistics.
 
     Args:
-        batch: (n,) with the statistics of every batch itself, as in training.
+        batch: (n,) with the statistics of each batch, as in training.
         running: (n,) with the running averages, as in evaluation.
-        spearman: the rank correlation of the two; None where one of them does not vary.
+        spearman: the rank correlation of the two; None if one of them is constant.
     """
 
     batch: tuple[float, ...]
@@ -29,15 +32,14 @@ class NormModes:
 
 
 def norm_modes(net: Supernet, architectures: Sequence[Architecture], valid: BatchSource) -> NormModes:
-    """Every architecture on the same validation batches, twice; the supernet stays as it is.
+    """Evaluates 3 or more architectures twice on the same validation batches; the supernet is not changed.
 
     Args:
-        architectures: 3 or more.
-        valid: with batches of the size of training, which the batch statistics depend on.
+        valid: batches of the same size as in training, because batch statistics depend on it.
     """
 
     def accuracies(policy: NormPolicy) -> tuple[float, ...]:
-        judge = ValAcc(valid, valid, policy=policy)  # neither policy looks at training data
+        judge = ValAcc(valid, valid, policy=policy)  # neither policy uses training data
         return tuple(judge.score(net, architecture) for architecture in architectures)
 
     batch, running = accuracies(BatchStatistics()), accuracies(RunningStatistics())

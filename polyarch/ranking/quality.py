@@ -1,4 +1,8 @@
-"""Rank correlations with bootstrap intervals, the truth of the chosen few, and regret."""
+"""How well predictions rank architectures: correlations with bootstrap intervals, top-k truth and regret.
+
+Sparse Kendall's tau: Yu, Ranftl and Salzmann (2020), "How to Train Your Super-Net: An Analysis of Training Heuristics
+in Weight-Sharing NAS", arXiv:2003.04276.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,7 @@ from polyarch.ranking.correlations import Values, correlation, paired
 class RankQuality:
     """Agreement of predictions with the truth over n architectures.
 
-    ``sparse_kendall`` is Kendall's tau after the truth is rounded, so that differences too small to matter are
-    ties.
+    ``sparse_kendall`` is Kendall's tau with a rounded truth: differences too small to matter become ties.
     """
 
     n: int
@@ -27,7 +30,7 @@ class RankQuality:
     pearson: Interval
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, for files."""
+        """Plain values that JSON can hold."""
         return asdict(self)
 
 
@@ -40,10 +43,10 @@ def rank_quality(
     resamples: int = 1000,
     seed: int = 0,
 ) -> RankQuality:
-    """All correlations of predictions with the truth.
+    """Correlates predictions with the truth.
 
     Args:
-        resolution: the truth is rounded to multiples of this for sparse Kendall; 0.1 suits accuracies in percent.
+        resolution: sparse Kendall rounds the truth to multiples of this; 0.1 suits accuracies in percent.
         confidence: of the percentile intervals over ``resamples`` bootstrap samples of architectures.
     """
     x, y = paired(predicted, truth, least=3)
@@ -70,7 +73,7 @@ def rank_quality(
 
 
 def top_k(predicted: Sequence[float], truth: Sequence[float], k: int = 10) -> float:
-    """The mean truth of the k architectures with the highest predictions; earlier ones win ties."""
+    """The mean truth of the k architectures with the highest predictions; the first ones win ties."""
     x, y = paired(predicted, truth)
     if not 1 <= k <= len(x):
         raise InvalidInput(f"Expected k in 1..{len(x)}. Got {k}.")

@@ -1,4 +1,4 @@
-"""How far a ranking may be trusted where nobody knows the truth: do other scores of the same architectures agree?"""
+"""How far to trust a ranking without a ground truth: do other scores of the same architectures agree?"""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from polyarch.ranking.top import chosen, rank_share
 
 @dataclass(frozen=True)
 class Trust:
-    """Agreement of two estimators and of supernets with different seeds, and where the first place stands.
+    """Agreement of two estimators and of supernets with different seeds, and the standing of the first place.
 
     Attributes:
-        n: how many architectures were scored.
-        estimators: the names of the two that are compared.
+        n: the number of scored architectures.
+        estimators: the names of the two compared estimators.
         estimator_agreement: Spearman's correlation of the two.
-        seed_agreement: the mean of Spearman's correlation over every two supernets; None with one supernet.
-        top: the position of the architecture that the first estimator puts first.
-        top_rank_interval: the share of other architectures that the other estimators put before it, averaged over
-            those estimators: 0 is the first place, 0.5 what chance gives.
+        seed_agreement: the mean of Spearman's correlation over all pairs of supernets; None with one supernet.
+        top: the position of the architecture that the first estimator ranks first.
+        top_rank_interval: the share of other architectures that the other estimators rank above it, averaged over
+            those estimators: 0 is first place, 0.5 is chance.
     """
 
     n: int
@@ -37,7 +37,7 @@ class Trust:
     top_rank_interval: Interval
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for files."""
+        """Plain values that JSON can hold."""
         return asdict(self)
 
 
@@ -49,14 +49,14 @@ def trust(
     resamples: int = 500,
     seed: int = 0,
 ) -> Trust:
-    """Compares scores of the same architectures; more is better in all of them.
+    """Compares scores of the same architectures; higher is better.
 
-    The first two names are compared; the choice of the first is judged by all others. Intervals are over bootstrap
-    samples of architectures.
+    The first two estimators are correlated, and all others judge the favourite of the first. Intervals are over
+    bootstrap samples of architectures.
 
     Args:
-        scores_by_name: for each of two or more estimators (n,) scores, in the same order of architectures.
-        seed_scores: (seeds, m) scores by one estimator with the weights of supernets that differ in their seed.
+        scores_by_name: two or more estimators -> (n,) scores, in the same order of architectures.
+        seed_scores: (seeds, m) scores by one estimator with the weights of supernets trained from different seeds.
     """
     if len(scores_by_name) < 2:
         raise InvalidInput(f"Expected the scores of two or more estimators. Got {list(scores_by_name)}.")
