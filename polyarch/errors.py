@@ -3,17 +3,17 @@
 ::
 
     PolyarchError                 one sentence: what was expected, what was found
-    ├── InvalidInput              the caller's value is wrong (also a ValueError)
-    │   ├── UnknownName           a name that is not on the list (also a KeyError)
+    ├── InvalidInput              the caller passed a wrong value (also a ValueError)
+    │   ├── UnknownName           the name is not on the list of known names (also a KeyError)
     │   ├── ImpossibleSpace       no architecture satisfies the constraints or limits
-    │   ├── DataError             data that cannot be used: NaN, empty class, wrong shape
-    │   └── ConfigError           a run description that does not fit
-    ├── MissingData               a data set or table that is not on this machine
+    │   ├── DataError             the data cannot be used: NaN, an empty class, a wrong shape
+    │   └── ConfigError           the settings of a run contradict each other or its data
+    ├── MissingData               a data set or table is not on this machine
     ├── MissingExtra              an optional package is not installed
-    ├── CorruptFile               a checksum or format that does not match
-    ├── ExportMismatch            an exported program that does not compute what its network computes
+    ├── CorruptFile               a checksum or file format does not match
+    ├── ExportMismatch            an exported program and its network compute different outputs
     ├── NotFiniteError            a loss or score became NaN or infinite (also an ArithmeticError)
-    ├── WorkerDied                a worker process died too often on one item
+    ├── WorkerDied                a worker process died too often on the same task
     └── Interrupted               the user asked to stop; everything needed to resume is on disk
 
 The command line prints the sentence and exits with code 2 (130 for `Interrupted`).
@@ -26,45 +26,43 @@ from difflib import get_close_matches
 
 
 class PolyarchError(Exception):
-    """Base of all errors: its message is one sentence meant for the user."""
+    """Base of all errors; its message is one sentence for the user."""
 
 
 class InvalidInput(PolyarchError, ValueError):
-    """A value the caller passed is wrong."""
+    """The caller passed a wrong value."""
 
 
 class UnknownName(InvalidInput, KeyError):
-    """A name that is not one of the known ones."""
+    """The name is not on the list of known names."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         known = list(known)
         self._arguments = (kind, name, known)
-        close = get_close_matches(str(name), known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        self.message = f"Expected a {kind} out of {', '.join(known)}. Got {str(name)!r}.{hint}"
+        self.message = f"Expected a {kind} out of {', '.join(known)}. Got {str(name)!r}.{closest_name(str(name), known)}"
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return self.message
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, object, list[str]]]:
-        return type(self), self._arguments  # errors come back from worker processes by pickle
+        return type(self), self._arguments  # worker processes send their errors back as pickles
 
 
 class ImpossibleSpace(InvalidInput):
-    """No architecture satisfies the constraints or the limits."""
+    """No architecture satisfies the constraints or limits."""
 
 
 class DataError(InvalidInput):
-    """Data that cannot be trained on."""
+    """The data cannot be used for training."""
 
 
 class ConfigError(InvalidInput):
-    """A run description that does not fit."""
+    """The settings of a run contradict each other or its data."""
 
 
 class MissingData(PolyarchError):
-    """A data set or table that is not on this machine."""
+    """A data set or table is not on this machine."""
 
 
 class MissingExtra(PolyarchError):
@@ -79,20 +77,32 @@ class MissingExtra(PolyarchError):
 
 
 class CorruptFile(PolyarchError):
-    """A file whose checksum or format does not match."""
+    """A checksum or file format does not match."""
 
 
 class ExportMismatch(PolyarchError):
-    """An exported program that does not compute what its network computes."""
+    """An exported program and its network compute different outputs."""
 
 
 class NotFiniteError(PolyarchError, ArithmeticError):
-    """A loss or a score became NaN or infinite."""
+    """A loss or score became NaN or infinite."""
 
 
 class WorkerDied(PolyarchError):
-    """A worker process died too often while it held one item."""
+    """A worker process died too often on the same task."""
 
 
 class Interrupted(PolyarchError):
     """The user asked to stop; everything needed to resume is on disk."""
+
+
+def closest_name(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` for the known name most similar to this one; an empty text if none is similar."""
+    close = get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of another package's error, to quote inside a sentence; its type if it has no message."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and journals that survive a kill."""
+"""Files that are either complete or absent, and journals that survive a kill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Writes through a temporary file in the same folder, so that a reader sees the old or the new file."""
+    """Writes a temporary file in the same folder and renames it, so that readers see the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -20,20 +20,20 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # noqa: PTH101 - mkstemp makes files private
-        os.replace(temporary, path)  # noqa: PTH105 - same folder, so this is atomic
+        os.chmod(temporary, 0o644)  # noqa: PTH101 - mkstemp creates private files
+        os.replace(temporary, path)  # noqa: PTH105 - atomic within a folder
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes readable JSON atomically; NaN and infinity are refused."""
+    """Writes indented JSON atomically; refuses NaN and infinity."""
     write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 class Journal:
-    """An append-only file of JSON lines; a line torn by a kill is dropped when the journal is opened."""
+    """An append-only file of JSON lines; opening it drops a last line that a kill cut short."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Journal:
         for line in whole.splitlines():
             try:
                 self.records.append(json.loads(line))
-            except ValueError:  # bytes lost in a crash of the machine: what follows cannot be trusted
+            except ValueError:  # a machine crash lost bytes: the rest cannot be trusted
                 break
         kept = b"".join(json.dumps(record).encode() + b"\n" for record in self.records)
         if kept != content:

@@ -1,7 +1,7 @@
 """Randomness by position, not by history.
 
-Wherever something is drawn, its generator is derived from (seed, stream name, position). Then nothing but
-the position has to be kept to go on exactly, and any executor in any order draws the same bits.
+Every draw derives its generator from (seed, stream name, position). A run therefore resumes exactly from the position
+alone, and executors draw the same bits in whatever order they work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Position = int | str
 
 
 def derive_seed(seed: int, stream: str, *position: Position) -> int:
-    """A 63-bit seed from the first eight bytes of sha256(seed, stream, position)."""
+    """A 63-bit seed: the first eight bytes of sha256(seed, stream, position), shifted right by one bit."""
     text = "\x1f".join([str(seed), stream, *(f"{type(part).__name__}:{part}" for part in position)])
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
@@ -29,7 +29,7 @@ def generator_at(seed: int, stream: str, *position: Position) -> Generator:
 
 
 def seed_global(seed: int) -> None:
-    """``torch.manual_seed`` without its detour, which formats a stack trace at every call for devices not in use."""
+    """Like ``torch.manual_seed``, which also formats a stack trace at every call for each device not in use."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available():
         torch.cuda.manual_seed_all(seed)
@@ -37,9 +37,9 @@ def seed_global(seed: int) -> None:
 
 @contextmanager
 def global_seed(seed: int, stream: str, *position: Position) -> Iterator[None]:
-    """Seeds torch's global generator inside the block and puts the caller's state back after it.
+    """Seeds torch's global generator inside the block, then restores the caller's state.
 
-    For code that takes no generator: the initialisation of ``torch.nn`` modules.
+    For code that takes no generator, such as the initialisation of ``torch.nn`` modules.
     """
     with torch.random.fork_rng():
         seed_global(derive_seed(seed, stream, *position))

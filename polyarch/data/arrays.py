@@ -13,10 +13,9 @@ from torch import Tensor
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.labels import Array, ClassLabels, check_counts
-from polyarch.data.sentences import first_line
 from polyarch.data.splits import stratified_split
 from polyarch.data.tensors import TensorData
-from polyarch.errors import CorruptFile, DataError
+from polyarch.errors import CorruptFile, DataError, first_line
 
 CHANNELS = (1, 3, 4)
 PAIRS = (

@@ -15,10 +15,9 @@ from torch import Tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.locations import data_root, missing
 from polyarch.data.pickles import read_plain_pickle
-from polyarch.data.sentences import first_line
 from polyarch.data.splits import AnyExamples
 from polyarch.data.tensors import TensorData
-from polyarch.errors import CorruptFile, DataError, MissingData
+from polyarch.errors import CorruptFile, DataError, MissingData, first_line
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE

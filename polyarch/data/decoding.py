@@ -14,8 +14,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from polyarch.data.sentences import first_line
-from polyarch.errors import CorruptFile, DataError, PolyarchError
+from polyarch.errors import CorruptFile, DataError, PolyarchError, first_line
 
 Pixels = npt.NDArray[np.uint8]
 ImageContent = Path | bytes

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from polyarch.data.idx import IDX_FILES
 from polyarch.data.locations import data_root, find
-from polyarch.data.sentences import first_line
 from polyarch.data.sources import DATASETS
-from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
+from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
 
 CHUNK = 2**18
 TIMEOUT = 60.0

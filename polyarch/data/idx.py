@@ -14,9 +14,8 @@ from torch import Tensor
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.locations import find, missing
-from polyarch.data.sentences import first_line
 from polyarch.data.tensors import TensorData
-from polyarch.errors import CorruptFile, DataError
+from polyarch.errors import CorruptFile, DataError, first_line
 
 DIGIT_CLASSES = tuple(map(str, range(10)))
 FASHION_CLASSES = (

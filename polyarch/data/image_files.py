@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from polyarch.data.decoding import ImageContent, Pixels, decode_pixels, read_header
-from polyarch.data.sentences import first_line
 from polyarch.data.tensors import TensorData
-from polyarch.errors import PolyarchError, WorkerDied
+from polyarch.errors import PolyarchError, WorkerDied, first_line
 
 RESIDENT_LIMIT = 2 * 2**30
 """Bytes of decoded images that are still kept in memory."""

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyarch.data.sentences import first_line
-from polyarch.errors import CorruptFile
+from polyarch.errors import CorruptFile, first_line
 
 
 def read_plain_pickle(path: Path) -> dict[str, Any]:

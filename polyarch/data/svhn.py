@@ -10,9 +10,8 @@ import torch
 from polyarch.data.dataset import Dataset
 from polyarch.data.idx import DIGIT_CLASSES
 from polyarch.data.locations import missing
-from polyarch.data.sentences import first_line
 from polyarch.data.tensors import TensorData
-from polyarch.errors import CorruptFile
+from polyarch.errors import CorruptFile, first_line
 
 FILES = ("train_32x32.mat", "test_32x32.mat")
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from polyarch.data.dataset import Dataset
-from polyarch.data.sentences import first_line
 from polyarch.data.table_dataset import TableSource, table_dataset
-from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra
+from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra, first_line
 
 if TYPE_CHECKING:
     import pandas as pd

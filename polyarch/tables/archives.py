@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyarch.data.sentences import first_line
-from polyarch.errors import CorruptFile
+from polyarch.errors import CorruptFile, first_line
 from polyarch.files import write_atomically
 
 

@@ -13,8 +13,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from polyarch.data.sentences import first_line
-from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingData
+from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingData, first_line
 from polyarch.spaces import Architecture, Space
 from polyarch.tables.notations import parse_architecture
 

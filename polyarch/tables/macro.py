@@ -7,8 +7,7 @@ import gzip
 from pathlib import Path
 
 from polyarch.data.locations import data_root
-from polyarch.data.sentences import first_line
-from polyarch.errors import CorruptFile, MissingData
+from polyarch.errors import CorruptFile, MissingData, first_line
 from polyarch.spaces.macro import macro_space, parse_macro
 from polyarch.tables.curve_table import CurveTable
 

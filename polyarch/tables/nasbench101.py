@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.data.locations import data_root
-from polyarch.data.sentences import first_line
-from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
+from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
 from polyarch.spaces import Architecture
 from polyarch.spaces.nb101 import nb101_canonical, nb101_space
 from polyarch.tables.archives import reading_arrays, write_arrays

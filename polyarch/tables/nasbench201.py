@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polyarch.data.sentences import first_line
 from polyarch.data.sources import data_root
-from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
+from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
 from polyarch.spaces import NB201_OPERATIONS, Architecture, nb201_space
 from polyarch.tables.rows import Rows
 from polyarch.tables.truth import Truth

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.data.pickles import PlainUnpickler
-from polyarch.data.sentences import first_line
-from polyarch.errors import CorruptFile, InvalidInput, MissingData
+from polyarch.errors import CorruptFile, InvalidInput, MissingData, first_line
 from polyarch.spaces import nb201_space, parse_nb201
 from polyarch.tables.curve_table import CurveTable
 from polyarch.tables.curves import Curves
