@@ -38,8 +38,8 @@ clean:
 	$(BIN)/pip install --quiet --editable '.[report,onnx]'
 	touch $@
 
-.venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --editable '.[dev,tensorboard,report,onnx,serve,parquet,huggingface]'
+.venv/installed-dev: .venv/installed experiments/pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[dev,tensorboard,report,onnx,serve,parquet,huggingface]' --editable experiments
 	touch $@
 
 .venv/installed-docs: .venv/installed

@@ -1,29 +1,32 @@
-"""`polyarch experiment`: claims of the documents."""
+"""`polyarch experiment`: claims of papers, tested by experiments that are packages of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from polyarch.cli.common import OutOption, WorkersOption, console
-from polyarch.errors import UnknownName
-from polyarch.experiments import EXPERIMENTS, PRESETS
-from polyarch.experiments.page import write_page
+from polyarch.errors import ConfigError, UnknownName
+from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Terminal
 from polyarch.training import stop_on_signal
 
-experiment_app = typer.Typer(help="Claims of the documents, as experiments.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from polyarch_experiments import Experiment
+
+experiment_app = typer.Typer(help="Claims of papers, as experiments.", no_args_is_help=True)
 
 
 @experiment_app.command("list")
 def list_experiments() -> None:
-    """The experiments and the claims they test."""
+    """List the experiments and the claims they test."""
     table = Table("experiment", "document", "claim")
-    for name, experiment in EXPERIMENTS.items():
+    for name, experiment in _installed().items():
         table.add_row(name, experiment.document, experiment.claim)
     console.print(table)
 
@@ -35,7 +38,10 @@ def write_document_page(
     results: Annotated[Path, typer.Option("--results", help="The folder of the results files.")],
 ) -> None:
     """Write the page of one or more documents from stored results: their claims, our figures and verdicts."""
-    write_page(documents, EXPERIMENTS, results, out)
+    experiments = _installed()
+    from polyarch_experiments.page import write_page
+
+    write_page(documents, experiments, results, out)
     console.print(f"Wrote {out}", markup=False)
 
 
@@ -43,18 +49,26 @@ def write_document_page(
 def run_experiment(
     name: str,
     out: OutOption,
-    preset: Annotated[str, typer.Option("--preset", help=f"{', '.join(PRESETS)}.")] = "quick",
+    preset: Annotated[str, typer.Option("--preset", help="quick, cpu or paper.")] = "quick",
     workers: WorkersOption = None,
 ) -> None:
-    """Run an experiment, or go on with it, and write results.json."""
-    if name not in EXPERIMENTS:
-        raise UnknownName("experiment", name, EXPERIMENTS)
-    if preset not in PRESETS:
-        raise UnknownName("preset", preset, PRESETS)
+    """Run an experiment, or resume it, and write results.json."""
+    experiment = _installed()[name]
+    if preset not in experiment.presets:
+        raise UnknownName("preset", preset, experiment.presets)
     with stop_on_signal("the same command") as stop:
-        results = EXPERIMENTS[name].run(preset, out, Terminal(console), stop, workers)
+        results = experiment.run(preset, out, Terminal(console), stop, workers)
     table = Table("claim", "verdict", "numbers")
     for claim in results.claims:
         table.add_row(escape(claim.text), claim.verdict, escape(claim.numbers))
     console.print(table)
     console.print(f"Wrote {out / 'results.json'}", markup=False)
+
+
+def _installed() -> Mapping[str, Experiment]:
+    if not EXPERIMENTS:
+        raise ConfigError(
+            "Expected an installed package of experiments. Found none: pip install polyarch-experiments, or "
+            "pip install -e experiments in a clone of polyarch."
+        )
+    return EXPERIMENTS

@@ -25,9 +25,10 @@ from PIL import Image
 
 from polyarch.cli import app
 from polyarch.data.downloads import DOWNLOADS
-from polyarch.experiments import EXPERIMENTS, PRESETS
 from polyarch.facade import Found
+from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
+from polyarch_experiments import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MEASURED = (

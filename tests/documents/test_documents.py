@@ -16,10 +16,11 @@ from pydantic import BaseModel
 
 import polyarch
 from polyarch.cli import app
-from polyarch.experiments import EXPERIMENTS
-from polyarch.experiments.page import page, results_of
+from polyarch.plugins import EXPERIMENTS
+from polyarch.results import Results
 from polyarch.runs.settings import RunSettings
-from polyarch.results import ExperimentResults, Results
+from polyarch_experiments.page import page, results_of
+from polyarch_experiments.results import ExperimentResults
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

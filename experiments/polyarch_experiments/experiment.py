@@ -1,0 +1,127 @@
+"""What every experiment is: a claim of a document, settings per preset, and a run that ends in results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import polyarch
+from polyarch.errors import ConfigError, CorruptFile, MissingExtra
+from polyarch.executors import Executor, Processes, Serial
+from polyarch.files import Journal, write_json
+from polyarch.runs.display import Display
+from polyarch.runs.journal import run_missing
+from polyarch.training import StopRequest
+from polyarch_experiments.figures import Spec, write_figures
+from polyarch_experiments.results import Claim, ExperimentResults
+
+PRESETS = ("quick", "cpu", "paper")
+"""About a minute for the tests; ten to sixty minutes on two cores; the document's own settings."""
+
+Settings = dict[str, Any]
+
+
+def _no_figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Titles of columns, and rows of cells."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def _no_tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One file per claim makes one of these.
+
+    Args:
+        presets: the settings of every preset.
+        items: the independent runs of given settings, by name; they go to workers one by one.
+        task: runs one item; gets (settings, item, folder) and returns plain values.
+        judge: turns settings and all results by name into claims.
+        figures: turns them into figures by name; names are the experiment's own.
+        tables: turns them into tables by caption.
+    """
+
+    name: str
+    document: str
+    claim: str
+    presets: dict[str, Settings]
+    items: Callable[[Settings], dict[str, Any]]
+    task: Callable[[Settings, Any, Path], dict[str, Any]]
+    judge: Callable[[Settings, dict[str, Any]], list[Claim]]
+    figures: Callable[[Settings, dict[str, Any]], dict[str, Spec]] = _no_figures
+    tables: Callable[[Settings, dict[str, Any]], dict[str, Table]] = _no_tables
+
+    def run(
+        self, preset: str, out: Path, display: Display, stop: StopRequest, workers: int | None = None
+    ) -> ExperimentResults:
+        """Runs what is not yet in the folder and writes ``results.json`` and ``figures/``."""
+        settings = self.presets[preset]
+        self._claim_folder(out, preset)
+        executor: Executor = Serial() if workers == 1 else Processes(workers)
+        task = _Task(self.task, settings, out)
+        with display.stage(self.name) as report, stop.at_once(), executor.open(task) as run:
+            runs = run_missing(self.items(settings), Journal(out / "runs.jsonl"), run, dict, report)
+        results = ExperimentResults(
+            polyarch=polyarch.__version__,
+            torch=torch.__version__,
+            experiment=self.name,
+            preset=preset,
+            settings=settings,
+            claims=self.judge(settings, runs),
+            runs=runs,
+        )
+        results.write(out / "results.json")
+        try:
+            write_figures(self.figures(settings, runs), out / "figures")
+        except MissingExtra as error:
+            display.say(f"No figures: {error}")
+        return results
+
+    def _claim_folder(self, out: Path, preset: str) -> None:
+        """A folder belongs to one experiment with one set of settings: runs of others are not to be mixed with them."""
+        mark = out / "experiment.json"
+        value = {"experiment": self.name, "preset": preset, "settings": self.presets[preset]}
+        if mark.exists():
+            found = _read_mark(mark)
+            odd = sorted(key for key in value.keys() | found.keys() if value.get(key) != found.get(key))
+            if odd:
+                raise ConfigError(
+                    f"Expected a folder for experiment {self.name!r}, preset {preset!r}, with the settings it has now. "
+                    f"Found {out}, of {found.get('experiment')!r}, preset {found.get('preset')!r}: not the same "
+                    f"{', '.join(odd)}; choose another --out."
+                )
+        write_json(mark, value)
+
+
+def _read_mark(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise CorruptFile(f"Expected what experiment a folder is of, as JSON. Got a damaged file {path}.") from error
+    if not isinstance(content, dict):
+        raise CorruptFile(f"Expected what experiment a folder is of, as a JSON object. Got another value in {path}.")
+    return content
+
+
+@dataclass(frozen=True)
+class _Task:
+    task: Callable[[Settings, Any, Path], dict[str, Any]]
+    settings: Settings
+    folder: Path
+
+    def __call__(self, item: Any) -> dict[str, Any]:
+        return self.task(self.settings, item, self.folder)

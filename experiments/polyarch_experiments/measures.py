@@ -1,0 +1,36 @@
+"""Measures that several documents share."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from polyarch.predictive import calibration_error
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Mean and, with more than one value, standard deviation, for people."""
+    std = f" +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{std}"
+
+
+def scores(log_probs: Tensor, targets: Tensor) -> dict[str, float]:
+    """Mean log p and mean p of the true class (the document's plots mix the two up), accuracy, calibration error."""
+    true = log_probs.gather(1, targets[:, None]).squeeze(1)
+    return {
+        "mean_log_p": float(true.mean()),
+        "mean_p": float(true.exp().mean()),
+        "accuracy": float((log_probs.argmax(1) == targets).float().mean()),
+        "calibration_error": calibration_error(log_probs.exp(), targets),
+    }
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's; 0 where one side is constant."""
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return 0.0
+    from scipy.stats import spearmanr  # takes a second to import
+
+    return float(spearmanr(first, second).statistic)

@@ -1,0 +1,131 @@
+"""The page of one or more documents: every claim with what the paper reports, what we measured, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from polyarch.errors import ConfigError, CorruptFile
+from polyarch.export.sentences import first_problem
+from polyarch.files import write_atomically
+from polyarch_experiments.experiment import Experiment
+from polyarch_experiments.figures import write_figures
+from polyarch_experiments.papers import PAPERS
+from polyarch_experiments.results import Claim, ExperimentResults
+
+HEAD = """\
+# {title}
+
+Written by `polyarch experiment page` from the stored results of the experiments. Every claim of the paper appears with
+what the paper reports, what we measured, and a verdict: *holds*, *does not hold at this size*, or *not testable here*.
+We do not reproduce the paper's numbers: our sizes are those that two CPU cores train in minutes. Values are means over
+seeds, followed by the standard deviation over seeds. *Mean log p* is the mean log-probability of the true class on test
+data, in nats; *mean p* is its mean probability. Bars in figures extend one standard deviation to either side.
+"""
+
+LAST = 1000
+"""Where claims that are not among the numbered ones of a paper stand."""
+
+
+def results_of(
+    documents: Sequence[str], experiments: Mapping[str, Experiment], folder: Path
+) -> list[tuple[Experiment, ExperimentResults]]:
+    """The experiments of documents that have results in the folder, document by document, by their first claim."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            results = ExperimentResults.model_validate_json(path.read_text())
+        except ValidationError as error:
+            place, problem = first_problem(error)
+            raise CorruptFile(f"Expected {place} in {path} to fit an experiment. Found: {problem}.") from None
+        found[results.experiment] = results
+    kept = [
+        (experiment, found[name])
+        for document in documents
+        for name, experiment in sorted(experiments.items())
+        if experiment.document == document and name in found
+    ]
+    kept.sort(key=lambda pair: (documents.index(pair[0].document), _first(pair[1].claims)))
+    for document in documents:
+        if not any(experiment.document == document for experiment, _ in kept):
+            known = sorted({experiment.document for experiment in experiments.values()})
+            raise ConfigError(f"Expected results of a document out of {known} in {folder}. Found none of {document!r}.")
+    return kept
+
+
+def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], folder: Path, out: Path) -> None:
+    """Writes the page of one or more documents, and its figures into a folder beside it, named like the page.
+
+    Args:
+        folder: of the results files; those of other documents are left alone.
+    """
+    kept = results_of(documents, experiments, folder)
+    for experiment, results in kept:
+        write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
+    write_atomically(out, page(documents, kept, out.stem))
+
+
+def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
+    """The text of the page.
+
+    Args:
+        figures: the folder of the figures, relative to the page.
+    """
+    judged = [(experiment, results, experiment.judge(results.settings, results.runs)) for experiment, results in kept]
+    lines = [HEAD.format(title=" and ".join(documents).capitalize())]
+    papers = dict.fromkeys(PAPERS[document] for document in documents if document in PAPERS)
+    lines += [f"Paper: {paper}.\n" for paper in papers]
+    for document in documents:
+        if len(documents) > 1:
+            lines += [f"Claims on {document}:", ""]
+        lines += ["| # | claim | verdict | experiment |", "|---|---|---|---|"]
+        rows = [(claim, one) for one, _, claims in judged if one.document == document for claim in claims]
+        for claim, experiment in sorted(rows, key=lambda row: row[0].number or LAST):
+            link = f"[`{experiment.name}`](#{experiment.name})"
+            lines.append(f"| {claim.number or 'beyond'} | {claim.text} | **{claim.verdict}** | {link} |")
+        if document != documents[-1]:
+            lines.append("")
+    for experiment, results, claims in judged:
+        lines += ["", f"## {experiment.name}", "", *_section(experiment, results, claims, figures)]
+    return "\n".join(lines) + "\n"
+
+
+def _first(claims: Sequence[Claim]) -> int:
+    return min((claim.number for claim in claims if claim.number is not None), default=LAST)
+
+
+def _section(
+    experiment: Experiment, results: ExperimentResults, claims: Sequence[Claim], figures: str
+) -> Iterator[str]:
+    yield experiment.claim
+    yield ""
+    yield "```sh"
+    yield f"polyarch experiment run {experiment.name} --preset {results.preset} --out runs/{experiment.name}"
+    yield "```"
+    yield ""
+    yield f"Settings: {', '.join(_in_words(results.settings))}."
+    for claim in claims:
+        yield ""
+        yield f"- **{claim.text}** {claim.verdict.capitalize()}."
+        yield f"    - paper: {claim.document}"
+        yield f"    - here: {claim.numbers}"
+    for caption, table in experiment.tables(results.settings, results.runs).items():
+        yield ""
+        yield f"{caption}:"
+        yield ""
+        for row in (table.columns, ["---"] * len(table.columns), *table.rows):
+            yield f"| {' | '.join(row)} |"
+    for name in experiment.figures(results.settings, results.runs):
+        yield ""
+        yield f"![{experiment.name}: {name.replace('_', ' ')}]({figures}/{name}.png)"
+
+
+def _in_words(settings: Mapping[str, object], section: str = "") -> Iterator[str]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _in_words(value, f"{section}{name}.")
+        else:
+            shown = ", ".join(map(str, value)).join("()") if isinstance(value, list) else str(value)
+            yield f"{section}{name} {shown}"

@@ -1,0 +1,25 @@
+"""Runs that are repeated with several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def seeded(counts: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+    """A name and a seed for every run, by ``NAME seed SEED``: all first seeds, then all second ones.
+
+    Args:
+        counts: how many seeds every name has.
+    """
+    return {
+        f"{name} seed {seed}": (name, seed)
+        for seed in range(max(counts.values()))
+        for name, count in counts.items()
+        if seed < count
+    }
+
+
+def runs_of(runs: Mapping[str, Any], counts: Mapping[str, int], name: str) -> list[dict[str, Any]]:
+    """The results of `seeded` runs of one name, one per seed."""
+    return [runs[f"{name} seed {seed}"] for seed in range(counts[name])]

@@ -1,0 +1,199 @@
+"""Ensembles of wirings and other ways to be unsure: accuracy, calibration, strange inputs, attacks (points 4, 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.data import TensorData
+from polyarch.estimators import shared_macs
+from polyarch.nn import StackedNetworks
+from polyarch.predictive import (
+    PGD,
+    MCDropout,
+    corrupt,
+    detect,
+    fit_temperature,
+    posterior_weights,
+    stacked_weights,
+    uncertainty_scores,
+    under_attack,
+)
+from polyarch.randomness import derive_seed, generator_at
+from polyarch.spaces import Architecture, residual_wiring, wired_space
+from polyarch.supernets import WiredSupernet
+from polyarch_experiments.experiment import Experiment, Settings
+from polyarch_experiments.images import Images, logits_of, measure, store_of
+from polyarch_experiments.papers import STOCHASTIC_ARCHITECTURES
+from polyarch_experiments.seeds import seeded
+from polyarch_experiments.stochastic.wired_networks import LARGE, SMALL, TINY, build, draw_wirings, train
+from polyarch_experiments.stochastic.wiring_ensemble_claims import counts, figures, judge, tables
+
+Item = tuple[str, int]
+"""``data, method`` and a seed."""
+
+
+def items(settings: Settings) -> dict[str, Item]:
+    """Every method on every data set, all first seeds first."""
+    return seeded(counts(settings))
+
+
+def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+    """Trains the networks of one method and judges them as one mixture: temperature and weights on validation data."""
+    name, seed = item
+    data, method = name.split(", ")
+    images = Images.of(settings, data, seed)
+    store = store_of(folder, name, seed)
+    members, macs = _trained(settings, images, method, seed, store)
+    valid, test = (logits_of(members, images.batches(side)) for side in (images.valid, images.test))
+    temperature = fit_temperature(valid, images.valid.targets)
+    targets = images.test.targets
+    found = {
+        "members": len(test),
+        "macs": macs,
+        "temperature": temperature,
+        "test": measure(test, targets),
+        "scaled": measure(test / temperature, targets),
+        "alone": _alone(test, targets),
+        "sizes": [
+            measure(test[: size + 1], targets)["accuracy"] for size in range(min(len(test), settings["wirings"]))
+        ],
+        "detection": _detections(settings, images, members, test, seed),
+        "attacks": _attacks(settings, images, members),
+    }
+    if len(test) > 1 and not isinstance(members, MCDropout):  # members that stay the same from pass to pass
+        found["weighted"] = {
+            kind: {**measure(test, targets, weights), "weights": weights.tolist()}
+            for kind, weights in (
+                ("posterior", posterior_weights(valid, images.valid.targets)),
+                ("stacked", stacked_weights(valid, images.valid.targets)),
+            )
+        }
+    return found
+
+
+def _trained(
+    settings: Settings, images: Images, method: str, seed: int, store: Path
+) -> tuple[nn.Module, dict[str, float]]:
+    """What gives the logits (K, B, C) of all members, and multiply-accumulates of one member and of all."""
+    wirings = draw_wirings(settings, settings["wirings"], seed)
+    residual = residual_wiring(wired_space(settings["stages"], settings["modules"]))
+    shape = images.train.input_shape
+
+    def alone(wiring: Architecture, place: Path, seed: int, dropout: float = 0.0) -> WiredSupernet:
+        net = build(settings, images, seed, dropout=dropout)
+        train(settings, images, net, [wiring], seed, place)
+        return net
+
+    kind, _, share = method.partition(" ")
+    if kind in ("residual", "dropout"):
+        net = alone(residual, store, seed, float(share or 0))
+        one = shared_macs(net, shape)([residual])
+        network = net.extract(residual)
+        if kind == "residual":
+            return StackedNetworks([network]), {"one": one, "all": one}
+        passes = settings["passes"]
+        generator = generator_at(seed, "masks")
+        return MCDropout(network, passes, generator=generator), {"one": one, "all": passes * one}
+    if kind == "alone":
+        nets = [
+            alone(wiring, store / str(index), derive_seed(seed, "member", index))
+            for index, wiring in enumerate(wirings)
+        ]
+        each = [shared_macs(net, shape)([wiring]) for net, wiring in zip(nets, wirings, strict=True)]
+        extracted = [net.extract(wiring) for net, wiring in zip(nets, wirings, strict=True)]
+        return StackedNetworks(extracted), {"one": each[0], "all": sum(each)}
+    net = build(settings, images, seed, wirings=wirings if kind == "nsa-id" else None)
+    train(settings, images, net, wirings, seed, store)
+    cost = shared_macs(net, shape)
+    return net.extract_many(wirings), {"one": cost(wirings[:1]), "all": cost(wirings)}
+
+
+def _alone(logits: Tensor, targets: Tensor) -> dict[str, float]:
+    """Means over members, each as a predictor of its own."""
+    each = [measure(member[None], targets) for member in logits]
+    return {name: sum(one[name] for one in each) / len(each) for name in each[0]}
+
+
+def _scores(logits: Tensor) -> dict[str, Tensor]:
+    """Numbers that should be larger for stranger inputs, (K, N, C) -> (N,) each."""
+    return uncertainty_scores(torch.softmax(logits.double(), -1))
+
+
+def _detections(
+    settings: Settings, images: Images, members: nn.Module, test: Tensor, seed: int
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Strange inputs -> score -> AUROC, AUPR and false alarms."""
+    strange = {name: images.outside(name) for name in settings["outside"][images.name]}
+    for kind in settings["corruptions"]:
+        inputs = corrupt(images.test.inputs, kind, settings["severity"], generator=generator_at(0, "corrupt", kind))
+        strange[kind] = TensorData(inputs, images.test.targets, images.test.classes)
+    known = _scores(test)
+    return {
+        name: {score: asdict(detect(known[score], values)) for score, values in _strange(images, members, data).items()}
+        for name, data in strange.items()
+    }
+
+
+def _strange(images: Images, members: nn.Module, data: TensorData) -> dict[str, Tensor]:
+    return _scores(logits_of(members, images.batches(data)))
+
+
+def _attacks(settings: Settings, images: Images, members: nn.Module) -> dict[str, dict[str, Any]]:
+    """Accuracy under attacks ``radius-steps-step`` in bytes, and whether they are noticed."""
+    inputs = images.test.inputs[: settings["attacked"]]
+    inputs = inputs if inputs.is_floating_point() else inputs.float() / 255
+    labels = images.test.targets[: settings["attacked"]]
+    if isinstance(members, MCDropout):
+        members = MCDropout(members.network, settings["attacked_passes"], generator=members.generator)
+    predict: Callable[[Tensor], Tensor] = lambda x: members(images.normalisation(x))  # noqa: E731
+    found = {}
+    for described in settings["attacks"]:
+        radius, steps, step = map(int, described.split("-"))
+        outcome = asdict(under_attack(predict, PGD.in_bytes(radius, steps, step), inputs, labels))
+        found[described] = {name: value for name, value in outcome.items() if value is not None}
+    return found
+
+
+_SEEDS: Mapping[str, int] = {
+    "residual": 3, "dropout 0.1": 3, "dropout 0.3": 2, "alone": 1, "nsa-id": 3,
+}  # fmt: skip
+_CPU: Settings = {
+    **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": dict(_SEEDS),
+    "outside": {"fashion_mnist": ["mnist"], "cifar10": ["fashion_mnist"]},
+    "corruptions": ["gaussian_noise", "gaussian_blur", "contrast"], "severity": 3,
+    "attacks": ["1-2-1", "2-3-1", "3-4-1"], "attacked": 400, "attacked_passes": 10,
+    "wirings": 5, "passes": 30, "epochs": 20,
+}  # fmt: skip
+
+WIRING_ENSEMBLE = Experiment(
+    name="wiring_ensemble",
+    document=STOCHASTIC_ARCHITECTURES,
+    claim="One network with five wirings as an ensemble, against a residual network, MC dropout, and networks trained "
+    "one by one (tables 2 and 3). The better rate of dropout stands for it, by the measure in question. Methods with "
+    "fewer seeds are compared on these.",
+    presets={
+        "quick": {
+            **_CPU, **TINY, "data": ["digits"],
+            "seeds": dict.fromkeys(("residual", "dropout 0.1", "alone", "nsa-id"), 1),
+            "outside": {"digits": []}, "corruptions": ["gaussian_noise"], "attacks": ["2-2-1"], "attacked": 10,
+            "attacked_passes": 2, "wirings": 2, "passes": 3, "epochs": 1,
+        },
+        "cpu": _CPU,
+        "paper": {
+            **_CPU, **LARGE, "data": ["cifar10", "fashion_mnist"], "seeds": dict.fromkeys((*_SEEDS, "nsa-i"), 3),
+            "outside": {"cifar10": ["svhn", "fashion_mnist"], "fashion_mnist": ["mnist"]}, "attacked": 10_000,
+            "attacked_passes": 100, "passes": 100, "epochs": 300,
+        },
+    },
+    items=items,
+    task=run,
+    judge=judge,
+    figures=figures,
+    tables=tables,
+)  # fmt: skip

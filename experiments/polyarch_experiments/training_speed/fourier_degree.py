@@ -1,0 +1,263 @@
+"""Fourier series: does SoTL find the degree, over fixed degrees and by gradient search (section 4.1.2)?"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyarch.data import RegressionData, fourier
+from polyarch.methods.differentiable.tuning import Tuner
+from polyarch.objectives import InnerSGD, Tensors, direct_gradient
+from polyarch.randomness import generator_at
+from polyarch_experiments.experiment import Experiment, Settings
+from polyarch_experiments.figures import Row, Spec, lines, side_by_side, summary, with_spread
+from polyarch_experiments.measures import spread
+from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
+from polyarch_experiments.results import Claim
+
+NEAR = 0.5
+"""MaxDeg has found the degree when it is this near: rounded, it is the degree. From below, a search that jumps past it
+has reached it too."""
+HELD_OUT = 0.2
+"""The share of the points that no step is taken on."""
+DRAWN = 100
+"""Points of a curve that are kept."""
+
+
+def items(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The sweep; searches from several starts, with several T, on validation loss, and with an even decay."""
+    lowest, unrollings = min(settings["starts"]), settings["unrollings"]
+    common = {"start": lowest, "steps": settings["steps"]}
+    searches: dict[str, dict[str, Any]] = {
+        f"start {start}": {"start": start, "steps": settings["long_steps"], "unroll": settings["unroll"]}
+        for start in settings["starts"]
+    }
+    for decay in ("", "even "):
+        for unroll in unrollings:
+            searches[f"{decay}T {unroll}"] = {**common, "unroll": unroll, "even": bool(decay)}
+        searches[f"{decay}validation"] = {**common, "unroll": min(unrollings), "even": bool(decay), "validation": True}
+    return {
+        f"{name} seed {seed}": {"seed": seed, **search}
+        for seed in range(settings["seeds"])
+        for name, search in {"sweep": {}, **searches}.items()
+    }
+
+
+def run(settings: Settings, item: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """One sweep or one search."""
+    seed = item["seed"]
+    data = fourier(settings["points"], seed=seed, degree=settings["degree"], max_degree=settings["max_degree"])
+    held_out = round(HELD_OUT * settings["points"])
+    valid, train = (RegressionData(*(part[rows] for part in data)) for rows in (slice(held_out), slice(held_out, None)))
+    if "start" not in item:
+        return {
+            "sotl": {str(degree): _sotl(settings, train, degree, seed) for degree in range(settings["max_degree"] + 1)}
+        }
+    return _search(settings, item, train, valid)
+
+
+def gated_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
+    """The mean square error of sum_j w_j g_j phi_j(x) with the gate g_j = (tanh(MaxDeg - j) + 1) / 2."""
+    degrees = torch.arange(len(weights["w"]))
+    gates = (torch.tanh(settings["max_degree"] - degrees) + 1) / 2
+    return plain_loss({"w": weights["w"] * gates}, settings, batch)
+
+
+def plain_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
+    """The mean square error of sum_j w_j phi_j(x)."""
+    features, targets = batch
+    error: Tensor = (features @ weights["w"] - targets).square().mean()
+    return error
+
+
+def _batches(data: RegressionData, size: int, seed: int, stream: str) -> Iterator[RegressionData]:
+    """Without end, in a new order every epoch."""
+    epoch = 0
+    while True:
+        order = torch.randperm(len(data.targets), generator=generator_at(seed, stream, epoch))
+        for rows in order.split(size):
+            yield RegressionData(data.features[rows], data.targets[rows])
+        epoch += 1
+
+
+def _sotl(settings: Settings, train: RegressionData, degree: int, seed: int) -> float:
+    """The sum of training losses of a model of fixed degree, from zero weights."""
+    kept = RegressionData(train.features[:, : degree + 1], train.targets)
+    batches = list(islice(_batches(kept, settings["batch_size"], seed, "order"), settings["sweep_steps"]))
+    found = direct_gradient(plain_loss, {"w": torch.zeros(degree + 1)}, {}, batches, InnerSGD(settings["rate"]))
+    return sum(found.losses)
+
+
+def _search(settings: Settings, item: dict[str, Any], train: RegressionData, valid: RegressionData) -> dict[str, Any]:
+    unroll, size, seed = item["unroll"], settings["batch_size"], item["seed"]
+    decay = settings["decay"] * (unroll / settings["unroll"] if item.get("even") else 1)
+    tuner = Tuner(
+        gated_loss,
+        {"w": torch.zeros(settings["max_degree"] + 1)},
+        {"max_degree": float(item["start"])},
+        InnerSGD(settings["rate"]),
+        outer=partial(torch.optim.SGD, lr=settings["outer_rate"], weight_decay=decay),
+        clip=float("inf"),
+    )
+    batches = islice(_batches(train, size, seed, "order"), item["steps"])
+    held_out = _batches(valid, size, seed, "valid") if item.get("validation") else None
+    blocks = tuner.run(batches, unroll, held_out)
+    curve = [block.settings["max_degree"].item() for block in blocks[1:]] + [tuner.settings["max_degree"].item()]
+    reached = next((at for at, value in enumerate(curve) if value >= settings["degree"] - NEAR), None)
+    stride = max(1, len(curve) // DRAWN)
+    return {
+        "curve": [[unroll * (at + 1), round(curve[at], 4)] for at in range(0, len(curve), stride)],
+        "final": curve[-1],
+        "reached": None if reached is None else unroll * (reached + 1),
+    }
+
+
+def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
+    """The sweep, both sides, T, and validation loss."""
+    degree, unrollings = settings["degree"], settings["unrollings"]
+    sums = [run["sotl"] for run in _of(settings, runs, "sweep")]
+    best = [int(min(one, key=one.__getitem__)) for one in sums]
+    finals = {start: [run["final"] for run in _of(settings, runs, f"start {start}")] for start in settings["starts"]}
+    floors = {math.floor(value) for values in finals.values() for value in values}
+    shortest = min(unrollings)
+    steps = {name: _steps(settings, runs, name) for name in _names(settings)}
+    means = {name: statistics.fmean(found) for name, found in steps.items()}
+    by_length = [means[f"T {unroll}"] for unroll in unrollings]
+    even = [means[f"even T {unroll}"] for unroll in unrollings]
+    told = {name: _told(settings, found) for name, found in steps.items()}
+    return [
+        Claim(
+            number=16,
+            text="Over fixed degrees, SoTL is lowest at the true one, with every seed.",
+            supported=set(best) == {degree},
+            numbers=f"lowest at {', '.join(map(str, best))} (true: {degree}); {_above(sums, degree)}",
+            document="figure 4.2: degree 3 trains fastest",
+        ),
+        Claim(
+            number=17,
+            text=f"Gradient search ends within {NEAR} of the true degree from every start and with every seed.",
+            supported=all(abs(value - degree) <= NEAR for values in finals.values() for value in values),
+            numbers=f"T = {settings['unroll']}, MaxDeg at the end: "
+            + "; ".join(f"from {start}: {spread(values, 2)}" for start, values in finals.items())
+            + f"; terms up to MaxDeg, as the document keeps them: {', '.join(f'{kept}' for kept in sorted(floors))}",
+            document="figure 4.3a: converges towards 3 from all starts, T = 25",
+        ),
+        Claim(
+            number=17,
+            text="The larger T, the fewer training steps until the degree is reached from below.",
+            supported=all(one >= other for one, other in pairwise(by_length)) and by_length[0] > by_length[-1],
+            numbers=f"steps until MaxDeg is {degree - NEAR}: "
+            + "; ".join(f"T {unroll}: {told[f'T {unroll}']}" for unroll in unrollings),
+            document="figure 4.3b: significantly faster with higher T, from -1",
+        ),
+        Claim(
+            number=17,
+            text=f"SoTL is faster than the validation loss, both with T = {shortest}.",
+            supported=means[f"T {shortest}"] < means["validation"],
+            numbers=f"SoTL {told[f'T {shortest}']}, validation loss {told['validation']}; with an even decay: "
+            f"SoTL {told[f'even T {shortest}']}, validation loss {told['even validation']}",
+            document="figure 4.3b: T = 2 (val) is the slowest",
+        ),
+        Claim(
+            text="The gain is not only that the decay of MaxDeg acts once per T steps: with a decay that is even per "
+            "training step, the largest T still takes at least 10% fewer steps than the smallest.",
+            supported=even[-1] <= 0.9 * even[0],
+            numbers="; ".join(f"T {unroll}: {told[f'even T {unroll}']}" for unroll in unrollings),
+        ),
+    ]
+
+
+def _of(settings: Settings, runs: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return [runs[f"{name} seed {seed}"] for seed in range(settings["seeds"])]
+
+
+def _above(sums: list[dict[str, float]], degree: int) -> str:
+    """How much higher SoTL is one degree below, one above and at the largest degree."""
+    others = (degree - 1, degree + 1, max(map(int, sums[0])))
+    shares = {other: [100 * (one[str(other)] / one[str(degree)] - 1) for one in sums] for other in others}
+    digits = {other: 0 if values[0] > 10 else 3 for other, values in shares.items()}
+    return "; ".join(f"degree {other}: {spread(values, digits[other])} % higher" for other, values in shares.items())
+
+
+def _names(settings: Settings) -> list[str]:
+    """The searches from the lowest start that differ in what is differentiated."""
+    lengths = [f"T {unroll}" for unroll in settings["unrollings"]]
+    return [*lengths, "validation", *(f"even {name}" for name in lengths), "even validation"]
+
+
+def _steps(settings: Settings, runs: dict[str, Any], name: str) -> list[float]:
+    """Training steps until the degree is reached, all of them where it is not."""
+    return [float(run["reached"] or settings["steps"]) for run in _of(settings, runs, name)]
+
+
+def _told(settings: Settings, steps: list[float]) -> str:
+    missed = sum(value == settings["steps"] for value in steps)
+    return spread(steps, 0) + (f" ({missed} of {len(steps)} never)" if missed else "")
+
+
+def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
+    """SoTL over the degree, and MaxDeg over the search (figures 4.2 and 4.3)."""
+    degrees = range(settings["degree"], settings["max_degree"] + 1)
+    sums = [run["sotl"] for run in _of(settings, runs, "sweep")]
+    sweep: list[Row] = [
+        {"x": degree, **summary([100 * (one[str(degree)] / one[str(settings["degree"])] - 1) for one in sums])}
+        for degree in degrees
+    ]
+
+    def curves(names: list[str]) -> list[Row]:
+        return [
+            {"x": points[0][0], "series": name, **summary([value for _, value in points])}
+            for name in names
+            for points in zip(*(run["curve"] for run in _of(settings, runs, name)), strict=True)
+        ]
+
+    starts = [f"start {start}" for start in settings["starts"]]
+    names = _names(settings)
+    half = len(names) // 2
+    even = [{**row, "series": row["series"].removeprefix("even ")} for row in curves(names[half:])]
+    lowest = min(settings["starts"])
+    return {
+        "fourier_sweep": with_spread(
+            sweep, "degree of the model", "% above the true degree", title="SoTL of models that contain the series"
+        ),
+        "fourier_starts": lines(
+            curves(starts), "training steps", "MaxDeg", title=f"Search from several starts, T = {settings['unroll']}"
+        ),
+        "fourier_unrolling": side_by_side(
+            lines(curves(names[:half]), "training steps", "MaxDeg", title=f"Search from {lowest}"),
+            lines(even, "training steps", "MaxDeg", title="The same with an even decay per step"),
+        ),
+    }
+
+
+_CPU: Settings = {
+    "points": 10_000, "degree": 3, "max_degree": 21, "batch_size": 64, "rate": 0.01, "sweep_steps": 500, "steps": 3000,
+    "long_steps": 12_000, "starts": [-1, 1, 6, 10, 15], "unroll": 25, "unrollings": [2, 10, 50, 100],
+    "outer_rate": 0.01, "decay": 0.4, "seeds": 3,
+}  # fmt: skip
+
+FOURIER_DEGREE = Experiment(
+    name="fourier_degree",
+    document=DIFFERENTIABLE_SEARCH,
+    claim="SoTL finds the degree of a Fourier series, over fixed degrees and by gradient search (figures 4.2, 4.3).",
+    presets={
+        "quick": {
+            **_CPU, "points": 1000, "max_degree": 6, "sweep_steps": 100, "steps": 300, "long_steps": 300,
+            "starts": [-1, 6], "unroll": 10, "unrollings": [2, 25], "seeds": 1,
+        },
+        "cpu": _CPU,
+        "paper": {**_CPU, "unrollings": [2, 5, 10, 50, 100], "seeds": 10},
+    },
+    items=items,
+    task=run,
+    judge=judge,
+    figures=figures,
+)  # fmt: skip

@@ -1,0 +1,71 @@
+"""What experiments on differentiable search share: a search by settings, and what is kept of its course."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from polyarch.methods.differentiable.recipes import RECIPES
+from polyarch.methods.differentiable.strategy import recipe_settings
+from polyarch.runs.display import Quiet
+from polyarch.runs.pipeline import run as run_pipeline
+from polyarch.runs.run import Context
+from polyarch.runs.suggestion import merged
+from polyarch_experiments.experiment import Settings
+from polyarch_experiments.figures import Spec, lines, summary
+from polyarch_experiments.ranked_supernets import parts_of, workspace_of
+
+KEPT = (
+    "loss", "q_loss", "valid_accuracy", "skips", "skip_share", "cell_depth", "cell_depth_normal", "cell_depth_reduce",
+    "entropy_share", "eigenvalue", "true_accuracy",
+)  # fmt: skip
+
+
+def content_of(described: Settings, method: str, own: Settings) -> dict[str, Any]:
+    """The description of the run of a method: that of all methods, what the method asks for, and its own settings."""
+    recipe = recipe_settings(RECIPES[method], described["space"]["kind"])  # type: ignore[index]
+    return merged(merged(merged(described, recipe), own), {"method": method})
+
+
+def search(content: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any]:
+    """One search; what is kept are its rows and its architectures, epoch by epoch."""
+    parts = parts_of({**content, "seed": seed})
+    started = time.monotonic()
+    results = run_pipeline(Context(parts, workspace_of(folder, parts.settings), Quiet()), "train")
+    found = results.differentiable
+    assert found is not None
+    return {
+        "rows": [{name: round(row[name], 5) for name in KEPT if name in row} for row in found.history],
+        "architectures": found.architectures,
+        "findings": found.findings,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def ends(searches: Sequence[Mapping[str, Any]], name: str, *, at: float = 1.0) -> list[float]:
+    """A value of every search at this share of its epochs."""
+    return [one["rows"][max(round(at * len(one["rows"])) - 1, 0)][name] for one in searches]
+
+
+def courses(searches: Mapping[str, Sequence[Mapping[str, Any]]], name: str, title: str, **options: Any) -> Spec:
+    """A value along the epochs, mean and spread over seeds, a curve per method."""
+    rows = []
+    for method, found in searches.items():
+        sides = [one["rows"] for one in found]
+        for epoch in range(min(map(len, sides))):
+            values = [side[epoch][name] for side in sides if name in side[epoch]]
+            if values:
+                rows.append({"x": epoch + 1, "series": method, **summary(values)})
+    return lines(rows, "epoch", title, **options)
+
+
+def growth(rows: Sequence[Mapping[str, float]]) -> float | None:
+    """The eigenvalue of the last third over that of the first third, means of each; None where it was not measured."""
+    values = [row["eigenvalue"] for row in rows if "eigenvalue" in row]
+    third = len(values) // 3
+    if third < 1 or statistics.fmean(values[:third]) <= 0:
+        return None
+    return statistics.fmean(values[-third:]) / statistics.fmean(values[:third])

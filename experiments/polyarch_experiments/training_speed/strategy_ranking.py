@@ -1,0 +1,107 @@
+"""Table 4.1: six ways to train a supernet, and how well every estimator ranks with its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from polyarch.errors import NotFiniteError
+from polyarch.runs.retraining import Retraining
+from polyarch.spaces import Architecture, nb201_space
+from polyarch.truths.building import CurveTraining
+from polyarch_experiments.experiment import Experiment, Settings
+from polyarch_experiments.papers import TRAINING_SPEED
+from polyarch_experiments.ranked_supernets import fixed_set, parts_of, recipe, score_cells, seconds_of, train_supernet
+from polyarch_experiments.seeds import seeded
+from polyarch_experiments.training_speed.strategy_claims import judge
+from polyarch_experiments.training_speed.strategy_figures import figures, tables
+from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS
+
+PATHS = {"fair": 5, "multi_path": 4, "multi_path_meta_prox": 4}
+"""Paths that see every batch; the other strategies have one."""
+
+Item = tuple[str, int]
+"""A strategy and a seed, or ``truth`` and the number of a share of the architectures."""
+
+TOGETHER = 4
+"""Architectures of one item that trains them alone: the data are loaded once for all of them."""
+
+
+def items(settings: Settings) -> dict[str, Item]:
+    """Every strategy with every seed, and the architectures that are trained alone, some at a time."""
+    shares = -(-settings["own_truth"] // TOGETHER)
+    return {**seeded(settings["strategies"]), **{f"truth {share}": ("truth", share) for share in range(shares)}}
+
+
+def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+    """Trains a supernet and scores the fixed set of cells with it, or trains some of these cells alone."""
+    name, number = item
+    architectures = fixed_set(nb201_space(), settings["architectures"])
+    if name == "truth":
+        kept = architectures[: settings["own_truth"]][TOGETHER * number : TOGETHER * (number + 1)]
+        return _alone(settings, kept, folder)
+    content = dict(settings["run"])
+    # Every strategy gets the same number of forward and backward passes.
+    content["train"] = {**content["train"], "strategy": name, "epochs": settings["passes"] // PATHS.get(name, 1)}
+    store = folder / f"{name}-{number}"
+    parts = train_supernet(content, number, store)
+    rows = score_cells(
+        parts,
+        tuple(ESTIMATORS),
+        architectures=settings["architectures"],
+        valid_examples=settings["valid_examples"],
+        journal=store / "checkpoints" / "scored.jsonl",
+    )
+    return {"scored": rows, "seconds": seconds_of(parts, architectures), "valid_examples": len(parts.valid)}
+
+
+def _alone(settings: Settings, architectures: list[Architecture], folder: Path) -> dict[str, Any]:
+    """Test accuracies (percent) of cells trained from scratch, on fewer images than the supernet sees."""
+    content = {**settings["run"], **settings["alone"], "data": {**settings["run"]["data"], **settings["alone"]["data"]}}
+    train = CurveTraining(Retraining(parts_of(content), folder / "alone"))
+    found = {}
+    for architecture in architectures:
+        result = train((architecture, 0))
+        if "failure" in result:
+            raise NotFiniteError(result["failure"])
+        found[architecture.key] = round(100 * result["test_accuracy"], 3)
+    return {"accuracies": found}
+
+
+_CPU: Settings = {
+    "strategies": {
+        "single_path": 2, "fair": 2, "multi_path": 2, "reptile": 2, "meta_prox": 2, "multi_path_meta_prox": 1,
+    },
+    "architectures": 64, "own_truth": 64, "valid_examples": 2500, "passes": 16,
+    "run": recipe(size=16, cells=1, epochs=16, steps=50, rate=0.001),
+    "alone": {
+        "data": {"limit": 10_000},
+        "retrain": {"epochs": 5, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 5e-4, "warmup_epochs": 0.5},
+    },
+}  # fmt: skip
+
+STRATEGY_RANKING = Experiment(
+    name="strategy_ranking",
+    document=TRAINING_SPEED,
+    claim="Strategies by estimators against the true accuracy of NAS-Bench-201 cells (table 4.1, figures 4.6 and 4.9).",
+    presets={
+        "quick": {
+            **_CPU, "strategies": {"single_path": 2, "reptile": 1}, "architectures": 5, "own_truth": 3,
+            "valid_examples": 100, "passes": 1,
+            "run": recipe(size=8, cells=1, epochs=1, limit=300, steps=4, adapting=2),
+            "alone": {"data": {"limit": 200}, "retrain": {"epochs": 1}},
+        },
+        "cpu": _CPU,
+        "paper": {
+            **_CPU, "strategies": dict.fromkeys(_CPU["strategies"], 3), "architectures": 200, "own_truth": 64,
+            "valid_examples": 25_000, "passes": 250,
+            "run": recipe(size=None, cells=5, epochs=250, steps=300, rate=0.01),
+            "alone": {"data": {}, "retrain": {**_CPU["alone"]["retrain"], "epochs": 200}},
+        },
+    },
+    items=items,
+    task=run,
+    judge=judge,
+    figures=figures,
+    tables=tables,
+)  # fmt: skip

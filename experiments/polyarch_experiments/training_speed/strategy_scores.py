@@ -1,0 +1,85 @@
+"""What the runs of `strategy_ranking` measured: scores, truths and rank correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyarch.ranking import rank_quality, top_k
+from polyarch_experiments.experiment import Settings
+from polyarch_experiments.seeds import runs_of
+
+Values = NDArray[np.float64]
+
+NAMES = {
+    "single_path": "SPOS",
+    "fair": "FairNAS",
+    "multi_path": "MultiPath",
+    "reptile": "Reptile",
+    "meta_prox": "MetaProx",
+    "multi_path_meta_prox": "MultiPath+MetaProx",
+}
+ESTIMATORS = {
+    "sotl": "SoTL",
+    "sotl_last": "SoTL, last half",
+    "sotl_ema": "SoTL, average",
+    "sovl": "SoVL",
+    "tl_mini": "TLMini",
+    "val_acc": "ValAcc",
+    "val_acc_mini": "ValAccMini",
+    "sog": "SoG",
+    "sogn": "SoGN",
+    "params": "parameters",
+    "macs": "MACs",
+}
+
+
+def truth_of(runs: Mapping[str, Any], name: str) -> dict[str, float]:
+    """The true accuracy (percent) by key: of the published table, or of the networks trained here."""
+    if name == "own":
+        found = [run["accuracies"] for key, run in runs.items() if key.startswith("truth ")]
+        return {key: accuracy for accuracies in found for key, accuracy in accuracies.items()}
+    first = next(run for key, run in runs.items() if not key.startswith("truth "))
+    return {row["architecture"]: row["nb201"] for row in first["scored"]}
+
+
+def scores_of(run: Mapping[str, Any], estimator: str, keys: Sequence[str]) -> list[float]:
+    """Higher is better for all but costs, which count as predictions too: larger networks are expected to be better."""
+    by_key = {row["architecture"]: row["scores"][estimator] for row in run["scored"]}
+    return [by_key[key] for key in keys]
+
+
+def correlation(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -> float:
+    """Spearman's rank correlation of an estimator with the truth, on the architectures whose truth is known."""
+    keys = list(truth)
+    found = rank_quality(scores_of(run, estimator, keys), list(truth.values()), resamples=1).spearman.value
+    return 0.0 if found is None else found
+
+
+def top_of(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -> float:
+    """The mean true accuracy of the ten architectures that an estimator puts first."""
+    keys = list(truth)
+    return top_k(scores_of(run, estimator, keys), list(truth.values()), min(10, len(keys)))
+
+
+def curves_of(run: Mapping[str, Any]) -> Values:
+    """(n, blocks) mean training losses of the short runs."""
+    return np.array([row["losses"] for row in run["scored"]])
+
+
+def correlation_along(
+    settings: Settings, runs: Mapping[str, Any], truth: Mapping[str, float]
+) -> dict[str, list[float]]:
+    """Spearman of the sum of losses so far, after every block of steps: mean over seeds."""
+    found = {}
+    for strategy in settings["strategies"]:
+        curves = []
+        for run in runs_of(runs, settings["strategies"], strategy):
+            sums = -np.cumsum(curves_of(run), axis=1)  # (n, blocks), in the order of the scored architectures
+            known = [truth[row["architecture"]] for row in run["scored"]]
+            curves.append([rank_quality(column, known, resamples=1).spearman.value or 0.0 for column in sums.T])
+        found[strategy] = np.mean(curves, axis=0).tolist()
+    return found

@@ -1,0 +1,118 @@
+"""The experiment on learning curves: against the numbers of the table, and verdicts on runs made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyarch.errors import MissingData
+from polyarch_experiments.results import Claim
+from polyarch_experiments.training_speed.curve_ranking import CURVE_RANKING, figures, judge, run, tables
+
+NAMES = ("SoTL", "SoTL-E", "SoTL-EMA", "ValAcc", "SoVL")
+EPOCHS = [1, 10, 20, 60, 100]
+
+
+def made(values: dict[str, float], noise: float = 0.0) -> dict[str, Any]:
+    """A run in which every predictor has one correlation at all epochs, the same up to noise in three subsets."""
+
+    def ranked(shift: float) -> dict[str, Any]:
+        found = {
+            name: {
+                "spearman": [values.get(name, 0.5) + shift * (name == "SoTL")] * 5,
+                "top10": [90.0 + values.get(name, 0.5)] * 5,
+            }
+            for name in NAMES
+        }
+        return {**found, "parameters": {"spearman": [values.get("parameters", 0.4)], "top10": [90.0]}}
+
+    group = {"n": 400, "size": 200, "accuracy": {"mean": 80.0, "best": 95.0}, "whole": ranked(0.0)}
+    group["subsets"] = [ranked(noise * step) for step in (-1, 0, 1)]
+    return {"epochs": EPOCHS, "all": group, "top": group}
+
+
+def claims(*runs: dict[str, Any]) -> dict[str, Claim]:
+    found = judge({}, {f"{index} epochs": one for index, one in enumerate(runs)})
+    return {claim.text: claim for claim in found}
+
+
+def verdict(found: dict[str, Claim], words: str) -> bool | None:
+    (claim,) = (claim for text, claim in found.items() if words in text)
+    return claim.supported
+
+
+def test_numbers_of_the_table(data_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spearman of minus the sum of training losses that the provenance of the table states for 1, 10 and 20 epochs."""
+    if not (data_root / "spikenas_bench").is_dir():
+        pytest.skip("needs SpikeNAS-Bench in the data folder")
+    monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+    settings = {"lengths": [100], "epochs": [1, 10, 20, 200], "size": 60, "subsets": 2}
+    found = run(settings, 100, tmp_path)
+    assert found["epochs"] == [1, 10, 20]
+    everything = found["all"]
+    assert everything["n"] == 14935 and found["top"]["n"] == 14935 // 4
+    assert everything["whole"]["SoTL"]["spearman"] == pytest.approx([0.389, 0.632, 0.750], abs=6e-4)
+    assert everything["accuracy"]["best"] == pytest.approx(89.30, abs=1e-4)
+    assert found["top"]["accuracy"]["mean"] > everything["accuracy"]["mean"]
+    first, second = everything["subsets"]
+    assert first != second and everything["size"] == 60
+    assert all(10 <= value <= 89.31 for value in first["ValAcc"]["top10"])
+
+
+def test_without_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POLYARCH_DATA", str(tmp_path))
+    with pytest.raises(MissingData, match="Expected SpikeNAS-Bench at"):
+        run(CURVE_RANKING.presets["quick"], 200, tmp_path)
+
+
+class TestVerdicts:
+    main = "SoTL ranks cells better than validation accuracy"
+
+    def test_better_in_every_set_and_beyond_the_spread(self) -> None:
+        better, worse = made({"SoTL": 0.7, "ValAcc": 0.6}), made({"SoTL": 0.5, "ValAcc": 0.6})
+        assert verdict(claims(better, better), self.main) is True
+        assert verdict(claims(better, worse), self.main) is False
+        assert verdict(claims(made({"SoTL": 0.7, "ValAcc": 0.6}, noise=0.05)), self.main) is True
+        assert verdict(claims(made({"SoTL": 0.7, "ValAcc": 0.6}, noise=0.15)), self.main) is False
+
+    def test_only_early_epochs_count(self) -> None:
+        late = made({"SoTL": 0.7, "ValAcc": 0.6})
+        for subset in late["all"]["subsets"]:
+            subset["ValAcc"]["spearman"][3:] = [0.9, 0.9]
+        assert verdict(claims(late), self.main) is True
+        for subset in late["all"]["subsets"]:
+            subset["ValAcc"]["spearman"][:3] = [0.9, 0.9, 0.9]
+        assert verdict(claims(late), self.main) is False
+
+    def test_annealing_is_not_testable(self) -> None:
+        assert verdict(claims(made({})), "fast annealing") is None
+
+    @pytest.mark.parametrize(
+        ("curve", "supported"),
+        [
+            ([0.3, 0.5, 0.6, 0.7, 0.8], True),
+            ([0.3, 0.3, 0.3, 0.7, 0.8], False),
+            ([0.5, 0.5, 0.3, 0.7, 0.8], False),
+            ([0.1, 0.1, 0.1, 0.1, 0.1], False),
+        ],
+    )
+    def test_parameters_are_left_behind_early_and_for_good(self, curve: list[float], supported: bool) -> None:
+        one = made({})
+        one["all"]["whole"]["SoTL"]["spearman"] = curve
+        assert verdict(claims(one), "number of parameters") is supported
+
+
+def test_tables_and_figures_have_every_predictor_at_every_epoch() -> None:
+    runs = {"100 epochs": made({})}
+    found = tables({}, runs)
+    assert len(found) == 2
+    for table in found.values():
+        assert table.columns == ["", *map(str, EPOCHS)]
+        assert [row[0] for row in table.rows] == [*NAMES, "parameters"]
+        assert all(len(row) == 6 for row in table.rows)
+    for spec in figures({}, runs).values():
+        assert len(spec["concat"]) == 2
+        for panel in spec["concat"]:
+            assert len(panel["data"]["values"]) == 6 * len(EPOCHS)

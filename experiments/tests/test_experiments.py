@@ -1,0 +1,207 @@
+"""Every experiment runs its quick preset from the command line, goes on after a kill, and starts its paper preset."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from polyarch.runs.parts import Parts
+
+from polyarch.data import load
+from polyarch.errors import ConfigError, CorruptFile
+from polyarch.methods.depth.search import RULES
+from polyarch.plugins import EXPERIMENTS
+from polyarch.runs.display import Quiet
+from polyarch.runs.settings import RunSettings
+from polyarch.training import StopRequest
+from polyarch_experiments import PRESETS, Experiment
+from polyarch_experiments.depth.depth_functions import SIDE
+from polyarch_experiments.depth.image_depth import run as run_images
+from polyarch_experiments.depth.spiral_depth import run as run_spirals
+from polyarch_experiments.depth.spirals import network, problem
+from polyarch_experiments.measures import rank_correlation, scores
+from polyarch_experiments.results import ExperimentResults
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+AKIN = (
+    "spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe",
+    "guided_families",
+)  # fmt: skip
+"""They share all but their settings with another experiment that is run."""
+LONG = ("interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws", "guided_limits")
+"""They take longest, and other tests run parts of them."""
+TINY_SPIRALS = {**EXPERIMENTS["spiral_depth"].presets["paper"], "epochs": 3, "seeds": 2}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in AKIN + LONG else []) for name in EXPERIMENTS]
+)
+def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: Path) -> None:
+    out = tmp_path / "run"
+    words = ["experiment", "run", name, "--preset", "quick", "--out", str(out), "--workers", "1"]
+    finished = polyarch(*words)
+    assert finished.returncode == 0, finished.stderr
+    results = ExperimentResults.model_validate(json.loads((out / "results.json").read_text()))
+    assert results.experiment == name and results.claims and results.runs
+    assert set(results.runs) == set(EXPERIMENTS[name].items(results.settings))
+    assert all(claim.text.endswith(".") and claim.numbers and claim.document for claim in results.claims)
+    figures = set(EXPERIMENTS[name].figures(results.settings, results.runs))
+    assert figures
+    pictures = list((out / "figures").glob("*.png"))
+    assert {path.stem for path in pictures} == figures
+    for path in pictures:
+        with Image.open(path) as picture:
+            assert picture.width > 200 and len(picture.convert("RGB").getcolors(1 << 20) or ()) > 10  # not blank
+
+    # runs that are in the journal are not run again; a torn last line counts as not run
+    journal = out / "runs.jsonl"
+    before = journal.read_bytes()
+    journal.write_bytes(before + b'{"key": "seed 0", "va')
+    assert polyarch(*words).returncode == 0
+    again = ExperimentResults.model_validate(json.loads((out / "results.json").read_text()))
+    assert again == results
+    assert journal.read_bytes().startswith(before)
+
+    other = polyarch("experiment", "run", name, "--preset", "cpu", "--out", str(out))
+    assert other.returncode == 2
+    assert "choose another --out" in other.stderr
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_presets(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    assert tuple(experiment.presets) == PRESETS
+    assert experiment.document and experiment.claim.endswith(".")
+    for settings in experiment.presets.values():
+        assert experiment.items(settings)
+        assert json.loads(json.dumps(settings)) == settings
+
+
+def one_number(settings: dict[str, Any], item: str, folder: Path) -> dict[str, Any]:
+    return {"value": settings["value"]}
+
+
+def numbers(value: int) -> Experiment:
+    """An experiment that takes no time."""
+    presets: dict[str, dict[str, Any]] = {preset: {"value": value} for preset in PRESETS}
+    return Experiment("numbers", "none", "None.", presets, lambda settings: {"a": "a"}, one_number, lambda *found: [])
+
+
+class TestFolders:
+    """A folder belongs to one experiment with one set of settings."""
+
+    def test_runs_of_other_settings_are_not_mixed_in(self, tmp_path: Path) -> None:
+        first = numbers(1).run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert numbers(1).run("quick", tmp_path, Quiet(), StopRequest(), workers=1) == first
+        with pytest.raises(ConfigError, match=r"of 'numbers', preset 'quick': not the same settings;"):
+            numbers(2).run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        with pytest.raises(ConfigError, match=r"not the same preset; choose another --out"):
+            numbers(1).run("cpu", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert first.runs == {"a": {"value": 1}}
+
+    @pytest.mark.parametrize("content", ["{", "[1]"])
+    def test_a_damaged_mark_is_said(self, content: str, tmp_path: Path) -> None:
+        (tmp_path / "experiment.json").write_text(content)
+        with pytest.raises(CorruptFile, match="Expected what experiment a folder is of"):
+            numbers(1).run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+
+
+def test_spirals_of_learned_depth(tmp_path: Path) -> None:
+    settings = {**TINY_SPIRALS, "max_depth": 3}
+    found = run_spirals(settings, None, tmp_path)["seeds"]
+    assert len(found) == 2 and found[0] != found[1]
+    for one in found:
+        assert one["iterations"] == 3 and len(one["q"]) == 4
+        assert sum(one["q"]) == pytest.approx(1, abs=1e-5)
+        assert set(one["depths"]) == set(RULES)
+        for kind in ("unpruned", "pruned", "alone"):
+            measured = one[kind]
+            assert 0 < measured["mean_p"] < 1 and measured["mean_log_p"] < 0
+            assert measured["mean_p"] >= torch.tensor(measured["mean_log_p"]).exp().item() - 1e-6  # Jensen
+    assert run_spirals(settings, None, tmp_path)["seeds"] == found
+    assert found[0] == run_spirals({**settings, "seeds": 1}, None, tmp_path)["seeds"][0]
+
+
+def test_spirals_of_fixed_depth(tmp_path: Path) -> None:
+    found = run_spirals(TINY_SPIRALS, 2, tmp_path)["seeds"]
+    assert [one["iterations"] for one in found] == [3, 3]
+    assert found[0] != found[1] and set(found[0]["test"]) == {"mean_log_p", "mean_p", "accuracy", "calibration_error"}
+
+
+def test_every_seed_has_its_own_data_and_weights() -> None:
+    first, second = (problem(TINY_SPIRALS, seed) for seed in (0, 1))
+    assert not first.inputs.equal(second.inputs)
+    assert not first.examples.inputs.equal(first.inputs[: len(first.examples)])  # test points are others
+    (batch,) = first.train.epoch(0)
+    assert batch.inputs.mean(0).abs().max() < 1e-5 and batch.inputs.std(0, correction=0).sub(1).abs().max() < 1e-4
+    nets = [network(TINY_SPIRALS, seed, 2, name) for seed, name in ((0, "learned"), (1, "learned"), (0, 2))]
+    weights = [net.head.weight for net in nets]
+    assert not weights[0].equal(weights[1]) and not weights[0].equal(weights[2])
+
+
+def test_scores_by_hand() -> None:
+    log_probs = torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5]]).log()
+    found = scores(log_probs, torch.tensor([0, 0, 1]))
+    assert found["mean_p"] == pytest.approx((0.9 + 0.4 + 0.5) / 3)
+    assert found["mean_log_p"] == pytest.approx(float(torch.tensor([0.9, 0.4, 0.5]).log().mean()))
+    assert found["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_rank_correlation() -> None:
+    assert rank_correlation([1, 2, 3, 4], [1, 10, 100, 1000]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 2, 3], [5, 5, 5]) == 0
+
+
+def test_functions_of_every_depth(tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["depth_functions"]
+    settings = {**experiment.presets["quick"], "epochs": 3, "max_depth": 2, "fixed_depths": [1]}
+    runs: dict[str, Any] = {
+        name: experiment.task(settings, item, tmp_path) for name, item in experiment.items(settings).items()
+    }
+    learned = runs["learned"]["seeds"]
+    assert all(len(one["changes"]) == 3 and len(one["rings"]) == 6 for one in learned)
+    assert all(0 <= depth <= 2 for one in learned for depth in one["rings"])
+    pictures = [*learned[0]["pictures"].values(), runs["depth 1"]["picture"]]
+    for picture in map(base64.b64decode, pictures):
+        assert len(picture) == SIDE**2 and 0 <= min(picture) <= max(picture) <= 100
+    assert "pictures" not in learned[1]  # only one seed is drawn
+    assert all(claim.numbers for claim in experiment.judge(settings, runs))
+
+
+@pytest.mark.slow
+def test_paper_spirals_start(tmp_path: Path) -> None:
+    learned = run_spirals(TINY_SPIRALS, None, tmp_path)["seeds"]
+    assert [len(one["q"]) for one in learned] == [51, 51] and learned[0]["iterations"] == 3
+    assert run_spirals(TINY_SPIRALS, 50, tmp_path)["seeds"][0]["iterations"] == 3
+
+
+@pytest.mark.slow
+def test_paper_images_start(tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network of the document, on few images."""
+    monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+    paper = EXPERIMENTS["image_depth"].presets["paper"]
+    settings = {**paper, "max_depth": 3, "train": 600, "valid": 100, "batch_size": 300, "epochs": 1}
+    found = run_images(settings, ("mnist", 0), tmp_path)
+    assert len(found["q"]) == len(found["alone"]) == 4
+    assert found["epochs"] == {"learned": 1, "fixed": 1}
+    assert set(found["test"]) == {"unpruned", "fixed depth", *(f"pruned {rule}" for rule in RULES)}
+    assert len(load("mnist").test) == 10_000
+
+
+@pytest.mark.slow
+def test_paper_ranking_starts(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+    settings = RunSettings.parse(EXPERIMENTS["strategy_ranking"].presets["paper"]["run"], "test")
+    parts = Parts.build(settings)
+    strategy, _ = parts.strategy()
+    batches = parts.batches(parts.train, settings.train.batch_size, stream="train").epoch(0)
+    losses = [strategy.step([next(batches)], generator=torch.Generator())["loss"] for _ in range(2)]
+    assert all(0 < loss < 10 for loss in losses)

@@ -1,0 +1,136 @@
+"""Measures of mixtures, images and wirings that experiments on stochastic architectures share, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from polyarch.data import Cutout, Normalisation, RandomShift, TensorData
+from polyarch_experiments.experiment import Settings
+from polyarch_experiments.images import Images, measure
+from polyarch_experiments.stochastic.shared_wirings import _ensembles
+from polyarch_experiments.stochastic.wired_networks import draw_wirings
+from polyarch_experiments.stochastic.wiring_ensemble import _alone, _scores
+
+IMAGES: Settings = {"size": None, "train": 200, "valid": 50, "test": 60, "cutout": False}
+
+
+def logits_of(*members: list[list[float]]) -> torch.Tensor:
+    """Logits (K, N, C) of these probabilities, with a constant that softmax removes."""
+    return torch.tensor(members, dtype=torch.float64).log() + 3.0
+
+
+FIRST, SECOND = [[0.9, 0.1], [0.6, 0.4]], [[0.5, 0.5], [0.2, 0.8]]
+"""Two members on two examples; equally mixed they say (0.7, 0.3) and (0.4, 0.6)."""
+
+
+def test_measures_of_a_mixture_by_hand() -> None:
+    found = measure(logits_of(FIRST, SECOND), torch.tensor([0, 0]))
+    assert found == {
+        "mean_log_p": pytest.approx((math.log(0.7) + math.log(0.4)) / 2),
+        "mean_p": pytest.approx(0.55),
+        "accuracy": 0.5,
+        "calibration_error": pytest.approx((0.3 + 0.6) / 2),  # right with 0.7, wrong with 0.6: two bins
+        "brier": pytest.approx((2 * 0.3**2 + 2 * 0.6**2) / 2),
+        "risk_area": pytest.approx(0.25),  # the surer one is right: risks 0 and 1/2 at coverages 1/2 and 1
+    }
+    assert measure(logits_of(FIRST, SECOND), torch.tensor([1, 1]))["risk_area"] == pytest.approx(0.75)
+
+
+def test_measures_of_a_weighted_mixture_by_hand() -> None:
+    targets = torch.tensor([0, 0])
+    found = measure(logits_of(FIRST, SECOND), targets, torch.tensor([0.25, 0.75]))
+    assert found["mean_p"] == pytest.approx((0.6 + 0.3) / 2)
+    alone = measure(logits_of(FIRST), targets)
+    assert measure(logits_of(FIRST, SECOND), targets, torch.tensor([1.0, 0.0])) == pytest.approx(alone)
+
+
+def test_members_alone_are_means_over_members() -> None:
+    found = _alone(logits_of(FIRST, SECOND), torch.tensor([0, 1]))
+    assert found["mean_p"] == pytest.approx((0.9 + 0.4 + 0.5 + 0.8) / 4)
+    assert found["accuracy"] == pytest.approx((0.5 + 1.0) / 2)  # at a tie the first class is taken
+
+
+def test_scores_of_strange_inputs_by_hand() -> None:
+    """Two members that contradict each other, and two that are equally unsure: log 2 of disagreement, and none."""
+    sure = 1 - 1e-12
+    logits = logits_of([[sure, 1 - sure], [0.5, 0.5]], [[1 - sure, sure], [0.5, 0.5]])
+    found = _scores(logits)
+    assert found["mutual_information"].tolist() == pytest.approx([math.log(2), 0.0], abs=1e-9)
+    assert found["entropy"].tolist() == pytest.approx([math.log(2)] * 2)
+    assert found["max_probability"].tolist() == pytest.approx([0.5, 0.5])
+    single = _scores(logits[:1])
+    assert "mutual_information" not in single
+    assert single["entropy"][0] < single["entropy"][1] and single["max_probability"][0] < single["max_probability"][1]
+
+
+def test_ensembles_of_the_first_wirings() -> None:
+    logits, targets = logits_of(FIRST, SECOND, [[0.2, 0.8], [0.1, 0.9]]), torch.tensor([0, 0])
+    found = _ensembles({"ensemble_sizes": [1, 2, 3, 5]}, logits, targets)
+    assert list(found) == ["1", "2", "3"]
+    assert [found[size]["mean_p"] for size in found] == pytest.approx([1.5 / 2, 1.1 / 2, (1.5 + 0.7 + 0.3) / 6])
+    assert [found[size]["accuracy"] for size in found] == [1.0, 0.5, 0.5]
+    assert found["2"] == pytest.approx({name: measure(logits[:2], targets)[name] for name in found["2"]})
+
+
+def rows_of(data: TensorData) -> set[tuple[float, ...]]:
+    """All digits differ, so that the pixels are a name."""
+    return set(map(tuple, data.inputs.flatten(1).tolist()))
+
+
+def test_parts_of_the_images() -> None:
+    first, again, other = (Images.of(IMAGES, "digits", seed) for seed in (0, 0, 1))
+    parts = [rows_of(part) for part in (first.train, first.valid, first.test)]
+    for part, examples, wanted in zip(parts, (first.train, first.valid, first.test), (200, 50, 60), strict=True):
+        assert len(part) == len(examples) and abs(len(examples) - wanted) <= 5  # every class is rounded
+        counts = torch.bincount(examples.targets, minlength=10)
+        assert counts.max() - counts.min() <= 2
+    assert len(set.union(*parts)) == sum(map(len, parts))  # nothing is in two of them
+    assert rows_of(again.train) == parts[0] and rows_of(again.valid) == parts[1]
+    assert rows_of(other.train) != parts[0] and rows_of(other.valid) != parts[1]
+    assert other.test.inputs.equal(first.test.inputs) and other.test.targets.equal(first.test.targets)
+    assert not parts[2] & (rows_of(other.train) | rows_of(other.valid))
+    assert first.normalisation == Normalisation.of(first.train) != other.normalisation
+
+
+def test_augmentations_that_keep_the_class() -> None:
+    assert Images.of(IMAGES, "digits", 0).augmentations == (RandomShift(1),)  # a mirrored digit is none
+    with_cutout = {**IMAGES, "cutout": True}
+    assert Images.of(with_cutout, "digits", 0).augmentations == (RandomShift(1), Cutout(4))
+
+
+def test_batches_of_the_images() -> None:
+    images = Images.of(IMAGES, "digits", 0)
+    judged = list(images.batches(images.test, 25).epoch(0))
+    assert torch.cat([batch.targets for batch in judged]).equal(images.test.targets)  # all of them, in order
+    torch.testing.assert_close(
+        torch.cat([batch.inputs for batch in judged]), images.normalisation(images.test.inputs), rtol=0, atol=0
+    )
+    orders = [
+        next(images.training_batches(images.train, 32, seed, stream).epoch(0)).targets.tolist()
+        for seed, stream in ((0, "train"), (0, "unlabelled"), (1, "train"), (0, "train"))
+    ]
+    assert orders[0] == orders[3] and orders[0] not in (orders[1], orders[2])
+
+
+def test_images_from_outside_are_on_the_same_scale() -> None:
+    """The test digits as strangers to themselves: the same values, up to the rounding to bytes."""
+    images = Images.of({**IMAGES, "test": 1000}, "digits", 0)
+    outside = images.outside("digits")
+    assert len(outside) == len(images.test) == 359 and outside.inputs.dtype == torch.uint8
+    shown, strange = (next(images.batches(data, 359).epoch(0)).inputs for data in (images.test, outside))
+    torch.testing.assert_close(strange, shown, rtol=0, atol=0.51 / 255 / images.normalisation.std[0])
+    few = Images.of(IMAGES, "digits", 0)
+    assert abs(len(few.outside("digits")) - len(few.test)) <= 5
+
+
+def test_wirings_by_stream_and_seed() -> None:
+    settings = {"stages": 3, "modules": 4}
+    drawn = draw_wirings(settings, 20, 0)
+    assert drawn == draw_wirings(settings, 20, 0) and draw_wirings(settings, 5, 0) == drawn[:5]
+    others = draw_wirings(settings, 20, 0, "unseen"), draw_wirings(settings, 20, 1)
+    for other in others:
+        assert len(set(other)) == 20 and other != drawn and len(set(other) & set(drawn)) < 10
+    assert drawn[0].space.name == "wired3x4"

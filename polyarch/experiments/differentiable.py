@@ -1,3 +1,0 @@
-"""What the experiments on differentiable search share."""
-
-DOCUMENT = "differentiable search"
