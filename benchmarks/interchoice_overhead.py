@@ -14,7 +14,7 @@ from supernet_step import BATCH, CHANNELS, SEED, Sides, compare, random_batch, s
 from polyarch.nn import InterChoice
 from polyarch.randomness import global_seed
 from polyarch.strategies import OneShot
-from polyarch.supernets import CellSupernet, ChainSupernet, Supernet
+from polyarch.supernets import ChainSupernet, NB201Supernet, Supernet
 
 NAME = "interchoice_overhead"
 GOAL = Goal("<=", 1.03)
@@ -25,7 +25,7 @@ MakeNet = Callable[[InterChoice | None], Supernet]
 
 
 def cells(interchoice: InterChoice | None) -> Supernet:
-    return CellSupernet(channels=CHANNELS, cells=2, interchoice=interchoice)
+    return NB201Supernet(channels=CHANNELS, cells=2, interchoice=interchoice)
 
 
 def chain(interchoice: InterChoice | None) -> Supernet:

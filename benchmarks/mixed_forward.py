@@ -10,12 +10,12 @@ import torch
 from measure import Goal, interleaved, medians, options, report
 from torch import Tensor, nn
 
-from polyarch.runs.devices import to_device
 from polyarch.nn import ChoiceBlock, gate_for
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.devices import to_device
 from polyarch.spaces import Gates
-from polyarch.supernets import CellSupernet
-from polyarch.supernets.cell import Cell
+from polyarch.supernets import NB201Supernet
+from polyarch.supernets.nb201 import Cell
 
 NAME = "mixed_forward"
 GOAL = Goal("<=", 1.25)
@@ -27,14 +27,14 @@ Inputs = dict[nn.Module, Tensor]
 """Choice blocks, and the parts of the network outside of them, with what goes into them in a pass."""
 
 
-def make(cells: int) -> tuple[CellSupernet, Gates]:
+def make(cells: int) -> tuple[NB201Supernet, Gates]:
     with global_seed(SEED, "weights"):
-        net = to_device(CellSupernet(channels=CHANNELS, cells=cells), torch.device("cpu")).train()
+        net = to_device(NB201Supernet(channels=CHANNELS, cells=cells), torch.device("cpu")).train()
     logits = {c.name: torch.randn(len(c), generator=generator_at(SEED, "gates", c.name)) for c in net.space.choices}
     return net, {name: value.softmax(0).requires_grad_() for name, value in logits.items()}
 
 
-def inputs_of(net: CellSupernet, x: Tensor, gates: Gates) -> Inputs:
+def inputs_of(net: NB201Supernet, x: Tensor, gates: Gates) -> Inputs:
     """What goes into every edge and into stem, reductions and head, as new leaves in memory as they were."""
     found: Inputs = {}
     blocks = [block for block in net.modules() if isinstance(block, ChoiceBlock)]
@@ -63,7 +63,7 @@ def one_by_one(inputs: Inputs, gates: Gates, *, backward: bool) -> None:
             output.backward(torch.ones_like(output))
 
 
-def together(net: CellSupernet, x: Tensor, gates: Gates, *, backward: bool) -> None:
+def together(net: NB201Supernet, x: Tensor, gates: Gates, *, backward: bool) -> None:
     output = net(x, gates)
     if backward:
         output.backward(torch.ones_like(output))

@@ -13,7 +13,7 @@ from polyarch.executors import Mapper, Processes
 from polyarch.nn import AdaptedStatistics
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 
 NAME = "parallel_ranking"
 GOAL = Goal(">=", 1.85)
@@ -35,7 +35,7 @@ def random_batches(count: int, stream: str, *, shuffle: bool) -> Batches:
     return Batches(data, BATCH, seed=SEED, shuffle=shuffle)
 
 
-def task(net: CellSupernet) -> Scoring:
+def task(net: NB201Supernet) -> Scoring:
     train = random_batches(2048, "train", shuffle=True)
     valid = random_batches(VALIDATION, "valid", shuffle=False)
     policy = AdaptedStatistics(ADAPTATION)
@@ -46,7 +46,7 @@ def main() -> None:
     asked = options(NAME, __doc__ or NAME)
     count, rounds = (12, 1) if asked.quick else (40, 5)
     with global_seed(SEED, "weights"):
-        net = CellSupernet(channels=CHANNELS, cells=1)
+        net = NB201Supernet(channels=CHANNELS, cells=1)
     architectures = [net.space.sample(generator_at(SEED, "architecture", index)) for index in range(count)]
     scoring = task(net)
 

@@ -11,13 +11,13 @@ from torch import Generator, nn
 
 from polyarch.data import Batch
 from polyarch.distributions import Empirical
-from polyarch.runs.devices import to_device
 from polyarch.methods.stochastic.recipes import nsa, nsa_i
 from polyarch.nn import skipping_zeros
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.devices import to_device
 from polyarch.spaces import Architecture, per_example_gates
 from polyarch.strategies.strategy import minimise
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 
 NAME = "per_example_operations"
 GOAL = Goal("<=", 0.8)
@@ -31,24 +31,24 @@ def sgd(module: nn.Module) -> torch.optim.SGD:
     return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, nesterov=True, foreach=True)
 
 
-def make_net(cells: int) -> CellSupernet:
+def make_net(cells: int) -> NB201Supernet:
     with global_seed(SEED, "weights"):
-        return to_device(CellSupernet(channels=CHANNELS, cells=cells), torch.device("cpu")).train()
+        return to_device(NB201Supernet(channels=CHANNELS, cells=cells), torch.device("cpu")).train()
 
 
-def one_cell(net: CellSupernet, cell: Architecture, batch: Batch) -> Step:
+def one_cell(net: NB201Supernet, cell: Architecture, batch: Batch) -> Step:
     """All examples have the same one."""
     strategy = nsa(net, [cell], sgd(net))
     return lambda generator: strategy.step([batch], generator=generator)
 
 
-def grouped(net: CellSupernet, cells: Sequence[Architecture], batch: Batch) -> Step:
+def grouped(net: NB201Supernet, cells: Sequence[Architecture], batch: Batch) -> Step:
     """Every operation on the examples that drew it."""
     strategy = nsa_i(net, cells, sgd(net))
     return lambda generator: strategy.step([batch], generator=generator)
 
 
-def masked(net: CellSupernet, cells: Sequence[Architecture], batch: Batch) -> Step:
+def masked(net: NB201Supernet, cells: Sequence[Architecture], batch: Batch) -> Step:
     """Every operation that some example drew, on all examples."""
     q, optimizer = Empirical(net.space, cells), sgd(net)
 

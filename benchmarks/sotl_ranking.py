@@ -14,12 +14,12 @@ from polyarch.data import Batches, Dataset, endless, load, stratified_split
 from polyarch.errors import MissingData
 from polyarch.estimators import ShortRun
 from polyarch.executors import Processes
-from polyarch.runs.devices import to_device
 from polyarch.randomness import generator_at, global_seed
 from polyarch.ranking import geometric_rungs, halving_on_curves, halving_steps, successive_halving, top_kept
+from polyarch.runs.devices import to_device
 from polyarch.spaces import Architecture
 from polyarch.strategies import OneShot
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 from polyarch.training import fit
 
 NAME = "sotl_ranking"
@@ -52,10 +52,10 @@ def batches(data: Dataset) -> Batches:
     return Batches(examples, BATCH, seed=SEED, preprocessing=data.preprocessing(examples))
 
 
-def trained(data: Dataset, train: Batches, epochs: int) -> CellSupernet:
+def trained(data: Dataset, train: Batches, epochs: int) -> NB201Supernet:
     """A supernet after a little single-path training, so that there is something to rank."""
     with global_seed(SEED, "weights"):
-        net = CellSupernet(channels=CHANNELS, cells=1, in_channels=data.input_shape[0], classes=data.classes)
+        net = NB201Supernet(channels=CHANNELS, cells=1, in_channels=data.input_shape[0], classes=data.classes)
     net = to_device(net, torch.device("cpu"))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=MOMENTUM, weight_decay=5e-4)
     fit(OneShot(net, optimizer), train, epochs=epochs, seed=SEED)
@@ -63,7 +63,7 @@ def trained(data: Dataset, train: Batches, epochs: int) -> CellSupernet:
 
 
 def ranked_by_copies(
-    net: CellSupernet, architectures: Sequence[Architecture], train: Batches, steps: int
+    net: NB201Supernet, architectures: Sequence[Architecture], train: Batches, steps: int
 ) -> list[list[float]]:
     """The plain way: one deep copy of the whole supernet after the other, its path trained to the end."""
     curves = []

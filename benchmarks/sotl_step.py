@@ -9,11 +9,11 @@ import torch
 from measure import Goal, interleaved, medians, options, report
 
 from polyarch.data import Batch
-from polyarch.runs.devices import to_device
 from polyarch.methods.differentiable.recipes import bilevel, hypergradient, mixed_supernet
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.devices import to_device
 from polyarch.strategies import Bilevel, take_step
-from polyarch.supernets import CellSupernet, DartsSupernet, Supernet
+from polyarch.supernets import DartsSupernet, NB201Supernet, Supernet
 
 NAME = "sotl_step"
 GOAL = Goal("<=", 1.03)
@@ -22,7 +22,7 @@ BATCH = 64
 STEPS = 10
 
 NETS: dict[str, Callable[[], Supernet]] = {
-    "nb201": lambda: CellSupernet(channels=16, cells=1),
+    "nb201": lambda: NB201Supernet(channels=16, cells=1),
     "darts": lambda: DartsSupernet(layers=4, channels=8),
 }
 
@@ -47,9 +47,9 @@ def sides_of(name: str, size: int) -> dict[str, Callable[[], object]]:
     generator = generator_at(SEED, "unused")
 
     def plain() -> None:
-        strategy.mixture.relaxation.train()
+        strategy.mixed.relaxation.train()
         for batch in batches:
-            take_step(strategy.mixture, strategy.optimizer, batch, generator)
+            take_step(strategy.mixed, strategy.optimizer, batch, generator)
 
     return {"sotl": lambda: strategy.step(batches, generator=generator), "plain": plain}
 

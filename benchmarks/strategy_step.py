@@ -13,7 +13,7 @@ from polyarch.data import Batch
 from polyarch.methods.one_shot import strategies as one_shot
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import InnerSteps, OneShot, Supervised
-from polyarch.supernets import CellSupernet, Supernet
+from polyarch.supernets import NB201Supernet, Supernet
 
 NAME = "strategy_step"
 GOAL = Goal("<=", 1.05)
@@ -44,7 +44,7 @@ def random_batch(position: int) -> Batch:
 
 def make(method: Make) -> OneShot:
     with global_seed(SEED, "weights"):
-        net = CellSupernet(channels=CHANNELS, cells=CELLS)
+        net = NB201Supernet(channels=CHANNELS, cells=CELLS)
     return method(net, sgd(net))
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from polyarch.data import Batch
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import OneShot, Strategy, Supervised
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 
 NAME = "supernet_step"
 GOAL = Goal("<=", 1.03)
@@ -41,7 +41,7 @@ def step(strategy: Strategy, batch: Batch, path: int) -> Callable[[], object]:
 
 def make_shared(cells: int) -> OneShot:
     with global_seed(SEED, "weights"):
-        net = CellSupernet(channels=CHANNELS, cells=cells)
+        net = NB201Supernet(channels=CHANNELS, cells=cells)
     return OneShot(net, sgd(net))
 
 

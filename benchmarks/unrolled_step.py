@@ -21,7 +21,7 @@ FORMS: dict[str, Hypergradient] = {"exact": UnrolledLoss(), "difference": Unroll
 def sides_of(name: str, size: int) -> tuple[dict[str, Callable[[], object]], dict[str, torch.Tensor]]:
     """Both forms on the same network, and the gradients that they give."""
     strategy = make(NETS[name])
-    strategy.mixture.relaxation.train()
+    strategy.mixed.relaxation.train()
     train, held_out = random_batch(0, size), random_batch(1, size)
     found: dict[str, torch.Tensor] = {}
 
@@ -29,7 +29,7 @@ def sides_of(name: str, size: int) -> tuple[dict[str, Callable[[], object]], dic
         def run() -> None:
             strategy.q.zero_grad(set_to_none=True)
             generator = generator_at(SEED, "unused")
-            FORMS[form].run(strategy.mixture, strategy.optimizer, [train], [held_out], generator)
+            FORMS[form].run(strategy.mixed, strategy.optimizer, [train], [held_out], generator)
             found[form] = torch.cat(
                 [value.grad.flatten() for value in strategy.q.parameters() if value.grad is not None]
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from polyarch.data import Batches
 from polyarch.estimators import (
-    Average,
     Estimator,
+    ExponentialAverage,
     LastPart,
     Latency,
     MACs,
@@ -20,7 +20,7 @@ from polyarch.estimators import (
     ValAccMini,
 )
 from polyarch.nn import AdaptedStatistics, BatchStatistics, ReestimatedStatistics, RunningStatistics
-from polyarch.supernets import CellSupernet, FullyConnectedDepth, Supernet
+from polyarch.supernets import FullyConnectedDepth, NB201Supernet, Supernet
 from polyarch.testing import EstimatorContract, random_data
 
 SHAPE = (3, 8, 8)
@@ -32,7 +32,7 @@ class CellContract(EstimatorContract):
     policy: str | None = None
 
     def make_supernet(self) -> Supernet:
-        return CellSupernet(channels=2, cells=1, classes=3)
+        return NB201Supernet(channels=2, cells=1, classes=3)
 
     def test_the_policy_in_words(self) -> None:
         assert self.make_estimator().policy == self.policy
@@ -83,7 +83,7 @@ class TestSoTLOfTheLastPart(TraceContract):
 
 class TestSoTLAverage(TraceContract):
     def make_estimator(self) -> Estimator:
-        return SoTL(self.run, Average(decay=0.8))
+        return SoTL(self.run, ExponentialAverage(decay=0.8))
 
 
 class TestSoVL(TraceContract):

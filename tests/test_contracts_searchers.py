@@ -18,10 +18,10 @@ from polyarch.searchers import (
 )
 from polyarch.searchers.searcher import MakeSampler
 from polyarch.spaces import Space
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 from polyarch.testing import SearcherContract
 
-NET = CellSupernet(channels=2, cells=1, operations=("none", "nor_conv_1x1"))
+NET = NB201Supernet(channels=2, cells=1, operations=("none", "nor_conv_1x1"))
 
 
 class StudyContract(SearcherContract):

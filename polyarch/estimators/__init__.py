@@ -1,16 +1,16 @@
 """Estimators: numbers for architectures, taken without touching the supernet."""
 
+from polyarch.estimators.accuracy import ValAcc, ValAccMini
+from polyarch.estimators.costs import Latency, MACs, Parameters, shared_macs
 from polyarch.estimators.estimator import Estimator, Goal, Score
-from polyarch.estimators.inherited import ValAcc, ValAccMini
 from polyarch.estimators.scoring import Failure, Scoring, Tracing
-from polyarch.estimators.short_run import Running, ShortRun
-from polyarch.estimators.static import Latency, MACs, Parameters, shared_macs
+from polyarch.estimators.short_run import OngoingRun, ShortRun
 from polyarch.estimators.trace import Trace
 from polyarch.estimators.training_speed import SoG, SoGN, SoTL, SoVL, TLMini, TraceEstimator
-from polyarch.estimators.windows import Average, LastPart, Whole, Window
+from polyarch.estimators.windows import ExponentialAverage, LastPart, WholeRun, Window
 
 __all__ = [
-    "Average",
+    "ExponentialAverage",
     "Estimator",
     "Failure",
     "Goal",
@@ -18,7 +18,7 @@ __all__ = [
     "Latency",
     "MACs",
     "Parameters",
-    "Running",
+    "OngoingRun",
     "Score",
     "Scoring",
     "ShortRun",
@@ -32,7 +32,7 @@ __all__ = [
     "Tracing",
     "ValAcc",
     "ValAccMini",
-    "Whole",
+    "WholeRun",
     "Window",
     "shared_macs",
 ]

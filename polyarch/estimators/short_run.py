@@ -55,12 +55,12 @@ class ShortRun:
 
     def run(self, net: Supernet, architecture: Architecture) -> Trace:
         """The whole run; raises `NotFiniteError` when a loss is NaN or infinite."""
-        running = Running(self, net, architecture)
+        running = OngoingRun(self, net, architecture)
         running.advance(self.steps)
         return running.trace()
 
 
-class Running:
+class OngoingRun:
     """A short run under way: it can stop after any step and go on elsewhere with the same bits."""
 
     def __init__(self, run: ShortRun, net: Supernet, architecture: Architecture) -> None:

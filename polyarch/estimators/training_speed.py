@@ -9,7 +9,7 @@ from polyarch.errors import InvalidInput
 from polyarch.estimators.estimator import Estimator, require_finite
 from polyarch.estimators.short_run import ShortRun
 from polyarch.estimators.trace import Trace
-from polyarch.estimators.windows import Whole, Window
+from polyarch.estimators.windows import WholeRun, Window
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
@@ -52,12 +52,12 @@ class SoTL(TraceEstimator):
 
     Args:
         run: the run.
-        window: `Whole`, `LastPart` or `Average`.
+        window: `WholeRun`, `LastPart` or `ExponentialAverage`.
     """
 
     def __init__(self, run: ShortRun, window: Window | None = None) -> None:
         super().__init__(run)
-        self.window = window or Whole()
+        self.window = window or WholeRun()
         self.name = f"sotl{self.window.suffix}"
 
     def value(self, trace: Trace) -> float:
@@ -78,7 +78,7 @@ class SoVL(TraceEstimator):
     def value(self, trace: Trace) -> float:
         """Minus the sum of T losses, in nats."""
         assert trace.valid_losses is not None
-        return -Whole().total(trace.valid_losses)
+        return -WholeRun().total(trace.valid_losses)
 
 
 class TLMini(TraceEstimator):

@@ -22,7 +22,7 @@ class Window(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeRun:
     """The sum over the whole run: sum_{t=1..T} l_t."""
 
     suffix: ClassVar[str] = ""
@@ -50,7 +50,7 @@ class LastPart:
 
 
 @dataclass(frozen=True)
-class Average:
+class ExponentialAverage:
     """The exponential average at the end of the run: sum_t d^(T-t) l_t / sum_t d^(T-t) with decay d."""
 
     decay: float = 0.9

@@ -3,14 +3,14 @@
 from polyarch.objectives.curvature import dominant_eigenvalue, flat_gradient, hessian_vector_product
 from polyarch.objectives.elbo import elbo, log_evidence, log_posterior
 from polyarch.objectives.expectation import (
-    Exact,
+    ExactExpectation,
     Expectation,
     LogLikelihood,
-    Sampled,
+    SampledExpectation,
     categorical_log_likelihood,
     support,
 )
-from polyarch.objectives.mixture import mixed, mixture_log_probabilities
+from polyarch.objectives.marginal import log_marginal, marginal_log_probabilities
 from polyarch.objectives.spike_slab import SpikeSlab
 from polyarch.objectives.unrolling import (
     FinalLoss,
@@ -24,12 +24,12 @@ from polyarch.objectives.unrolling import (
 )
 
 __all__ = [
-    "Exact",
+    "ExactExpectation",
     "Expectation",
     "FinalLoss",
     "InnerSGD",
     "LogLikelihood",
-    "Sampled",
+    "SampledExpectation",
     "SpikeSlab",
     "Tensors",
     "TrainingLoss",
@@ -42,8 +42,8 @@ __all__ = [
     "hessian_vector_product",
     "log_evidence",
     "log_posterior",
-    "mixed",
-    "mixture_log_probabilities",
+    "log_marginal",
+    "marginal_log_probabilities",
     "module_loss",
     "support",
     "unrolled_gradient",

@@ -38,7 +38,7 @@ class Expectation(ABC):
 
 
 @dataclass(frozen=True)
-class Exact(Expectation):
+class ExactExpectation(Expectation):
     """sum_a q(a) log p(y | x, a) over all architectures of q: for small supports and shared-prefix supernets."""
 
     def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
@@ -49,7 +49,7 @@ class Exact(Expectation):
 
 
 @dataclass(frozen=True)
-class Sampled(Expectation):
+class SampledExpectation(Expectation):
     """The mean over S draws, with the score-function gradient for q.
 
     The surrogate is mean_s [ f_s + (log q(a_s) - [log q(a_s)]) (f_s - b_s) ] where [.] stops the gradient and the

@@ -2,9 +2,9 @@
 
 from polyarch.predictive.attacked import Attacked, Members, under_attack
 from polyarch.predictive.attacks import PGD, Predict
-from polyarch.predictive.budget import Cost, members_within
+from polyarch.predictive.budget import JointCost, members_within
 from polyarch.predictive.calibration import (
-    Bin,
+    ConfidenceBin,
     brier,
     calibration_error,
     fit_temperature,
@@ -15,16 +15,17 @@ from polyarch.predictive.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from polyarch.predictive.early_exit import (
     LEAST_MASS,
     EarlyExit,
-    Exited,
     ExitMeasure,
+    ExitOutput,
     choose_confidence,
     exit_curve,
 )
 from polyarch.predictive.mc_dropout import MCDropout
+from polyarch.predictive.member_weights import posterior_weights, stacked_weights
 from polyarch.predictive.mixture import Mixture
-from polyarch.predictive.modes import most_probable
+from polyarch.predictive.most_probable import most_probable
 from polyarch.predictive.responsibilities import responsibilities
-from polyarch.predictive.selection import Curve, area, risk_coverage, threshold_at
+from polyarch.predictive.selective_prediction import RiskCoverageCurve, area, risk_coverage, threshold_at
 from polyarch.predictive.uncertainty import (
     Detection,
     aupr,
@@ -34,9 +35,8 @@ from polyarch.predictive.uncertainty import (
     fpr_at_tpr,
     max_probability,
     mutual_information,
-    strangeness,
+    uncertainty_scores,
 )
-from polyarch.predictive.weighting import posterior_weights, stacked_weights
 
 __all__ = [
     "CORRUPTIONS",
@@ -44,13 +44,13 @@ __all__ = [
     "PGD",
     "SEVERITIES",
     "Attacked",
-    "Bin",
-    "Cost",
-    "Curve",
+    "ConfidenceBin",
+    "JointCost",
+    "RiskCoverageCurve",
     "Detection",
     "EarlyExit",
     "ExitMeasure",
-    "Exited",
+    "ExitOutput",
     "MCDropout",
     "Members",
     "Mixture",
@@ -77,7 +77,7 @@ __all__ = [
     "responsibilities",
     "risk_coverage",
     "stacked_weights",
-    "strangeness",
+    "uncertainty_scores",
     "threshold_at",
     "under_attack",
 ]

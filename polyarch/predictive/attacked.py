@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
-from polyarch.objectives import mixed
+from polyarch.objectives import log_marginal
 from polyarch.predictive.attacks import PGD
 from polyarch.predictive.checks import check_outputs, normalised_weights
 from polyarch.predictive.log_space import log_probabilities
-from polyarch.predictive.uncertainty import Detection, detect, strangeness
+from polyarch.predictive.uncertainty import Detection, detect, uncertainty_scores
 
 Members = Callable[[Tensor], Tensor]
 """Inputs (B, ...) -> logits or log-probabilities (K, B, C) of every member, differentiable."""
@@ -66,7 +66,7 @@ def under_attack(
     def predict(x: Tensor) -> Tensor:
         outputs = members(x)
         check_outputs(outputs.detach(), "(K, B, C)")
-        return mixed(log_probabilities(outputs, 1.0), normalised_weights(weights, len(outputs)).log())
+        return log_marginal(log_probabilities(outputs, 1.0), normalised_weights(weights, len(outputs)).log())
 
     right = 0
     known: list[dict[str, Tensor]] = []
@@ -75,8 +75,8 @@ def under_attack(
         moved = attack(predict, x, y)
         with torch.no_grad():
             before, after = (torch.softmax(members(part).double(), -1) for part in (x, moved))
-        known.append(strangeness(before, weights))
-        foreign.append(strangeness(after, weights))
+        known.append(uncertainty_scores(before, weights))
+        foreign.append(uncertainty_scores(after, weights))
         shares = normalised_weights(weights, len(after)).to(after)
         right += int((torch.einsum("k,kbc->bc", shares, after).argmax(-1) == y).sum())
     found = {

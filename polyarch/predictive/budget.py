@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture
 
-Cost = Callable[[Sequence[Architecture]], float]
+JointCost = Callable[[Sequence[Architecture]], float]
 """What a prediction by all of these architectures together costs, such as `polyarch.estimators.shared_macs`."""
 
 
-def members_within(ordered: Sequence[Architecture], cost: Cost, budget: float) -> list[Architecture]:
+def members_within(ordered: Sequence[Architecture], cost: JointCost, budget: float) -> list[Architecture]:
     """Walks along the architectures and takes each one with which cost(taken + [it]) <= budget.
 
     One that is too dear is passed over, and a later one that shares more with those taken may still fit. With a cost

@@ -20,7 +20,7 @@ _GRID = 15
 
 
 @dataclass(frozen=True)
-class Bin:
+class ConfidenceBin:
     """The examples whose top probability lies in low..high: how sure the predictions were, how often right."""
 
     low: float
@@ -50,7 +50,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
     return math.fsum(gaps) / len(labels)
 
 
-def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[Bin]:
+def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[ConfidenceBin]:
     """The bins [low, high) of the top probability that hold examples, the last one with 1: (N, C), (N,)."""
     p, y = _checked(probabilities, labels)
     if bins < 1:
@@ -62,7 +62,7 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[B
     sure = torch.bincount(place, confidence, minlength=bins)
     right = torch.bincount(place, (predicted == y).double(), minlength=bins)
     return [
-        Bin(float(edges[i]), float(edges[i + 1]), float(sure[i] / n), float(right[i] / n), n)
+        ConfidenceBin(float(edges[i]), float(edges[i + 1]), float(sure[i] / n), float(right[i] / n), n)
         for i, n in enumerate(counts.tolist())
         if n
     ]

@@ -30,7 +30,7 @@ TOLERANCE = 0.01
 """Nats of log-likelihood per example that early exit may cost."""
 
 
-class Exited(NamedTuple):
+class ExitOutput(NamedTuple):
     """What B examples were told where they left.
 
     Args:
@@ -78,7 +78,7 @@ class EarlyExit(nn.Module):
         self.register_buffer("log_old", (before / mass).nan_to_num(0.0).log())
         self.register_buffer("log_new", (shares / mass).nan_to_num(1.0).log())
 
-    def forward(self, x: Tensor) -> Exited:
+    def forward(self, x: Tensor) -> ExitOutput:
         """(B, ...) -> what is predicted for every example, in the order of the batch."""
         rows = torch.arange(len(x), device=x.device)
         log_mixture, expected = torch.zeros(()), torch.zeros(())  # log p_d, (B, C), and sum_i w_i H[p_i] / mass, (B,)
@@ -103,7 +103,7 @@ class EarlyExit(nn.Module):
             if not len(rows):
                 break
         back = torch.cat(order).argsort()
-        return Exited(*(torch.cat(parts)[back] for parts in zip(*left, strict=True)))
+        return ExitOutput(*(torch.cat(parts)[back] for parts in zip(*left, strict=True)))
 
     def _leaves(self, log_mixture: Tensor, position: int) -> Tensor:
         """Which examples leave here, (B,) bool."""

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.nn import StackedNetworks
-from polyarch.objectives import mixed
+from polyarch.objectives import log_marginal
 from polyarch.predictive.checks import check_temperature, normalised_weights
 from polyarch.predictive.log_space import at_least_single, entropy_of_logs, log_probabilities
-from polyarch.predictive.modes import most_probable
+from polyarch.predictive.most_probable import most_probable
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
@@ -104,7 +104,7 @@ class Mixture(nn.Module):
         """
         log_members = self._log_members(x)  # (K, B, C)
         weights = self.weights.to(log_members)
-        log_mixture = mixed(log_members, weights.log())
+        log_mixture = log_marginal(log_members, weights.log())
         entropy = entropy_of_logs(log_mixture)
         expected = (weights[:, None] * entropy_of_logs(log_members)).sum(0)
         return log_mixture.exp(), entropy, (entropy - expected).clamp_min(0)

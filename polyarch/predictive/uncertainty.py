@@ -42,7 +42,7 @@ def max_probability(probabilities: Tensor) -> Tensor:
     return probabilities.amax(-1)
 
 
-def strangeness(members: Tensor, weights: Tensor | Sequence[float] | None = None) -> dict[str, Tensor]:
+def uncertainty_scores(members: Tensor, weights: Tensor | Sequence[float] | None = None) -> dict[str, Tensor]:
     """All scores of a mixture by name, (K, B, C) -> (B,) each; mutual information only where there are several members.
 
     Args:

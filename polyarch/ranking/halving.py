@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.estimators import Running, ShortRun, Whole, Window
+from polyarch.estimators import OngoingRun, ShortRun, WholeRun, Window
 from polyarch.executors import Executor, Mapper
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
@@ -83,7 +83,7 @@ def successive_halving(
     if rungs[-1] != run.steps:
         raise InvalidInput(f"Expected the last rung at the end of the run, {run.steps}. Got {list(rungs)}.")
     with executor.open(_LegTraining(net, replace(run, valid=None, gradients=False))) as train:
-        race = _Race(architectures, train, run.steps, factor, window or Whole(), dict(known or {}), note)
+        race = _Race(architectures, train, run.steps, factor, window or WholeRun(), dict(known or {}), note)
         return _halve(len(architectures), rungs, factor, race.judge)
 
 
@@ -103,7 +103,7 @@ def halving_on_curves(
     _check(rungs, factor)
     if rungs[-1] > curves.shape[1]:
         raise InvalidInput(f"Expected rungs within the {curves.shape[1]} steps of the curves. Got {list(rungs)}.")
-    chosen = window or Whole()
+    chosen = window or WholeRun()
 
     def judge(steps: int, positions: list[int]) -> dict[int, float]:
         return {position: _score(curves[position].tolist(), steps, chosen) for position in positions}
@@ -165,7 +165,7 @@ class _LegTraining:
     run: ShortRun
 
     def __call__(self, leg: _Leg) -> tuple[Curve, bytes | None]:
-        running = Running(self.run, self.net, leg.architecture)
+        running = OngoingRun(self.run, self.net, leg.architecture)
         if leg.state is not None:
             running.load(leg.state)
         try:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from polyarch.data import BatchSource, TensorData, load, resident, shaped_like
 from polyarch.errors import ConfigError
 from polyarch.nn import StackedNetworks
-from polyarch.objectives import mixed
+from polyarch.objectives import log_marginal
 from polyarch.predictive import (
     brier,
     calibration_error,
@@ -21,8 +21,8 @@ from polyarch.predictive import (
     fit_temperature,
     reliability,
     risk_coverage,
-    strangeness,
     threshold_at,
+    uncertainty_scores,
 )
 from polyarch.results import PredictorRecord, ReliabilityBin
 from polyarch.runs.member_logits import MemberLogits
@@ -82,7 +82,7 @@ class Ensemble:
     def log_probabilities(self, logits: Tensor, temperature: float) -> Tensor:
         """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C)."""
         weights = torch.tensor(self.weights, dtype=logits.dtype)
-        return mixed(torch.log_softmax(logits / temperature, -1), weights.log())
+        return log_marginal(torch.log_softmax(logits / temperature, -1), weights.log())
 
 
 def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> PredictorRecord:
@@ -125,7 +125,7 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
 def told_apart(ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float) -> dict[str, dict[str, float]]:
     """How well scores tell foreign examples from known ones, by the logits (K, N, C) and (K, M, C) of the members."""
     inside, outside = (
-        strangeness(torch.softmax(logits / temperature, -1), ensemble.weights) for logits in (known, foreign)
+        uncertainty_scores(torch.softmax(logits / temperature, -1), ensemble.weights) for logits in (known, foreign)
     )
     return {kind: asdict(detect(inside[kind], outside[kind])) for kind in inside}
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from polyarch.objectives import log_marginal
+from polyarch.predictive import calibration_error
 from polyarch.runs.parts import Parts
 from polyarch.runs.retraining import outputs
-from polyarch.objectives import mixed
-from polyarch.predictive import calibration_error
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MemberLogits:
         found: dict[str, float] = {}
         sides = (("valid_", self.valid, self.valid_targets), ("", self.test, self.targets))
         for prefix, logits, targets in sides:
-            log_probs = mixed(torch.log_softmax(logits[: len(weights)], -1), weights.log())
+            log_probs = log_marginal(torch.log_softmax(logits[: len(weights)], -1), weights.log())
             true = log_probs.gather(1, targets[:, None])
             found |= {
                 f"{prefix}accuracy": float((log_probs.argmax(1) == targets).double().mean()),

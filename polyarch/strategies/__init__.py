@@ -9,7 +9,7 @@ from polyarch.strategies.hypergradients import (
     LossSum,
     take_step,
 )
-from polyarch.strategies.inner import InnerLoop, InnerSteps, PathGradients
+from polyarch.strategies.inner_loops import InnerLoop, InnerSteps, PathGradients
 from polyarch.strategies.mixed_supernet import MixedSupernet, Weighing
 from polyarch.strategies.one_shot import OneShot
 from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths
@@ -21,7 +21,7 @@ from polyarch.strategies.replicated import (
     ReplicatedVariational,
     loss_name,
 )
-from polyarch.strategies.stochastic import Draws, StochasticArchitectures
+from polyarch.strategies.stochastic import DrawUnit, StochasticArchitectures
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally
 from polyarch.strategies.supervised import Supervised
 from polyarch.strategies.unrolled_hypergradients import UnrolledLoss, UnrolledLossSum
@@ -30,7 +30,7 @@ from polyarch.strategies.variational import Variational
 __all__ = [
     "Bilevel",
     "Consistency",
-    "Draws",
+    "DrawUnit",
     "DropoutPass",
     "FairPaths",
     "GuidedDepth",

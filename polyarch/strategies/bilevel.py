@@ -31,14 +31,14 @@ class Bilevel(Strategy):
 
     def __init__(
         self,
-        mixture: MixedSupernet,
+        mixed: MixedSupernet,
         optimizer: torch.optim.SGD,
         q_optimizer: torch.optim.Optimizer,
         *,
         gradient: Hypergradient | None = None,
         regulariser: Callable[[], Tensor] | None = None,
     ) -> None:
-        self.mixture = mixture
+        self.mixed = mixed
         self.optimizer = optimizer
         self.q_optimizer = q_optimizer
         self.gradient = gradient or HeldOutLoss()
@@ -51,22 +51,22 @@ class Bilevel(Strategy):
     @property
     def net(self) -> Supernet:
         """The supernet."""
-        return self.mixture.relaxation.net
+        return self.mixed.relaxation.net
 
     @property
     def q(self) -> ArchDistribution:
         """Over the choices that are weighed."""
-        return self.mixture.q
+        return self.mixed.q
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Measures ``loss``, the mean training loss of the steps, and ``q_loss``, the mean of what q lets fall."""
-        to_training(self.mixture.relaxation)
+        to_training(self.mixed.relaxation)
         if not self.learns_q:
             return {"loss": self._walk(train, generator)}
         before = [value.detach().clone() for value in self.q.parameters()]
         memory = copy.deepcopy(self.q_optimizer.state_dict())
         self.q_optimizer.zero_grad(set_to_none=True)
-        q_loss = self.gradient.run(self.mixture, self.optimizer, train, held_out, generator)
+        q_loss = self.gradient.run(self.mixed, self.optimizer, train, held_out, generator)
         if self.regulariser is not None:
             self.regulariser().backward()
         self.q_optimizer.step()
@@ -83,12 +83,12 @@ class Bilevel(Strategy):
 
     def _walk(self, train: Sequence[Batch], generator: Generator) -> float:
         """The mean loss of a step of the weights on every batch."""
-        return sum(take_step(self.mixture, self.optimizer, batch, generator) for batch in train) / len(train)
+        return sum(take_step(self.mixed, self.optimizer, batch, generator) for batch in train) / len(train)
 
     def step_with(self, gates: Gates, batch: Batch) -> None:
         """A step of the weights with given gates; q stays as it is."""
-        to_training(self.mixture.relaxation)
-        minimise(self.mixture.loss_with(gates, batch), self.optimizer)
+        to_training(self.mixed.relaxation)
+        minimise(self.mixed.loss_with(gates, batch), self.optimizer)
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """The architecture of now, alone with the shared weights and batch statistics."""
@@ -102,11 +102,11 @@ class Bilevel(Strategy):
 
     def architecture(self) -> Architecture:
         """What q points at."""
-        return self.mixture.architecture()
+        return self.mixed.architecture()
 
     def relaxed_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch mixed by the probabilities of all options, a smooth function of the parameters of q."""
-        return self.mixture.loss_with(self.q.mean(), batch)
+        return self.mixed.loss_with(self.q.mean(), batch)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet, q and both optimisers."""

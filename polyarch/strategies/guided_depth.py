@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from polyarch.data import Batch
 from polyarch.distributions import Categorical, DepthAndChannels
 from polyarch.errors import InvalidInput
-from polyarch.objectives import SpikeSlab, mixed
+from polyarch.objectives import SpikeSlab, log_marginal
 from polyarch.objectives.expectation import categorical_log_likelihood
 from polyarch.strategies.posterior_guided import PosteriorGuided
 from polyarch.strategies.strategy import Stateful, Tally
@@ -68,7 +68,7 @@ class GuidedDepth(PosteriorGuided):
             for inputs, targets in batches:
                 keep = self.q.sample_slices(len(inputs), generator=generator)
                 logits = self.net.forward_slices(inputs, keep)
-                tally.add(mixed(torch.log_softmax(logits, -1), log_q.to(logits)), targets)
+                tally.add(log_marginal(torch.log_softmax(logits, -1), log_q.to(logits)), targets)
         return tally.means()
 
     def parts(self) -> Mapping[str, Stateful]:

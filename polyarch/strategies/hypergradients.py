@@ -43,7 +43,7 @@ class Hypergradient(ABC):
     @abstractmethod
     def run(
         self,
-        mixture: MixedSupernet,
+        mixed: MixedSupernet,
         optimizer: torch.optim.SGD,
         train: Sequence[Batch],
         held_out: Sequence[Batch],
@@ -63,15 +63,15 @@ class HeldOutLoss(Hypergradient):
 
     def run(
         self,
-        mixture: MixedSupernet,
+        mixed: MixedSupernet,
         optimizer: torch.optim.SGD,
         train: Sequence[Batch],
         held_out: Sequence[Batch],
         generator: Generator,
     ) -> float:
         """No gradient of the weights is computed, and the statistics of normalisation layers see the batch."""
-        gates = mixture.gates(generator)
-        loss = mixture.loss_with(gates, held_out[0])
+        gates = mixed.gates(generator)
+        loss = mixed.loss_with(gates, held_out[0])
         value = finite(loss)
         # Choices behind which nothing is run, as after a hard draw, get a gradient of zero.
         found = torch.autograd.grad(loss, list(gates.values()), allow_unused=True, materialize_grads=True)
@@ -115,22 +115,22 @@ class LossSum(Hypergradient):
 
     def run(
         self,
-        mixture: MixedSupernet,
+        mixed: MixedSupernet,
         optimizer: torch.optim.SGD,
         train: Sequence[Batch],
         held_out: Sequence[Batch],
         generator: Generator,
     ) -> float:
         """T steps of the optimiser; one backward pass gives the gradients of the weights and of q."""
-        start = _State(mixture, optimizer) if self.repeat else None
+        start = _State(mixed, optimizer) if self.repeat else None
         values = []
         try:
             for step, batch in enumerate(train):
                 if self.on == "held_out":
-                    values.append(HeldOutLoss().run(mixture, optimizer, train, held_out[step:], generator))
-                    take_step(mixture, optimizer, batch, generator)
+                    values.append(HeldOutLoss().run(mixed, optimizer, train, held_out[step:], generator))
+                    take_step(mixed, optimizer, batch, generator)
                 else:
-                    loss = mixture.loss_with(mixture.gates(generator), batch)
+                    loss = mixed.loss_with(mixed.gates(generator), batch)
                     values.append(minimise(loss, optimizer))
         finally:
             if start is not None:
@@ -138,11 +138,11 @@ class LossSum(Hypergradient):
         return sum(values) / len(values)
 
 
-def take_step(mixture: MixedSupernet, optimizer: torch.optim.SGD, batch: Batch, generator: Generator) -> float:
+def take_step(mixed: MixedSupernet, optimizer: torch.optim.SGD, batch: Batch, generator: Generator) -> float:
     """One step of the weights with the architecture of now; q gets no gradient."""
     with torch.no_grad():
-        gates = mixture.gates(generator)
-    return minimise(mixture.loss_with(gates, batch), optimizer)
+        gates = mixed.gates(generator)
+    return minimise(mixed.loss_with(gates, batch), optimizer)
 
 
 def backward_through(gates: Gates, gradients: Tensors) -> None:
@@ -154,9 +154,9 @@ def backward_through(gates: Gates, gradients: Tensors) -> None:
 class _State:
     """A copy of weights, statistics and optimiser, to go back to."""
 
-    def __init__(self, mixture: MixedSupernet, optimizer: torch.optim.SGD) -> None:
-        self._network, self._optimizer = mixture.relaxation, optimizer
-        self._tensors = {name: value.detach().clone() for name, value in mixture.relaxation.state_dict().items()}
+    def __init__(self, mixed: MixedSupernet, optimizer: torch.optim.SGD) -> None:
+        self._network, self._optimizer = mixed.relaxation, optimizer
+        self._tensors = {name: value.detach().clone() for name, value in mixed.relaxation.state_dict().items()}
         self._memory = copy.deepcopy(optimizer.state_dict())
 
     def restore(self) -> None:

@@ -11,7 +11,7 @@ from torch import Generator
 from polyarch.data import Batch
 from polyarch.distributions import Uniform
 from polyarch.nn import BatchStatistics
-from polyarch.strategies.inner import InnerLoop, PathGradients
+from polyarch.strategies.inner_loops import InnerLoop, PathGradients
 from polyarch.strategies.paths import PathSampler, RandomPaths
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, to_training
 from polyarch.supernets import Supernet

@@ -17,7 +17,7 @@ from polyarch.spaces import Architecture, Gates, per_example_gates
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
 from polyarch.supernets import Supernet, WiredSupernet
 
-Draws = Literal["batch", "example"]
+DrawUnit = Literal["batch", "example"]
 """What gets an architecture of its own."""
 
 AUXILIARY_WEIGHT = 0.1
@@ -42,7 +42,7 @@ class StochasticArchitectures(Strategy):
         q: Empirical,
         optimizer: torch.optim.Optimizer,
         *,
-        draws: Draws = "example",
+        draws: DrawUnit = "example",
         loss: Loss = F.cross_entropy,
     ) -> None:
         if q.space != net.space:
@@ -70,7 +70,7 @@ class StochasticArchitectures(Strategy):
         """The expected loss and accuracy of a single architecture, with running statistics.
 
         Every example is judged under one draw of its own, also where training has one draw per batch: it takes one pass
-        however large the set is, without bias. It is not the mixture of the set, which `mixture_log_probabilities`
+        however large the set is, without bias. It is not the mixture of the set, which `marginal_log_probabilities`
         gives.
         """
         self.net.eval()
@@ -86,7 +86,7 @@ class StochasticArchitectures(Strategy):
         """Supernet and optimiser; the set is fixed."""
         return {"net": self.net, "optimizer": self.optimizer}
 
-    def _draw(self, draws: Draws, examples: int, generator: Generator) -> Architecture | Gates:
+    def _draw(self, draws: DrawUnit, examples: int, generator: Generator) -> Architecture | Gates:
         if draws == "batch":
             return self.q.sample(1, generator=generator)[0]
         return per_example_gates(self.q.sample(examples, generator=generator))

@@ -38,14 +38,14 @@ class _Unrolling(Hypergradient):
 
     def _gradient(
         self,
-        mixture: MixedSupernet,
+        mixed: MixedSupernet,
         optimizer: torch.optim.SGD,
         train: Sequence[Batch],
         final: Batch | None,
         generator: Generator,
     ) -> float:
         passes = [*train] if final is None else [*train, final]
-        draws = _draws(mixture, len(passes), generator)
+        draws = _draws(mixed, len(passes), generator)
         settings = {
             f"{position} {name}": gate.detach() for position, gates in enumerate(draws) for name, gate in gates.items()
         }
@@ -54,9 +54,9 @@ class _Unrolling(Hypergradient):
         def loss(weights: Tensors, values: Tensors, item: tuple[int, Batch]) -> Tensor:
             position = min(item[0], last)
             gates = {name: values[f"{position} {name}"] for name in draws[position]}
-            return mixture.loss_with(gates, item[1], weights)
+            return mixed.loss_with(gates, item[1], weights)
 
-        weights, velocity = state_of(mixture, optimizer)
+        weights, velocity = state_of(mixed, optimizer)
         outer: list[float] = []
 
         def final_loss(weights: Tensors, values: Tensors) -> Tensor:
@@ -105,7 +105,7 @@ class UnrolledLoss(_Unrolling):
 
     def run(
         self,
-        mixture: MixedSupernet,
+        mixed: MixedSupernet,
         optimizer: torch.optim.SGD,
         train: Sequence[Batch],
         held_out: Sequence[Batch],
@@ -113,8 +113,8 @@ class UnrolledLoss(_Unrolling):
     ) -> float:
         """The weights, and the statistics of normalisation layers, stay as they are."""
         if self.form == "exact":
-            return self._gradient(mixture, optimizer, train, held_out[0], generator)
-        return _central_difference(mixture, optimizer, train[0], held_out[0], generator)
+            return self._gradient(mixed, optimizer, train, held_out[0], generator)
+        return _central_difference(mixed, optimizer, train[0], held_out[0], generator)
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ class UnrolledLossSum(_Unrolling):
 
     def run(
         self,
-        mixture: MixedSupernet,
+        mixed: MixedSupernet,
         optimizer: torch.optim.SGD,
         train: Sequence[Batch],
         held_out: Sequence[Batch],
         generator: Generator,
     ) -> float:
         """The weights, and the statistics of normalisation layers, stay as they are."""
-        return self._gradient(mixture, optimizer, train, None, generator)
+        return self._gradient(mixed, optimizer, train, None, generator)
 
 
 def inner_sgd(optimizer: torch.optim.SGD) -> InnerSGD:
@@ -151,12 +151,12 @@ def inner_sgd(optimizer: torch.optim.SGD) -> InnerSGD:
     return InnerSGD(float(group["lr"]), group["momentum"], group["weight_decay"])
 
 
-def state_of(mixture: MixedSupernet, optimizer: torch.optim.SGD) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def state_of(mixed: MixedSupernet, optimizer: torch.optim.SGD) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The weights that the optimiser moves and its momentum, by their names in the relaxation."""
     (group,) = optimizer.param_groups
     moved = set(group["params"])
     weights, velocity = {}, {}
-    for name, weight in mixture.relaxation.named_parameters():
+    for name, weight in mixed.relaxation.named_parameters():
         if weight in moved:
             weights[name] = weight.detach()
             buffer = optimizer.state[weight].get("momentum_buffer") if weight in optimizer.state else None
@@ -164,24 +164,24 @@ def state_of(mixture: MixedSupernet, optimizer: torch.optim.SGD) -> tuple[dict[s
     return weights, velocity
 
 
-def _draws(mixture: MixedSupernet, count: int, generator: Generator) -> list[Gates]:
+def _draws(mixed: MixedSupernet, count: int, generator: Generator) -> list[Gates]:
     """The weights of every pass; of all passes together where they do not depend on a draw."""
-    return [mixture.gates(generator) for _ in range(1 if mixture.weighing == "mean" else count)]
+    return [mixed.gates(generator) for _ in range(1 if mixed.weighing == "mean" else count)]
 
 
 def _central_difference(
-    mixture: MixedSupernet, optimizer: torch.optim.SGD, train: Batch, held_out: Batch, generator: Generator
+    mixed: MixedSupernet, optimizer: torch.optim.SGD, train: Batch, held_out: Batch, generator: Generator
 ) -> float:
     rule = inner_sgd(optimizer)
     assert isinstance(rule.rate, float)
-    draws = _draws(mixture, 2, generator)
+    draws = _draws(mixed, 2, generator)
     leaves = [{name: gate.detach().requires_grad_() for name, gate in gates.items()} for gates in draws]
-    weights, velocity = state_of(mixture, optimizer)
+    weights, velocity = state_of(mixed, optimizer)
 
     def gradients(at: Tensors, which: int, batch: Batch, *, of_weights: bool) -> tuple[float, list[Tensor], Any]:
         gates = leaves[min(which, len(leaves) - 1)]
         moving = {name: value.detach().requires_grad_(of_weights) for name, value in at.items()}
-        loss = mixture.loss_with(gates, batch, moving)
+        loss = mixed.loss_with(gates, batch, moving)
         wanted = [*gates.values(), *(moving.values() if of_weights else ())]
         found = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
         return finite(loss), list(found[: len(gates)]), dict(zip(moving, found[len(gates) :], strict=False))

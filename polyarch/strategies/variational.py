@@ -10,7 +10,7 @@ from torch import Generator
 from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
-from polyarch.objectives import Exact, Expectation, elbo, mixture_log_probabilities
+from polyarch.objectives import ExactExpectation, Expectation, elbo, marginal_log_probabilities
 from polyarch.strategies.strategy import Stateful, Strategy, Tally, minimise, to_training
 from polyarch.supernets import Supernet
 
@@ -43,7 +43,7 @@ class Variational(Strategy):
         self.prior = prior
         self.optimizer = optimizer
         self.num_data = num_data
-        self.expectation = expectation or Exact()
+        self.expectation = expectation or ExactExpectation()
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """One gradient step; measures ``loss``, ``elbo`` (nats, whole set) and ``kl``."""
@@ -60,7 +60,7 @@ class Variational(Strategy):
         self.net.eval()
         with torch.no_grad():
             for inputs, targets in batches:
-                tally.add(mixture_log_probabilities(self.net, self.q, inputs), targets)
+                tally.add(marginal_log_probabilities(self.net, self.q, inputs), targets)
         return tally.means()
 
     def parts(self) -> Mapping[str, Stateful]:

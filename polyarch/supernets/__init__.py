@@ -1,10 +1,9 @@
 """Supernets: one set of weights for a whole space."""
 
-from polyarch.supernets.cell import CellSupernet
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
-from polyarch.supernets.gate_places import Groups
+from polyarch.supernets.gate_placement import Groups
 from polyarch.supernets.gated import GatedSupernet, gate, probe
 from polyarch.supernets.gated_depth import GatedDepthSupernet
 from polyarch.supernets.macro import MacroSupernet
@@ -12,16 +11,17 @@ from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
 from polyarch.supernets.nb101 import NB101Supernet
 from polyarch.supernets.nb101_network import nb101_network
-from polyarch.supernets.relaxation import Chosen, DartsRelaxation, Relaxation, relaxation_of, without
+from polyarch.supernets.nb201 import NB201Supernet
+from polyarch.supernets.relaxation import ChosenOptions, DartsRelaxation, Relaxation, relaxation_of, without_option
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.replicas import FullyConnectedReplicas
 from polyarch.supernets.supernet import Supernet
 from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
-    "CellSupernet",
+    "NB201Supernet",
     "ChainSupernet",
-    "Chosen",
+    "ChosenOptions",
     "ConvolutionalDepth",
     "DartsRelaxation",
     "DartsSupernet",
@@ -45,5 +45,5 @@ __all__ = [
     "nb101_network",
     "probe",
     "relaxation_of",
-    "without",
+    "without_option",
 ]

@@ -14,7 +14,7 @@ from polyarch.nn import ChannelGraph, NetworkCost
 from polyarch.nn.channel_gates import ChannelGate, run_gated
 from polyarch.nn.operations import inner
 from polyarch.spaces import Architecture, Choice, Gates, Space
-from polyarch.supernets.gate_places import Groups, install_gates
+from polyarch.supernets.gate_placement import Groups, install_gates
 from polyarch.supernets.supernet import Supernet
 
 OPTIONS = ("drop", "keep")

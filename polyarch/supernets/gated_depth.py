@@ -12,7 +12,7 @@ from polyarch.nn.channel_gates import sliced
 from polyarch.nn.path_recording import graphs_of
 from polyarch.spaces import Architecture, Gates
 from polyarch.supernets.depth import DepthSupernet
-from polyarch.supernets.gate_places import install_gates
+from polyarch.supernets.gate_placement import install_gates
 from polyarch.supernets.gated import GatedSupernet
 
 

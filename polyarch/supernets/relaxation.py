@@ -21,7 +21,7 @@ from polyarch.spaces import (
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.supernet import Supernet
 
-Chosen = dict[str, int]
+ChosenOptions = dict[str, int]
 """Weighed choice -> the option that an architecture takes there; choices that it does not use are left out."""
 
 
@@ -42,7 +42,7 @@ class Relaxation(nn.Module):
         logits: Tensor = self.net(x, gates)
         return logits
 
-    def chosen(self, weights: Gates) -> Chosen:
+    def chosen(self, weights: Gates) -> ChosenOptions:
         """The option of every choice with the largest weight, the first among equals."""
         return {name: int(weights[name].argmax()) for name in self.space.choice_names}
 
@@ -83,9 +83,9 @@ class DartsRelaxation(Relaxation):
         """Logits (B, classes)."""
         return self.net.forward_edges(x, {cell: self._edge_weights(gates, cell) for cell in DARTS_CELLS})
 
-    def chosen(self, weights: Gates) -> Chosen:
+    def chosen(self, weights: Gates) -> ChosenOptions:
         """The operations on the eight edges of each cell that the architecture has."""
-        found: Chosen = {}
+        found: ChosenOptions = {}
         for cell in DARTS_CELLS:
             on_edges = self._edge_weights(weights, cell)
             for node in DARTS_NODES:
@@ -123,7 +123,7 @@ def relaxation_of(net: Supernet, *, weigh_edges: bool = False) -> Relaxation:
     return DartsRelaxation(net, weigh_edges=weigh_edges) if isinstance(net, DartsSupernet) else Relaxation(net)
 
 
-def without(weights: Gates, choice: str, option: int) -> dict[str, Tensor]:
+def without_option(weights: Gates, choice: str, option: int) -> dict[str, Tensor]:
     """The weights with one option taken out: its weight is 0, and those of the others sum to what all had."""
     kept = weights[choice].clone()
     kept[option] = 0.0

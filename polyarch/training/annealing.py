@@ -24,7 +24,7 @@ class Annealing(Callback):
     def on_step_start(self, run: Run) -> None:
         """The temperature of this step."""
         share = run.step / max(run.total_steps - 1, 1)
-        self.strategy.mixture.temperature = self.start + (self.end - self.start) * share
+        self.strategy.mixed.temperature = self.start + (self.end - self.start) * share
 
 
 class WeightsFirst(Callback):

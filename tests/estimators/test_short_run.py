@@ -12,25 +12,25 @@ from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.estimators import Failure, Parameters, Score, Scoring, ShortRun, SoTL
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
-from polyarch.supernets import CellSupernet, FullyConnectedDepth
+from polyarch.supernets import FullyConnectedDepth, NB201Supernet
 
 DATA = load("digits").train.subset(range(70))
 TRAIN = Batches(DATA, 16, seed=2)  # four batches per epoch
 
 
 @pytest.fixture(scope="module")
-def net() -> CellSupernet:
+def net() -> NB201Supernet:
     with global_seed(0, "weights"):
-        return CellSupernet(channels=2, cells=1, in_channels=1)
+        return NB201Supernet(channels=2, cells=1, in_channels=1)
 
 
 @pytest.fixture(scope="module")
-def architectures(net: CellSupernet) -> list[Architecture]:
+def architectures(net: NB201Supernet) -> list[Architecture]:
     return [net.space.sample(generator_at(0, "architecture", index)) for index in range(3)]
 
 
 def sotl_by_hand(
-    net: CellSupernet, architecture: Architecture, steps: int, *, rate: float, momentum: float, decay: float
+    net: NB201Supernet, architecture: Architecture, steps: int, *, rate: float, momentum: float, decay: float
 ) -> float:
     """SGD written out, on a copy of the whole supernet: v <- m v + g + d w, w <- w - lr v."""
     net = copy.deepcopy(net).train()
@@ -56,7 +56,7 @@ def sotl_by_hand(
     [(1, 0.1, 0.0, 0.0), (4, 0.1, 0.0, 0.0), (4, 0.05, 0.9, 0.0), (7, 0.05, 0.9, 0.01)],  # 7: into the next epoch
 )
 def test_equals_a_loop_written_out(
-    net: CellSupernet, architectures: list[Architecture], steps: int, rate: float, momentum: float, decay: float
+    net: NB201Supernet, architectures: list[Architecture], steps: int, rate: float, momentum: float, decay: float
 ) -> None:
     estimator = SoTL(ShortRun(TRAIN, steps=steps, learning_rate=rate, momentum=momentum, weight_decay=decay))
     for architecture in architectures:
@@ -64,7 +64,7 @@ def test_equals_a_loop_written_out(
         assert estimator.score(net, architecture) == pytest.approx(expected, rel=1e-5)
 
 
-def test_all_architectures_see_the_same_batches(net: CellSupernet, architectures: list[Architecture]) -> None:
+def test_all_architectures_see_the_same_batches(net: NB201Supernet, architectures: list[Architecture]) -> None:
     drawn: list[Tensor] = []
 
     def note(inputs: Tensor, generator: Generator) -> Tensor:
@@ -78,7 +78,7 @@ def test_all_architectures_see_the_same_batches(net: CellSupernet, architectures
     assert torch.equal(torch.stack(drawn), torch.stack(expected * len(architectures)))
 
 
-def test_more_steps_add_losses(net: CellSupernet, architectures: list[Architecture]) -> None:
+def test_more_steps_add_losses(net: NB201Supernet, architectures: list[Architecture]) -> None:
     short, long = (
         SoTL(ShortRun(TRAIN, steps=steps, learning_rate=0.1)).score(net, architectures[0]) for steps in (2, 4)
     )
@@ -107,7 +107,9 @@ def test_dropout_depends_on_seed_and_architecture_only() -> None:
 class TestNotFinite:
     wild = SoTL(ShortRun(TRAIN, steps=8, learning_rate=1e30))
 
-    def test_raises_with_estimator_and_architecture(self, net: CellSupernet, architectures: list[Architecture]) -> None:
+    def test_raises_with_estimator_and_architecture(
+        self, net: NB201Supernet, architectures: list[Architecture]
+    ) -> None:
         with pytest.raises(NotFiniteError) as caught:
             self.wild.score(net, architectures[0])
         assert str(caught.value) == (
@@ -115,12 +117,12 @@ class TestNotFinite:
             "Got NaN or infinity at step 2."
         )
 
-    def test_scoring_gives_a_failure(self, net: CellSupernet, architectures: list[Architecture]) -> None:
+    def test_scoring_gives_a_failure(self, net: NB201Supernet, architectures: list[Architecture]) -> None:
         result = Scoring(net, [Parameters(), self.wild])(architectures[0])
         assert isinstance(result, Failure)
         assert architectures[0].key in result.reason
 
-    def test_scoring_lets_other_errors_through(self, net: CellSupernet, architectures: list[Architecture]) -> None:
+    def test_scoring_lets_other_errors_through(self, net: NB201Supernet, architectures: list[Architecture]) -> None:
         class Broken(Parameters):
             def score(self, *_: object) -> float:
                 raise ZeroDivisionError
@@ -129,7 +131,7 @@ class TestNotFinite:
             Scoring(net, [Broken()])(architectures[0])
 
 
-def test_scoring_keeps_the_order_of_the_estimators(net: CellSupernet, architectures: list[Architecture]) -> None:
+def test_scoring_keeps_the_order_of_the_estimators(net: NB201Supernet, architectures: list[Architecture]) -> None:
     estimators = [SoTL(ShortRun(TRAIN, steps=2)), Parameters()]
     scores = Scoring(net, estimators)(architectures[0])
     assert not isinstance(scores, Failure)

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from polyarch.data import Batch, Batches, load, stratified_split
 from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.estimators import (
-    Average,
+    ExponentialAverage,
     Failure,
     LastPart,
     Parameters,
@@ -26,14 +26,14 @@ from polyarch.estimators import (
     Trace,
     TraceEstimator,
     Tracing,
-    Whole,
+    WholeRun,
     Window,
 )
 from polyarch.estimators.scoring import Scoring
-from polyarch.estimators.short_run import Running
+from polyarch.estimators.short_run import OngoingRun
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
-from polyarch.supernets import CellSupernet, FullyConnectedDepth
+from polyarch.supernets import FullyConnectedDepth, NB201Supernet
 from polyarch.testing import same_bits, state_of
 
 TRAIN_DATA, VALID_DATA = stratified_split(load("digits").train.subset(range(120)), 0.5, seed=0)
@@ -44,13 +44,13 @@ Values = NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
-def net() -> CellSupernet:
+def net() -> NB201Supernet:
     with global_seed(0, "weights"):
-        return CellSupernet(channels=2, cells=1, in_channels=1)
+        return NB201Supernet(channels=2, cells=1, in_channels=1)
 
 
 @pytest.fixture(scope="module")
-def architecture(net: CellSupernet) -> Architecture:
+def architecture(net: NB201Supernet) -> Architecture:
     return net.space.architecture(
         ["nor_conv_3x3", "skip_connect", "nor_conv_1x1", "none", "avg_pool_3x3", "nor_conv_3x3"]
     )
@@ -64,17 +64,17 @@ class TestWindows:
     @pytest.mark.parametrize(
         ("window", "name", "total"),
         [
-            (Whole(), "sotl", 15.0),
+            (WholeRun(), "sotl", 15.0),
             (LastPart(share=0.4), "sotl_last", 3.0),
             (LastPart(share=0.5), "sotl_last", 6.0),  # ceil(2.5) losses
             (LastPart(share=1e-9), "sotl_last", 1.0),
             (LastPart(share=1.0), "sotl_last", 15.0),
             (
-                Average(decay=0.5),
+                ExponentialAverage(decay=0.5),
                 "sotl_ema",
                 (5 + 8 + 12 + 16 + 16) / (1 + 2 + 4 + 8 + 16),
             ),
-            (Average(decay=0.0), "sotl_ema", 1.0),
+            (ExponentialAverage(decay=0.0), "sotl_ema", 1.0),
         ],
     )
     def test_of_known_losses(self, window: Window, name: str, total: float) -> None:
@@ -83,7 +83,7 @@ class TestWindows:
         assert estimator.value(Trace(self.losses)) == pytest.approx(-total, rel=1e-15)
 
     def test_an_average_of_equal_losses_is_the_loss(self) -> None:
-        assert Average(0.9).total([2.5] * 40) == pytest.approx(2.5, rel=1e-15)
+        assert ExponentialAverage(0.9).total([2.5] * 40) == pytest.approx(2.5, rel=1e-15)
 
     @pytest.mark.parametrize("share", [0.0, 1.1, float("nan")])
     def test_share_outside(self, share: float) -> None:
@@ -93,7 +93,7 @@ class TestWindows:
     @pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
     def test_decay_outside(self, decay: float) -> None:
         with pytest.raises(InvalidInput, match="decay from 0 to below 1"):
-            Average(decay)
+            ExponentialAverage(decay)
 
 
 class FewRows:
@@ -195,7 +195,7 @@ class TestLinearByHand:
 
 
 class TestValidationLosses:
-    def test_are_those_of_the_batch_before_the_step(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_are_those_of_the_batch_before_the_step(self, net: NB201Supernet, architecture: Architecture) -> None:
         """The first one at the inherited weights, with the statistics of its own minibatch."""
         trace = ShortRun(TRAIN, steps=2, valid=VALID).run(net, architecture)
         inputs, targets = next(VALID.epoch(0))
@@ -203,11 +203,11 @@ class TestValidationLosses:
         assert trace.valid_losses is not None
         assert trace.valid_losses[0] == pytest.approx(expected, rel=1e-6)
 
-    def test_disturb_nothing(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_disturb_nothing(self, net: NB201Supernet, architecture: Architecture) -> None:
         """Losses, weights and running statistics are those of a run without validation or gradients."""
-        plain = Running(ShortRun(TRAIN, steps=5), net, architecture)
+        plain = OngoingRun(ShortRun(TRAIN, steps=5), net, architecture)
         plain.advance(5)
-        full = Running(ShortRun(TRAIN, steps=5, valid=VALID, gradients=True), net, architecture)
+        full = OngoingRun(ShortRun(TRAIN, steps=5, valid=VALID, gradients=True), net, architecture)
         full.advance(5)
         assert plain.losses == full.losses
         assert same_bits(state_of(plain.network), state_of(full.network))
@@ -220,7 +220,7 @@ class WithDropout(FullyConnectedDepth):
 
 
 class TestGoingOn:
-    def test_elsewhere_has_the_same_bits(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_elsewhere_has_the_same_bits(self, net: NB201Supernet, architecture: Architecture) -> None:
         self.check(net, architecture)
 
     def test_with_dropout(self) -> None:
@@ -228,13 +228,13 @@ class TestGoingOn:
             net = WithDropout()
         self.check(net, net.space.architecture(["2"]))
 
-    def check(self, net: CellSupernet | WithDropout, architecture: Architecture) -> None:
+    def check(self, net: NB201Supernet | WithDropout, architecture: Architecture) -> None:
         run = ShortRun(TRAIN, steps=7, learning_rate=0.1, weight_decay=1e-3)
-        straight = Running(run, net, architecture)
+        straight = OngoingRun(run, net, architecture)
         straight.advance(7)
         state: bytes | None = None
         for until in (2, 3, 7):  # 3 is the end of an epoch
-            running = Running(run, net, architecture)
+            running = OngoingRun(run, net, architecture)
             if state is not None:
                 running.load(state)
             running.advance(until)
@@ -243,9 +243,9 @@ class TestGoingOn:
         assert same_bits(state_of(running.network), state_of(straight.network))
         assert run.run(net, architecture).losses == tuple(straight.losses)
 
-    def test_only_with_training_losses(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_only_with_training_losses(self, net: NB201Supernet, architecture: Architecture) -> None:
         with pytest.raises(InvalidInput, match="training losses alone"):
-            Running(ShortRun(TRAIN, gradients=True), net, architecture).state()
+            OngoingRun(ShortRun(TRAIN, gradients=True), net, architecture).state()
 
 
 class TestOneRunForAll:
@@ -256,11 +256,11 @@ class TestOneRunForAll:
 
         return Batches(TRAIN_DATA, 16, seed=2, augmentations=[note])
 
-    def test_shared_runs_are_made_once(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_shared_runs_are_made_once(self, net: NB201Supernet, architecture: Architecture) -> None:
         drawn: list[Tensor] = []
         run = ShortRun(self.counted(drawn), steps=4, valid=VALID, gradients=True)
         readers: list[TraceEstimator] = [
-            SoTL(run), SoTL(run, LastPart()), SoTL(run, Average()), SoVL(run), TLMini(run), SoG(run), SoGN(run)
+            SoTL(run), SoTL(run, LastPart()), SoTL(run, ExponentialAverage()), SoVL(run), TLMini(run), SoG(run), SoGN(run)
         ]  # fmt: skip
         scores = Scoring(net, [*readers[:3], Parameters(), *readers[3:]])(architecture)
         assert len(drawn) == 4
@@ -272,13 +272,13 @@ class TestOneRunForAll:
         assert {score.estimator: score.value for score in scores if score.estimator != "params"} == alone
         assert len({score.seconds for score in scores if score.estimator != "params"}) == 1
 
-    def test_other_runs_are_made_for_themselves(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_other_runs_are_made_for_themselves(self, net: NB201Supernet, architecture: Architecture) -> None:
         drawn: list[Tensor] = []
         train = self.counted(drawn)
         Scoring(net, [SoTL(ShortRun(train, steps=2)), SoTL(ShortRun(train, steps=3))])(architecture)
         assert len(drawn) == 5
 
-    def test_one_loss_alone_takes_one_step(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_one_loss_alone_takes_one_step(self, net: NB201Supernet, architecture: Architecture) -> None:
         drawn: list[Tensor] = []
         run = ShortRun(self.counted(drawn), steps=50)
         scores = Scoring(net, [TLMini(run)])(architecture)
@@ -286,7 +286,7 @@ class TestOneRunForAll:
         assert not isinstance(scores, Failure)
         assert scores[0].value == -ShortRun(TRAIN, steps=1).run(net, architecture).losses[0]
 
-    def test_a_shared_run_that_diverges_is_a_failure(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_a_shared_run_that_diverges_is_a_failure(self, net: NB201Supernet, architecture: Architecture) -> None:
         run = ShortRun(TRAIN, steps=8, learning_rate=1e30)
         outcome = Scoring(net, [SoTL(run), TLMini(run)])(architecture)
         assert isinstance(outcome, Failure)
@@ -294,11 +294,11 @@ class TestOneRunForAll:
 
 
 class TestTracing:
-    def test_gives_the_trace(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_gives_the_trace(self, net: NB201Supernet, architecture: Architecture) -> None:
         run = ShortRun(TRAIN, steps=3)
         assert Tracing(net, run)(architecture) == run.run(net, architecture)
 
-    def test_or_a_failure(self, net: CellSupernet, architecture: Architecture) -> None:
+    def test_or_a_failure(self, net: NB201Supernet, architecture: Architecture) -> None:
         assert isinstance(Tracing(net, ShortRun(TRAIN, steps=8, learning_rate=1e30))(architecture), Failure)
 
 
@@ -313,7 +313,7 @@ class TestWhatARunMustHave:
             estimator(ShortRun(TRAIN))
 
 
-def test_validation_losses_that_are_not_finite(net: CellSupernet, architecture: Architecture) -> None:
+def test_validation_losses_that_are_not_finite(net: NB201Supernet, architecture: Architecture) -> None:
     class Broken(FewRows):
         def epoch(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
             inputs, targets = next(VALID.epoch(0))

@@ -21,7 +21,7 @@ from polyarch.executors import Executor, Processes, Serial, one_thread
 from polyarch.nn import AdaptedStatistics
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 
 HERE = Path(__file__).parent
 
@@ -65,7 +65,7 @@ class TestSameBits:
     def scoring(self) -> Scoring:
         train, valid = stratified_split(load("digits").train.subset(range(160)), 0.5, seed=0)
         with global_seed(0, "weights"):
-            net = CellSupernet(channels=2, cells=1, in_channels=1)
+            net = NB201Supernet(channels=2, cells=1, in_channels=1)
         batches = Batches(train, 16, seed=0)
         accuracy = ValAcc(Batches(valid, 32, shuffle=False), batches, policy=AdaptedStatistics(2))
         return Scoring(net, [SoTL(ShortRun(batches, steps=3, learning_rate=0.1)), accuracy])

@@ -66,7 +66,7 @@ def test_methods_by_name(name: DifferentiableMethod, gradient: type, q: type, we
     net = network()
     strategy = differentiable_search(name, net, sgd(net), steps=3)
     assert type(strategy.gradient) is gradient and type(strategy.q) is q
-    assert strategy.mixture.weighing == weighing
+    assert strategy.mixed.weighing == weighing
     assert strategy.batches_per_step == (3 if gradient is LossSum else 1)
 
 

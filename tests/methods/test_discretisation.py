@@ -11,23 +11,23 @@ from torch import Tensor, nn
 from polyarch.data import Batch
 from polyarch.distributions import FactorisedCategorical
 from polyarch.errors import ImpossibleSpace, InvalidInput
-from polyarch.methods.differentiable.recipes import differentiable_search
 from polyarch.methods.differentiable.discretisation import alternatives, by_perturbation, skips_beyond, strongest
+from polyarch.methods.differentiable.recipes import differentiable_search
 from polyarch.nn import OneOf
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, darts_space, skip_count
 from polyarch.strategies import Bilevel
-from polyarch.supernets import CellSupernet, DartsSupernet, from_module, relaxation_of
+from polyarch.supernets import DartsSupernet, NB201Supernet, from_module, relaxation_of
 
 
-def random_weights(net: CellSupernet, seed: int = 0) -> dict[str, Tensor]:
+def random_weights(net: NB201Supernet, seed: int = 0) -> dict[str, Tensor]:
     generator = generator_at(seed, "weights")
     return {c.name: torch.rand(len(c), generator=generator).softmax(0) for c in net.space.choices}
 
 
 def test_limits_are_kept_at_the_least_cost_of_probability() -> None:
     """Against enumeration: one option out, when one is enough."""
-    net = CellSupernet(channels=2, cells=1)
+    net = NB201Supernet(channels=2, cells=1)
     relaxation = relaxation_of(net)
     smallest = min(map(net.parameter_count, net.space.enumerate()))
     for seed in range(5):
@@ -51,7 +51,7 @@ def test_limits_are_kept_at_the_least_cost_of_probability() -> None:
 
 
 def test_skips_are_limited() -> None:
-    net = CellSupernet(channels=2, cells=1)
+    net = NB201Supernet(channels=2, cells=1)
     weights = {choice.name: torch.tensor([0.1, 0.5, 0.1, 0.2, 0.1]) for choice in net.space.choices}
     weights["0->1"] = torch.tensor([0.05, 0.8, 0.05, 0.05, 0.05])
     assert skip_count(strongest(relaxation_of(net), weights)) == 6
@@ -69,13 +69,13 @@ def test_skips_of_darts_cells_are_limited() -> None:
 
 
 def test_limits_that_nothing_keeps_are_refused() -> None:
-    net = CellSupernet(channels=2, cells=1)
+    net = NB201Supernet(channels=2, cells=1)
     with pytest.raises(ImpossibleSpace, match="keeps the limits"):
         strongest(relaxation_of(net), random_weights(net), excess=lambda architecture: 1.0)
 
 
 def test_alternatives_differ_in_what_was_taken_out_and_come_by_probability() -> None:
-    net = CellSupernet(channels=2, cells=1)
+    net = NB201Supernet(channels=2, cells=1)
     weights = random_weights(net)
     q = FactorisedCategorical(net.space, {name: value.log() for name, value in weights.items()})
     found = alternatives(relaxation_of(net), weights)
@@ -121,7 +121,7 @@ def batch() -> Batch:
 
 def test_perturbation_keeps_what_is_missed_not_what_is_heavy() -> None:
     strategy = helpful_and_useless()
-    relaxation = strategy.mixture.relaxation
+    relaxation = strategy.mixed.relaxation
     assert strategy.architecture().names == ("closed", "closed")
     seen: list[tuple[int, int]] = []
     weights = by_perturbation(
@@ -146,7 +146,7 @@ def test_perturbation_of_darts_cells_chooses_edges() -> None:
     images = torch.randn(6, 3, 8, 8, generator=generator_at(0, "images"))
     held_out = [Batch(images, torch.arange(6) % 3)]
     weights = by_perturbation(strategy, held_out, generator=generator_at(0, "order"))
-    assert strongest(strategy.mixture.relaxation, weights) in net.space
+    assert strongest(strategy.mixed.relaxation, weights) in net.space
 
 
 def test_perturbation_needs_data() -> None:

@@ -17,7 +17,7 @@ from polyarch.methods.one_shot import strategies as one_shot
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import parse_nb201
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, PathGradients, RandomPaths, Strategy
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 from polyarch.testing import StopAt, StrategyContract, random_data, same_bits
 from polyarch.training import Callback, CheckpointStore, Schedule, StopRequest, cosine, fit
 
@@ -31,7 +31,7 @@ def sgd(net: nn.Module) -> torch.optim.SGD:
 
 def make(method: str, **options: Any) -> tuple[OneShot, torch.optim.Optimizer]:
     """The strategy and the optimiser that a schedule sets."""
-    net = CellSupernet(channels=2, cells=1, classes=3, operations=("none", "skip_connect", "nor_conv_1x1"))
+    net = NB201Supernet(channels=2, cells=1, classes=3, operations=("none", "skip_connect", "nor_conv_1x1"))
     optimizer = sgd(net)
     strategy: OneShot = getattr(one_shot, method)(net, optimizer, **options)
     return strategy, optimizer
@@ -95,7 +95,7 @@ def test_what_each_is_made_of(method: str) -> None:
 def test_weights_off_the_paths_keep_their_bits(method: str) -> None:
     """Also after steps of others, with momentum and decay in every optimiser."""
     with global_seed(0, "net"):
-        net = CellSupernet(channels=2, cells=1, classes=3)
+        net = NB201Supernet(channels=2, cells=1, classes=3)
     optimizer, batches = sgd(net), list(Batches(DATA, 8).epoch(0))
     step = getattr(one_shot, method)
     first = step(net, optimizer)

@@ -11,7 +11,7 @@ from polyarch.methods.differentiable.progressive import drop_skips, strongest_op
 from polyarch.nn import OneOf
 from polyarch.randomness import generator_at
 from polyarch.spaces import Choice, Space
-from polyarch.supernets import CellSupernet, DartsSupernet, Supernet, from_module
+from polyarch.supernets import DartsSupernet, NB201Supernet, Supernet, from_module
 
 
 def test_the_strongest_options_stay_in_their_order() -> None:
@@ -25,7 +25,7 @@ def test_the_strongest_options_stay_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("net", "skips"),
     [
-        (CellSupernet(channels=2, cells=1), 18),
+        (NB201Supernet(channels=2, cells=1), 18),
         (DartsSupernet(layers=3, channels=2, operations=("skip_connect", "max_pool_3x3")), 14 * 3 - 16),
         (from_module(nn.Sequential(OneOf("a", same=nn.Identity(), other=nn.Tanh()), nn.Identity())), 1),
     ],

@@ -26,7 +26,7 @@ from polyarch.methods.depth.search import (
     expected_depth,
     prune,
 )
-from polyarch.objectives import categorical_log_likelihood, log_posterior, mixture_log_probabilities
+from polyarch.objectives import categorical_log_likelihood, log_posterior, marginal_log_probabilities
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import FullyConnectedDepth
 from polyarch.supernets.depth import depth_space
@@ -181,7 +181,7 @@ def test_learns_a_separable_problem(updates: Updates, batch_size: int) -> None:
     assert max(history["elbo"]) > history["elbo"][0] + 10
     test = two_groups(200)
     with torch.no_grad():
-        log_probs = mixture_log_probabilities(net.eval(), prune(q, choose_depth(q)), test.inputs)
+        log_probs = marginal_log_probabilities(net.eval(), prune(q, choose_depth(q)), test.inputs)
     assert (log_probs.argmax(1) == test.targets).double().mean() > 0.97
     assert bool(list(q.parameters())) == (updates == "gradient")
     assert float(q.log_probabilities().detach().exp().sum()) == pytest.approx(1, abs=1e-5)
@@ -276,10 +276,10 @@ def test_learns_spirals_and_pruning_needs_only_the_shallow_blocks() -> None:
     net.eval()
     pruned = prune(q, choose_depth(q))
     with torch.no_grad():
-        log_probs = mixture_log_probabilities(net, pruned, normalisation(test.inputs))
+        log_probs = marginal_log_probabilities(net, pruned, normalisation(test.inputs))
         assert torch.allclose(log_probs.exp().sum(1), torch.ones(500), atol=1e-5)
         assert (log_probs.argmax(1) == test.targets).float().mean() > 0.85
-        unpruned = mixture_log_probabilities(net, q, normalisation(test.inputs))
+        unpruned = marginal_log_probabilities(net, q, normalisation(test.inputs))
         by_hand = sum(
             p * torch.softmax(net(normalisation(test.inputs), a), 1)
             for p, a in zip(q.log_probabilities().exp(), q.architectures, strict=True)

@@ -17,15 +17,15 @@ from polyarch.nn.operations import relu_conv_bn
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, per_example_gates
 from polyarch.supernets import (
-    CellSupernet,
     ChainSupernet,
     DartsSupernet,
     MacroSupernet,
     MLPSupernet,
     NB101Supernet,
+    NB201Supernet,
     Supernet,
 )
-from polyarch.supernets.cell import Cell, live_steps
+from polyarch.supernets.nb201 import Cell, live_steps
 from polyarch.testing.bits import same_bits, state_of
 
 NONE, SKIP, POINTWISE, SQUARE, POOL = range(5)
@@ -194,8 +194,8 @@ def test_grouping_ends_with_its_block() -> None:
 
 
 NETS: dict[str, Callable[[], Supernet]] = {
-    "cell": lambda: CellSupernet(channels=2, cells=1, classes=3),
-    "partial cell": lambda: CellSupernet(channels=4, cells=1, classes=3, partial=2),
+    "cell": lambda: NB201Supernet(channels=2, cells=1, classes=3),
+    "partial cell": lambda: NB201Supernet(channels=4, cells=1, classes=3, partial=2),
     "chain": lambda: ChainSupernet(
         channels=(3, 3, 4), strides=(1, 2, 1), kernels=(3,), expansions=(1, 2), stem_channels=3, head_channels=4
     ),
@@ -229,7 +229,7 @@ def test_every_example_has_the_network_of_its_architecture(name: str) -> None:
 @pytest.mark.parametrize("partial", [1, 2])
 def test_cells_of_a_batch_train_as_if_they_were_alone(draw: int, partial: int) -> None:
     """Where two cells have no operation in common, dead ends and all, each half of a batch is a batch of its own."""
-    space = CellSupernet(channels=4, cells=1).space
+    space = NB201Supernet(channels=4, cells=1).space
     first = space.sample(generator_at(draw, "cell")) if draw else Architecture(space, (POOL,) * 6)  # then nothing
     second = Architecture(space, tuple((option + 1) % 5 for option in first.indices))
     with global_seed(0, "cell"):

@@ -13,7 +13,7 @@ from torch import Tensor
 from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution, Categorical, Empirical, FactorisedCategorical, Uniform
 from polyarch.errors import InvalidInput
-from polyarch.objectives import Exact, Sampled, categorical_log_likelihood, support
+from polyarch.objectives import ExactExpectation, SampledExpectation, categorical_log_likelihood, support
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import ChainSupernet, Supernet
 
@@ -71,7 +71,7 @@ def test_exact_is_the_explicit_sum(net: Supernet, make_q: MakeQ) -> None:
         log_probs = torch.log_softmax(net(BATCH.inputs, architecture), -1)
         mean = log_probs[torch.arange(len(BATCH.targets)), BATCH.targets].mean()
         expected = expected + q.log_prob([architecture]).exp().double()[0] * mean
-    value = Exact()(net, q, BATCH, generator=generator_at(0, "unused"))
+    value = ExactExpectation()(net, q, BATCH, generator=generator_at(0, "unused"))
     torch.testing.assert_close(value, expected, rtol=1e-6 if make_q is uniform else 1e-12, atol=0)
 
 
@@ -96,13 +96,13 @@ def test_sampled_value_and_gradient_are_unbiased(
 ) -> None:
     """The average over all S-tuples of draws, weighted by their probability, is the exact value and gradient."""
     q = make_q(net)
-    exact = Exact()(net, q, BATCH, generator=generator_at(0, "unused"))
+    exact = ExactExpectation()(net, q, BATCH, generator=generator_at(0, "unused"))
     exact_gradients = gradients(exact, net, q)
     value, average = 0.0, [torch.zeros_like(gradient) for gradient in exact_gradients]
     for draws in itertools.product(support(q), repeat=samples):
         monkeypatch.setattr(q, "sample", lambda n, *, generator, draws=draws: list(draws[:n]))
         probability = q.log_prob(draws).sum().exp().item()
-        estimate = Sampled(samples)(net, q, BATCH, generator=generator_at(0, "unused"))
+        estimate = SampledExpectation(samples)(net, q, BATCH, generator=generator_at(0, "unused"))
         value += probability * estimate.item()
         for total, gradient in zip(average, gradients(estimate, net, q), strict=True):
             total += probability * gradient
@@ -114,7 +114,7 @@ def test_the_baseline_lowers_the_variance(net: Supernet) -> None:
     """The gradient of two draws varies less than the mean of two independent ones with one draw each."""
     q = joint(net)
 
-    def variance(expectation: Sampled, repeats: int) -> float:
+    def variance(expectation: SampledExpectation, repeats: int) -> float:
         generator = generator_at(0, "draws")
         rows = [
             torch.stack(
@@ -124,12 +124,14 @@ def test_the_baseline_lowers_the_variance(net: Supernet) -> None:
         ]
         return float(torch.stack(rows).var(0).sum())
 
-    assert variance(Sampled(2), 1) < 0.5 * variance(Sampled(1), 2)
+    assert variance(SampledExpectation(2), 1) < 0.5 * variance(SampledExpectation(1), 2)
 
 
 def test_draws_come_from_the_generator(net: Supernet) -> None:
     q = joint(net)
-    first, again, other = (Sampled(3)(net, q, BATCH, generator=generator_at(s, "draws")).item() for s in (0, 0, 1))
+    first, again, other = (
+        SampledExpectation(3)(net, q, BATCH, generator=generator_at(s, "draws")).item() for s in (0, 0, 1)
+    )
     assert first == again != other
 
 
@@ -141,10 +143,10 @@ def test_another_likelihood_can_be_passed(net: Supernet) -> None:
     draws = support(q)
     outputs = torch.stack([net(BATCH.inputs, architecture) for architecture in draws])
     expected = (q.log_prob(draws).exp() * squared_error(outputs, BATCH.targets).mean(-1)).sum()
-    value = Exact(log_likelihood=squared_error)(net, q, BATCH, generator=generator_at(0, "unused"))
+    value = ExactExpectation(log_likelihood=squared_error)(net, q, BATCH, generator=generator_at(0, "unused"))
     torch.testing.assert_close(value, expected)
 
 
 def test_no_draws_are_a_mistake() -> None:
     with pytest.raises(InvalidInput, match="1 or more samples"):
-        Sampled(0)
+        SampledExpectation(0)

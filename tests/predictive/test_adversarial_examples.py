@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.objectives import mixed
+from polyarch.objectives import log_marginal
 from polyarch.predictive import PGD, Mixture
 from polyarch.randomness import generator_at, global_seed
 from polyarch.testing import same_bits, state_of
@@ -125,7 +125,7 @@ def test_through_a_mixture() -> None:
 
     def predict(inputs: Tensor) -> Tensor:
         logits = mixture.member_logits(inputs) / mixture.temperature
-        return mixed(torch.log_softmax(logits, -1), mixture.weights.log())
+        return log_marginal(torch.log_softmax(logits, -1), mixture.weights.log())
 
     found = PGD.in_bytes(1, 1, 1)(predict, x, LABELS)
     leaf = x.clone().requires_grad_()

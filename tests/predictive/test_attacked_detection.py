@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.objectives import mixed
+from polyarch.objectives import log_marginal
 from polyarch.predictive import PGD, Mixture, detect, entropy, max_probability, mutual_information, under_attack
 from polyarch.randomness import generator_at, global_seed
 
@@ -68,7 +68,7 @@ def test_the_mixture_is_attacked_as_a_whole() -> None:
     def outputs(x: Tensor) -> Tensor:
         return mixture.member_logits(2 * x - 1) / mixture.temperature
 
-    moved = attack(lambda x: mixed(outputs(x).log_softmax(-1), mixture.weights.log()), x, labels)
+    moved = attack(lambda x: log_marginal(outputs(x).log_softmax(-1), mixture.weights.log()), x, labels)
     before, after = (outputs(part).softmax(-1).detach() for part in (x, moved))
     p, q = (torch.einsum("k,kbc->bc", mixture.weights, part) for part in (before, after))
     found = under_attack(outputs, attack, x, labels, mixture.weights)

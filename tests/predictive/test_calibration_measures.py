@@ -16,7 +16,7 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from polyarch.errors import InvalidInput
 from polyarch.predictive import (
-    Bin,
+    ConfidenceBin,
     brier,
     calibration_error,
     fit_temperature,
@@ -89,7 +89,7 @@ def test_extremes() -> None:
     wrong = (y + 1) % 3
     assert negative_log_likelihood(sure, wrong) == math.inf
     assert (brier(sure, wrong), calibration_error(sure, wrong)) == (2, 1)
-    assert reliability(sure, y, 2) == [Bin(0.5, 1.0, 1.0, 1.0, 3)]
+    assert reliability(sure, y, 2) == [ConfidenceBin(0.5, 1.0, 1.0, 1.0, 3)]
 
 
 def mixture_loss(logits: Tensor, y: Tensor, weights: Tensor, log_temperature: float) -> float:

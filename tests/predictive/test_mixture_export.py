@@ -14,7 +14,7 @@ from polyarch.distributions import FactorisedCategorical
 from polyarch.predictive import Mixture
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Space, parse_wiring, wired_space
-from polyarch.supernets import CellSupernet, ChainSupernet, FullyConnectedDepth, Supernet, WiredSupernet
+from polyarch.supernets import ChainSupernet, FullyConnectedDepth, NB201Supernet, Supernet, WiredSupernet
 
 SHAPE = (1, 4, 4)
 
@@ -31,7 +31,7 @@ def chain() -> Mixture:
 
 
 def cell() -> Mixture:
-    return mixture_of(CellSupernet(channels=2, cells=1, in_channels=1, classes=3), 3)
+    return mixture_of(NB201Supernet(channels=2, cells=1, in_channels=1, classes=3), 3)
 
 
 def wired(*, own: bool = False) -> Mixture:

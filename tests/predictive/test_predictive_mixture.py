@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyarch.distributions import ArchDistribution, Categorical, Empirical, FactorisedCategorical, Uniform
 from polyarch.errors import InvalidInput
 from polyarch.nn import Exits, StackedNetworks
-from polyarch.objectives import mixture_log_probabilities
+from polyarch.objectives import marginal_log_probabilities
 from polyarch.predictive import Mixture, most_probable
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import ChainSupernet, FullyConnectedDepth, Supernet
@@ -252,7 +252,7 @@ MakeQ = Callable[[Supernet], ArchDistribution]
 def test_the_whole_support_is_the_mixture_of_the_supernet(net: Supernet, make_q: MakeQ) -> None:
     q = make_q(net)
     mixture = Mixture.under(net, q, most=6)
-    expected = mixture_log_probabilities(net, q, IMAGES).exp()
+    expected = marginal_log_probabilities(net, q, IMAGES).exp()
     torch.testing.assert_close(mixture(IMAGES)[0], expected, rtol=1e-6, atol=1e-6)
     assert isinstance(mixture.networks, StackedNetworks) and len(mixture.networks) == (3 if make_q is part else 6)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
-from polyarch.predictive import Curve, area, risk_coverage, threshold_at
+from polyarch.predictive import RiskCoverageCurve, area, risk_coverage, threshold_at
 from polyarch.randomness import generator_at
 
 examples = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=15)
@@ -71,7 +71,7 @@ def test_best_worst_and_blind_order() -> None:
     assert best == pytest.approx((1 / 7 + 2 / 8) / 8)
     assert worst == pytest.approx((1 + 1 + sum(2 / n for n in range(3, 9))) / 8)
     blind = risk_coverage(torch.zeros(8), correct)
-    assert blind == Curve((1.0,), (0.25,))
+    assert blind == RiskCoverageCurve((1.0,), (0.25,))
     assert area(blind) == 0.25
 
 

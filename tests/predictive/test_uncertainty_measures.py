@@ -24,7 +24,7 @@ from polyarch.predictive import (
     fpr_at_tpr,
     max_probability,
     mutual_information,
-    strangeness,
+    uncertainty_scores,
 )
 from polyarch.randomness import generator_at
 
@@ -217,10 +217,10 @@ def test_members_that_do_not_fit(members: Tensor, weights: list[float] | None, c
 
 def test_strangeness_is_every_score_of_the_mixture() -> None:
     members = torch.tensor([[[0.5, 0.5], [0.9, 0.1]], [[0.1, 0.9], [0.9, 0.1]]], dtype=torch.float64)  # (K, B, C)
-    found = strangeness(members, [3.0, 1.0])
+    found = uncertainty_scores(members, [3.0, 1.0])
     mixture = torch.tensor([[0.4, 0.6], [0.9, 0.1]], dtype=torch.float64)
     torch.testing.assert_close(found["entropy"], entropy(mixture))
     torch.testing.assert_close(found["max_probability"], torch.tensor([0.4, 0.1], dtype=torch.float64))
     torch.testing.assert_close(found["mutual_information"], mutual_information(members, [3.0, 1.0]))
     assert float(found["mutual_information"][0]) > 0.05 and float(found["mutual_information"][1]) < 1e-12
-    assert set(strangeness(members[:1])) == {"entropy", "max_probability"}
+    assert set(uncertainty_scores(members[:1])) == {"entropy", "max_probability"}

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from polyarch.data import Batches, load
 from polyarch.errors import InvalidInput
-from polyarch.estimators import Average, Failure, LastPart, ShortRun, Tracing, Whole, Window
+from polyarch.estimators import ExponentialAverage, Failure, LastPart, ShortRun, Tracing, WholeRun, Window
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.randomness import generator_at, global_seed
 from polyarch.ranking import (
@@ -26,7 +26,7 @@ from polyarch.ranking import (
 )
 from polyarch.ranking.halving import Curve
 from polyarch.spaces import Architecture
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 from polyarch.testing import same_bits, state_of
 
 DATA = load("digits").train.subset(range(64))
@@ -36,17 +36,17 @@ RUN = ShortRun(TRAIN, steps=4, learning_rate=0.1)
 
 
 @pytest.fixture(scope="module")
-def net() -> CellSupernet:
+def net() -> NB201Supernet:
     with global_seed(0, "weights"):
-        return CellSupernet(channels=2, cells=1, in_channels=1)
+        return NB201Supernet(channels=2, cells=1, in_channels=1)
 
 
 @pytest.fixture(scope="module")
-def architectures(net: CellSupernet) -> list[Architecture]:
+def architectures(net: NB201Supernet) -> list[Architecture]:
     return [net.space.sample(generator_at(0, "architecture", index)) for index in range(5)]
 
 
-def full_curves(net: CellSupernet, architectures: Sequence[Architecture], run: ShortRun) -> list[list[float]]:
+def full_curves(net: NB201Supernet, architectures: Sequence[Architecture], run: ShortRun) -> list[list[float]]:
     """Every architecture run straight through, NaN from where it diverges: the losses of its longest finite run."""
     curves = []
     for architecture in architectures:
@@ -60,7 +60,7 @@ def full_curves(net: CellSupernet, architectures: Sequence[Architecture], run: S
 
 
 @pytest.fixture(scope="module")
-def expected(net: CellSupernet, architectures: list[Architecture]) -> Elimination:
+def expected(net: NB201Supernet, architectures: list[Architecture]) -> Elimination:
     return halving_on_curves(full_curves(net, architectures, RUN), RUNGS)
 
 
@@ -133,7 +133,7 @@ def curves_and_rungs(draw: st.DrawFn) -> tuple[list[list[float]], list[int]]:
 
 
 FACTORS = st.sampled_from([1.5, 2.0, 3.0, 4.0])
-WINDOWS: st.SearchStrategy[Window] = st.sampled_from([Whole(), LastPart(0.5), Average(0.5)])
+WINDOWS: st.SearchStrategy[Window] = st.sampled_from([WholeRun(), LastPart(0.5), ExponentialAverage(0.5)])
 
 
 class TestInvariants:
@@ -174,7 +174,7 @@ class TestInvariants:
 class TestRealRuns:
     def halve(
         self,
-        net: CellSupernet,
+        net: NB201Supernet,
         architectures: Sequence[Architecture],
         executor: Executor | None = None,
         *,
@@ -186,7 +186,7 @@ class TestRealRuns:
         return successive_halving(net, architectures, run or RUN, executor, rungs=RUNGS, known=known, note=note)
 
     def test_have_the_bits_of_straight_runs(
-        self, net: CellSupernet, architectures: list[Architecture], expected: Elimination
+        self, net: NB201Supernet, architectures: list[Architecture], expected: Elimination
     ) -> None:
         before = state_of(net)
         curves: dict[str, Curve] = {}
@@ -202,11 +202,11 @@ class TestRealRuns:
             assert curves[key] == RUN.run(net, architectures[position]).losses
 
     def test_from_worker_processes(
-        self, net: CellSupernet, architectures: list[Architecture], expected: Elimination
+        self, net: NB201Supernet, architectures: list[Architecture], expected: Elimination
     ) -> None:
         assert self.halve(net, architectures, Processes(2)) == expected
 
-    def test_are_not_begun_anew_in_the_next_rung(self, net: CellSupernet, architectures: list[Architecture]) -> None:
+    def test_are_not_begun_anew_in_the_next_rung(self, net: NB201Supernet, architectures: list[Architecture]) -> None:
         drawn: list[Tensor] = []
 
         def counted(inputs: Tensor, generator: Generator) -> Tensor:
@@ -217,7 +217,7 @@ class TestRealRuns:
         found = self.halve(net, architectures, run=run)
         assert len(drawn) == found.spent == 5 * 1 + 3 * 1 + 2 * 2
 
-    def test_diverged_ones_are_eliminated(self, net: CellSupernet, architectures: list[Architecture]) -> None:
+    def test_diverged_ones_are_eliminated(self, net: NB201Supernet, architectures: list[Architecture]) -> None:
         run = replace(RUN, learning_rate=1e30)
         found = self.halve(net, architectures[:3], run=run)
         assert found == halving_on_curves(full_curves(net, architectures[:3], run), RUNGS)
@@ -225,7 +225,7 @@ class TestRealRuns:
 
     @pytest.mark.parametrize("killed_after", [3, 9])
     def test_go_on_after_a_kill(
-        self, net: CellSupernet, architectures: list[Architecture], expected: Elimination, killed_after: int
+        self, net: NB201Supernet, architectures: list[Architecture], expected: Elimination, killed_after: int
     ) -> None:
         """What was noted is not run again; what goes on further has the same bits."""
 
@@ -246,7 +246,7 @@ class TestRealRuns:
         assert found == expected
         assert len(noted) + len(again) == 5 + 3 + 2
 
-    def test_the_last_rung_is_the_end_of_the_run(self, net: CellSupernet, architectures: list[Architecture]) -> None:
+    def test_the_last_rung_is_the_end_of_the_run(self, net: NB201Supernet, architectures: list[Architecture]) -> None:
         with pytest.raises(InvalidInput, match="last rung at the end of the run, 4"):
             successive_halving(net, architectures, RUN, Serial(), rungs=[1, 3])
 

@@ -12,17 +12,17 @@ from polyarch.randomness import generator_at, global_seed
 from polyarch.ranking import norm_modes
 from polyarch.spaces import Architecture
 from polyarch.strategies import OneShot
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 from polyarch.testing import random_data, same_bits, state_of
 from polyarch.training import fit
 
 
-def made() -> CellSupernet:
+def made() -> NB201Supernet:
     with global_seed(0, "network"):
-        return CellSupernet(channels=2, cells=1, classes=3, operations=("none", "skip_connect", "nor_conv_1x1"))
+        return NB201Supernet(channels=2, cells=1, classes=3, operations=("none", "skip_connect", "nor_conv_1x1"))
 
 
-def trained() -> CellSupernet:
+def trained() -> NB201Supernet:
     """Far from converged, so that architectures and modes differ."""
     net = made()
     strategy = OneShot(net, torch.optim.SGD(net.parameters(), lr=0.1))
@@ -30,7 +30,7 @@ def trained() -> CellSupernet:
     return net
 
 
-def accuracy(net: CellSupernet, architecture: Architecture, batches: Batches, *, training: bool) -> float:
+def accuracy(net: NB201Supernet, architecture: Architecture, batches: Batches, *, training: bool) -> float:
     network = net.extract(architecture).train(training)
     with torch.no_grad():
         right = [network(x).argmax(-1) == y for x, y in batches.epoch(0)]

@@ -24,7 +24,7 @@ from polyarch.searchers import (
 )
 from polyarch.searchers.searcher import MakeSampler
 from polyarch.spaces import Architecture, Constraint
-from polyarch.supernets import CellSupernet, ChainSupernet
+from polyarch.supernets import ChainSupernet, NB201Supernet
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -60,7 +60,7 @@ def search(searcher: StudySearcher, evaluations: int, batch: int = 1) -> StudySe
 class TestFinding:
     def test_evolution_beats_random(self) -> None:
         """Over the 15,625 cells and five seeds, with 80 evaluations each: the mean best is better, on every seed."""
-        limits = Limits(CellSupernet(channels=1, cells=1))
+        limits = Limits(NB201Supernet(channels=1, cells=1))
         best: dict[str, list[float]] = {"evolution": [], "random": []}
         for seed, (name, found) in itertools.product(range(5), best.items()):
             make = evolution(population=10, tournament=4) if name == "evolution" else random_search

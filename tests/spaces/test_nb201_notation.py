@@ -12,7 +12,7 @@ import pytest
 
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.spaces import nb201_space, nb201_string, parse_nb201
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 
 SPACE = nb201_space()
 
@@ -93,6 +93,6 @@ def blocks(groups: Mapping[str, set[str]]) -> set[frozenset[str]]:
 
 
 def test_parameter_counts_are_those_of_the_benchmark(table: list[dict[str, str]]) -> None:
-    net = CellSupernet(channels=16, cells=5, affine=True)
+    net = NB201Supernet(channels=16, cells=5, affine=True)
     for row in table[::15][:1000]:
         assert net.parameter_count(parse_nb201(row["arch_str"], SPACE)) == int(row["params_cifar10"])

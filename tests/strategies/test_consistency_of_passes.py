@@ -14,14 +14,14 @@ from polyarch.distributions import Empirical, Uniform
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Consistency, DropoutPass, RandomPass, Strategy, WiringPass
-from polyarch.supernets import CellSupernet, MLPSupernet
+from polyarch.supernets import MLPSupernet, NB201Supernet
 from polyarch.testing import StrategyContract, random_data, same_bits
 from polyarch.training import fit
 
 
-def cells() -> tuple[CellSupernet, Empirical]:
+def cells() -> tuple[NB201Supernet, Empirical]:
     """A small supernet, and three of its architectures."""
-    net = CellSupernet(channels=2, cells=1, classes=3, operations=("skip_connect", "nor_conv_1x1"))
+    net = NB201Supernet(channels=2, cells=1, classes=3, operations=("skip_connect", "nor_conv_1x1"))
     generator = generator_at(0, "architectures")
     return net, Empirical(net.space, [net.space.sample(generator) for _ in range(3)])
 
@@ -130,7 +130,7 @@ def test_targets_of_unlabelled_examples_are_ignored() -> None:
     assert same_bits(trained(0), trained(1))
 
 
-def rows_of(net: CellSupernet, q: Empirical, x: Tensor, logits: Tensor) -> list[set[int]]:
+def rows_of(net: NB201Supernet, q: Empirical, x: Tensor, logits: Tensor) -> list[set[int]]:
     """For every example the architectures that could have given its logits."""
     by_hand = net.forward_many(x, q.architectures)  # (A, B, C)
     same = (by_hand - logits).abs().amax(-1) < 1e-10  # (A, B)

@@ -46,11 +46,11 @@ def problem(weighing: Weighing = "mean", *, norm: bool = False) -> tuple[MixedSu
         relaxation = relaxation_of(from_module(network(norm).double()))
     logits = {"first": torch.tensor([0.3, -0.2]), "second": torch.tensor([0.1, 0.4, -0.5])}
     q = FactorisedCategorical(relaxation.space, {name: value.double() for name, value in logits.items()})
-    mixture = MixedSupernet(relaxation, q, weighing, temperature=0.7)
+    mixed = MixedSupernet(relaxation, q, weighing, temperature=0.7)
     optimizer = torch.optim.SGD(relaxation.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
     for batch in batches(2, "before"):
-        take_step(mixture, optimizer, batch, generator_at(0, "before"))
-    return mixture, optimizer
+        take_step(mixed, optimizer, batch, generator_at(0, "before"))
+    return mixed, optimizer
 
 
 def batches(count: int, stream: str = "train") -> list[Batch]:
@@ -61,24 +61,24 @@ def batches(count: int, stream: str = "train") -> list[Batch]:
     ]
 
 
-def gradient(of: Hypergradient, mixture: MixedSupernet, optimizer: torch.optim.SGD) -> Tensor:
-    mixture.q.zero_grad(set_to_none=True)
+def gradient(of: Hypergradient, mixed: MixedSupernet, optimizer: torch.optim.SGD) -> Tensor:
+    mixed.q.zero_grad(set_to_none=True)
     train, held_out = batches(of.train_batches), batches(of.held_out_batches, "held out")
-    of.run(mixture, optimizer, train, held_out, generator_at(0, "draws"))
-    return torch.cat([value.grad.flatten() for value in mixture.q.parameters() if value.grad is not None])
+    of.run(mixed, optimizer, train, held_out, generator_at(0, "draws"))
+    return torch.cat([value.grad.flatten() for value in mixed.q.parameters() if value.grad is not None])
 
 
 def numerically(value: Callable[[MixedSupernet, torch.optim.SGD], float], weighing: Weighing = "mean") -> Tensor:
     """Central differences of a number over the logits of q; everything else starts the same each time."""
-    mixture, optimizer = problem(weighing)
+    mixed, optimizer = problem(weighing)
     found = []
-    for parameter in mixture.q.parameters():
+    for parameter in mixed.q.parameters():
         for position in range(len(parameter)):
             sides = []
             for shift in (1e-5, -1e-5):
-                other, steps = copy.deepcopy((mixture, optimizer))
+                other, steps = copy.deepcopy((mixed, optimizer))
                 moved = next(
-                    mine for mine, theirs in zip(other.q.parameters(), mixture.q.parameters(), strict=True)
+                    mine for mine, theirs in zip(other.q.parameters(), mixed.q.parameters(), strict=True)
                     if theirs is parameter
                 )  # fmt: skip
                 with torch.no_grad():
@@ -88,19 +88,19 @@ def numerically(value: Callable[[MixedSupernet, torch.optim.SGD], float], weighi
     return torch.tensor(found, dtype=torch.float64)
 
 
-def trained(mixture: MixedSupernet, optimizer: torch.optim.SGD, steps: int, generator: torch.Generator) -> list[float]:
+def trained(mixed: MixedSupernet, optimizer: torch.optim.SGD, steps: int, generator: torch.Generator) -> list[float]:
     """Ordinary training by torch's own optimiser."""
-    return [take_step(mixture, optimizer, batch, generator) for batch in batches(steps)]
+    return [take_step(mixed, optimizer, batch, generator) for batch in batches(steps)]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 @pytest.mark.parametrize("weighing", ["mean", "soft"])
 def test_the_exact_sum_of_losses_has_the_gradient_of_training(steps: int, weighing: Weighing) -> None:
-    mixture, optimizer = problem(weighing)
-    found = gradient(UnrolledLossSum(steps), mixture, optimizer)
+    mixed, optimizer = problem(weighing)
+    found = gradient(UnrolledLossSum(steps), mixed, optimizer)
 
-    def losses(mixture: MixedSupernet, optimizer: torch.optim.SGD) -> float:
-        return sum(trained(mixture, optimizer, steps, generator_at(0, "draws")))
+    def losses(mixed: MixedSupernet, optimizer: torch.optim.SGD) -> float:
+        return sum(trained(mixed, optimizer, steps, generator_at(0, "draws")))
 
     expected = numerically(losses, weighing)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
@@ -109,10 +109,10 @@ def test_the_exact_sum_of_losses_has_the_gradient_of_training(steps: int, weighi
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("weighing", ["mean", "soft"])
 def test_the_unrolled_held_out_loss_has_the_gradient_of_training(steps: int, weighing: Weighing) -> None:
-    def after_training(mixture: MixedSupernet, optimizer: torch.optim.SGD) -> float:
+    def after_training(mixed: MixedSupernet, optimizer: torch.optim.SGD) -> float:
         generator = generator_at(0, "draws")
-        trained(mixture, optimizer, steps, generator)
-        return mixture.loss_with(mixture.gates(generator), batches(1, "held out")[0]).item()
+        trained(mixed, optimizer, steps, generator)
+        return mixed.loss_with(mixed.gates(generator), batches(1, "held out")[0]).item()
 
     found = gradient(UnrolledLoss(steps), *problem(weighing))
     torch.testing.assert_close(found, numerically(after_training, weighing), rtol=1e-6, atol=1e-8)
@@ -128,22 +128,22 @@ def test_central_differences_come_near_the_exact_gradient(weighing: Weighing) ->
 
 
 def test_the_direct_sum_is_the_sum_of_gradients_at_the_weights_of_the_steps() -> None:
-    mixture, optimizer = problem()
+    mixed, optimizer = problem()
     expected = torch.zeros(5, dtype=torch.float64)
     for batch in batches(4):
-        loss = mixture.loss_with(mixture.q.mean(), batch)
-        expected += torch.cat(torch.autograd.grad(loss, list(mixture.q.parameters())))
-        take_step(mixture, optimizer, batch, generator_at(0, "unused"))
+        loss = mixed.loss_with(mixed.q.mean(), batch)
+        expected += torch.cat(torch.autograd.grad(loss, list(mixed.q.parameters())))
+        take_step(mixed, optimizer, batch, generator_at(0, "unused"))
     torch.testing.assert_close(gradient(LossSum(4), *problem()), expected)
 
 
 def test_the_sum_of_validation_losses_looks_at_held_out_batches_before_every_step() -> None:
-    mixture, optimizer = problem()
+    mixed, optimizer = problem()
     expected = torch.zeros(5, dtype=torch.float64)
     for batch, other in zip(batches(3), batches(3, "held out"), strict=True):
-        loss = mixture.loss_with(mixture.q.mean(), other)
-        expected += torch.cat(torch.autograd.grad(loss, list(mixture.q.parameters())))
-        take_step(mixture, optimizer, batch, generator_at(0, "unused"))
+        loss = mixed.loss_with(mixed.q.mean(), other)
+        expected += torch.cat(torch.autograd.grad(loss, list(mixed.q.parameters())))
+        take_step(mixed, optimizer, batch, generator_at(0, "unused"))
     torch.testing.assert_close(gradient(LossSum(3, on="held_out"), *problem()), expected)
 
 
@@ -151,11 +151,11 @@ def test_the_sum_of_validation_losses_looks_at_held_out_batches_before_every_ste
     "of", [HeldOutLoss(), LossSum(3), UnrolledLoss(), UnrolledLoss(form="difference"), UnrolledLossSum(3)]
 )
 def test_weights_are_as_they_were(of: Hypergradient) -> None:
-    mixture, optimizer = problem(norm=True)
-    mixture.relaxation.train()
-    before = copy.deepcopy((mixture.relaxation.state_dict(), optimizer.state_dict()))
-    gradient(of, mixture, optimizer)
-    after = (mixture.relaxation.state_dict(), optimizer.state_dict())
+    mixed, optimizer = problem(norm=True)
+    mixed.relaxation.train()
+    before = copy.deepcopy((mixed.relaxation.state_dict(), optimizer.state_dict()))
+    gradient(of, mixed, optimizer)
+    after = (mixed.relaxation.state_dict(), optimizer.state_dict())
     for name, value in before[0].items():
         if not (isinstance(of, HeldOutLoss) and ("running" in name or "tracked" in name)):
             assert torch.equal(after[0][name], value), name
@@ -164,38 +164,38 @@ def test_weights_are_as_they_were(of: Hypergradient) -> None:
 
 
 def test_without_repetition_the_weights_have_taken_the_steps() -> None:
-    (mixture, optimizer), (other, steps) = problem(), problem()
-    gradient(LossSum(3, repeat=False), mixture, optimizer)
+    (mixed, optimizer), (other, steps) = problem(), problem()
+    gradient(LossSum(3, repeat=False), mixed, optimizer)
     trained(other, steps, 3, generator_at(0, "unused"))
-    for mine, theirs in zip(mixture.relaxation.parameters(), other.relaxation.parameters(), strict=True):
+    for mine, theirs in zip(mixed.relaxation.parameters(), other.relaxation.parameters(), strict=True):
         assert torch.equal(mine, theirs)
 
 
 def test_a_hard_draw_runs_the_chosen_options_and_moves_their_probabilities() -> None:
-    mixture, optimizer = problem("chosen")
+    mixed, optimizer = problem("chosen")
     calls: list[nn.Module] = []
-    for module in mixture.relaxation.modules():
+    for module in mixed.relaxation.modules():
         if isinstance(module, nn.Linear | nn.Sigmoid | nn.Tanh):
             module.register_forward_hook(lambda module, *_: calls.append(module))
-    found = gradient(HeldOutLoss(), mixture, optimizer)
+    found = gradient(HeldOutLoss(), mixed, optimizer)
     assert len(calls) <= 4
     assert found.abs().sum() > 0
 
 
 def test_a_dirichlet_goes_with_every_gradient() -> None:
-    mixture, optimizer = problem()
-    q = FactorisedDirichlet(mixture.relaxation.space).double()
-    dirichlet = MixedSupernet(mixture.relaxation, q, "soft")
+    mixed, optimizer = problem()
+    q = FactorisedDirichlet(mixed.relaxation.space).double()
+    dirichlet = MixedSupernet(mixed.relaxation, q, "soft")
     for of in (HeldOutLoss(), LossSum(2), UnrolledLoss(), UnrolledLossSum(2)):
         found = gradient(of, dirichlet, optimizer)
         assert found.isfinite().all() and found.abs().sum() > 0
 
 
 def test_only_plain_sgd_is_unrolled() -> None:
-    mixture, _ = problem()
-    nesterov = torch.optim.SGD(mixture.relaxation.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    mixed, _ = problem()
+    nesterov = torch.optim.SGD(mixed.relaxation.parameters(), lr=0.1, momentum=0.9, nesterov=True)
     with pytest.raises(InvalidInput, match="Nesterov"):
-        gradient(UnrolledLossSum(2), mixture, nesterov)
+        gradient(UnrolledLossSum(2), mixed, nesterov)
 
 
 def test_central_differences_are_of_one_step() -> None:
@@ -204,7 +204,7 @@ def test_central_differences_are_of_one_step() -> None:
 
 
 def test_q_must_be_over_the_weighed_choices() -> None:
-    mixture, _ = problem()
+    mixed, _ = problem()
     other = relaxation_of(from_module(nn.Sequential(OneOf("other", a=nn.Identity(), b=nn.Tanh()))))
     with pytest.raises(InvalidInput, match="Expected q over the choices"):
-        MixedSupernet(other, mixture.q, loss=F.cross_entropy)
+        MixedSupernet(other, mixed.q, loss=F.cross_entropy)

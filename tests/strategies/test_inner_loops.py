@@ -18,7 +18,7 @@ from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, parse_nb201
 from polyarch.strategies import InnerLoop, InnerSteps, OneShot, PathGradients, RandomPaths
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 from polyarch.testing import random_data, same_bits
 
 FIRST = "|nor_conv_3x3~0|+|nor_conv_1x1~0|none~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
@@ -28,9 +28,9 @@ T = 3
 Weights = dict[str, Tensor]
 
 
-def make_net() -> CellSupernet:
+def make_net() -> NB201Supernet:
     with global_seed(0, "net"):
-        return CellSupernet(channels=2, cells=1, classes=3).double().train()
+        return NB201Supernet(channels=2, cells=1, classes=3).double().train()
 
 
 def make_batches(count: int) -> list[Batch]:
@@ -38,11 +38,11 @@ def make_batches(count: int) -> list[Batch]:
     return [Batch(data.inputs[8 * t : 8 * t + 8].double(), data.targets[8 * t : 8 * t + 8]) for t in range(count)]
 
 
-def paths_of(net: CellSupernet, *texts: str) -> list[Architecture]:
+def paths_of(net: NB201Supernet, *texts: str) -> list[Architecture]:
     return [parse_nb201(text, net.space) for text in texts]
 
 
-def loss_at(net: CellSupernet, weights: Weights, path: Architecture, batch: Batch) -> Tensor:
+def loss_at(net: NB201Supernet, weights: Weights, path: Architecture, batch: Batch) -> Tensor:
     return F.cross_entropy(functional_call(net, weights, (batch.inputs, path)), batch.targets)
 
 
@@ -51,12 +51,12 @@ def gradients(loss: Tensor, weights: Weights, *, create_graph: bool = False) -> 
     return {name: grad for name, grad in zip(weights, found, strict=True) if grad is not None}
 
 
-def values(net: CellSupernet) -> Weights:
+def values(net: NB201Supernet) -> Weights:
     return {name: weight.detach().clone().requires_grad_() for name, weight in net.named_parameters()}
 
 
 def by_hand(
-    net: CellSupernet, path: Architecture, batches: Sequence[Batch], rate: float, proximal: float, momentum: float
+    net: NB201Supernet, path: Architecture, batches: Sequence[Batch], rate: float, proximal: float, momentum: float
 ) -> Weights:
     """w - w_T by autograd on the penalised loss."""
     start, now, velocity = values(net), values(net), dict[str, Tensor]()
@@ -70,7 +70,7 @@ def by_hand(
     return {name: (start[name] - now[name]).detach() for name in on_path}
 
 
-def run(net: CellSupernet, inner: InnerLoop, paths: Sequence[Architecture], batches: Sequence[Batch]) -> Weights:
+def run(net: NB201Supernet, inner: InnerLoop, paths: Sequence[Architecture], batches: Sequence[Batch]) -> Weights:
     """The pseudo-gradient, by name; the weights must be as they were."""
     before = copy.deepcopy(dict(net.named_parameters()))
     inner.run(net, paths, batches, F.cross_entropy)
@@ -130,7 +130,7 @@ def test_a_displacement_is_the_sum_of_the_gradients_on_the_way() -> None:
     assert_close(found, {name: rate * total for name, total in totals.items()})
 
 
-def unrolled_gradient(net: CellSupernet, path: Architecture, batches: Sequence[Batch], rate: float) -> Weights:
+def unrolled_gradient(net: NB201Supernet, path: Architecture, batches: Sequence[Batch], rate: float) -> Weights:
     """The gradient in w_0 of SoTL = sum_t L_t(w_t(w_0)), through the steps."""
     start = values(net)
     now, total = start, torch.zeros((), dtype=torch.float64)

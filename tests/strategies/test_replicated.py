@@ -15,7 +15,7 @@ from polyarch.distributions import Categorical
 from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.methods.depth.baseline import FixedDepth
 from polyarch.methods.depth.search import DepthSearch, Prior, depth_prior
-from polyarch.objectives import mixture_log_probabilities
+from polyarch.objectives import marginal_log_probabilities
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import (
     Replicated,
@@ -146,7 +146,7 @@ def test_evaluation_is_the_mean_over_replicas() -> None:
                 net.eval()
                 inputs, targets = batch.inputs[replica], batch.targets[replica]
                 alone = Categorical(net.space, q.logits[0, replica])
-                mixtures.add(mixture_log_probabilities(net, alone, inputs), targets)
+                mixtures.add(marginal_log_probabilities(net, alone, inputs), targets)
                 full.add(net(inputs, net.space.members[-1]), targets)
     for strategy, tally in ((variational, mixtures), (supervised, full)):
         measured = strategy.evaluate(stacked(), generator=generator_at(0, "unused"))

@@ -15,7 +15,7 @@ from polyarch.methods.stochastic.recipes import nsa, nsa_i, nsa_id
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, erdos_renyi, per_example_gates, wired_space
 from polyarch.strategies import StochasticArchitectures, Strategy
-from polyarch.supernets import CellSupernet, WiredSupernet
+from polyarch.supernets import NB201Supernet, WiredSupernet
 from polyarch.testing import StrategyContract, random_data
 
 SPACE = wired_space(2, 3)
@@ -64,7 +64,7 @@ class TestDrawPerExampleWithWeightsOfWirings(ImageContract):
 
 class TestDrawPerExampleInCells(ImageContract):
     def make_strategy(self) -> Strategy:
-        net = CellSupernet(channels=2, cells=1, classes=3)
+        net = NB201Supernet(channels=2, cells=1, classes=3)
         cells = [net.space.sample(generator_at(0, "cells", position)) for position in range(3)]
         return nsa_i(net, cells, sgd(net))
 
@@ -130,7 +130,7 @@ def test_batch_statistics_vary_less_with_a_draw_per_example() -> None:
 def test_cells_are_trained_with_a_draw_per_example() -> None:
     """The loss falls, and operations see the examples that drew them, and no others."""
     with global_seed(0, "weights"):
-        net = CellSupernet(channels=4, cells=1, classes=3)
+        net = NB201Supernet(channels=4, cells=1, classes=3)
     cells = [Architecture(net.space, (2, 0, 4, 3, 1, 0)), Architecture(net.space, (1, 3, 0, 2, 3, 4))]
     images = torch.cat([batch.inputs for batch in batches()])
     strategy, batch = nsa_i(net, cells, sgd(net, 0.1)), Batch(images, images.mean((2, 3)).argmax(1))

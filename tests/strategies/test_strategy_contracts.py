@@ -7,7 +7,7 @@ import torch
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
 from polyarch.methods.differentiable.recipes import Parametrisation, bilevel, mixed_supernet
-from polyarch.objectives import Expectation, Sampled
+from polyarch.objectives import Expectation, SampledExpectation
 from polyarch.strategies import (
     HeldOutLoss,
     Hypergradient,
@@ -20,7 +20,7 @@ from polyarch.strategies import (
     UnrolledLossSum,
     Variational,
 )
-from polyarch.supernets import CellSupernet, FullyConnectedDepth, MLPSupernet
+from polyarch.supernets import FullyConnectedDepth, MLPSupernet, NB201Supernet
 from polyarch.testing import StrategyContract, random_data
 
 
@@ -41,13 +41,13 @@ class TableContract(StrategyContract):
 
 class TestSinglePath(ImageContract):
     def make_strategy(self) -> Strategy:
-        net = CellSupernet(channels=2, cells=1, classes=3)
+        net = NB201Supernet(channels=2, cells=1, classes=3)
         return OneShot(net, sgd(net))
 
 
 class TestSinglePathFromQ(ImageContract):
     def make_strategy(self) -> Strategy:
-        net = CellSupernet(channels=2, cells=1, classes=3, operations=("skip_connect", "nor_conv_1x1"))
+        net = NB201Supernet(channels=2, cells=1, classes=3, operations=("skip_connect", "nor_conv_1x1"))
         logits = {choice.name: torch.tensor([0.0, 1.0]) for choice in net.space.choices}
         q = FactorisedCategorical(net.space, logits, learnable=False)
         return OneShot(net, torch.optim.Adam(net.parameters(), lr=0.01), paths=RandomPaths(q))
@@ -55,7 +55,7 @@ class TestSinglePathFromQ(ImageContract):
 
 class TestSupervised(ImageContract):
     def make_strategy(self) -> Strategy:
-        net = CellSupernet(channels=2, cells=1, classes=3, operations=("nor_conv_3x3",))
+        net = NB201Supernet(channels=2, cells=1, classes=3, operations=("nor_conv_3x3",))
         network = net.extract(next(net.space.enumerate()))
         return Supervised(network, sgd(network))
 
@@ -70,14 +70,14 @@ class TestVariationalExact(TableContract):
 
 
 class TestVariationalSampled(TestVariationalExact):
-    expectation = Sampled(3)
+    expectation = SampledExpectation(3)
 
 
 class TestVariationalOverCells(ImageContract):
     def make_strategy(self) -> Strategy:
-        net = CellSupernet(channels=2, cells=1, classes=3, operations=("none", "nor_conv_1x1"))
+        net = NB201Supernet(channels=2, cells=1, classes=3, operations=("none", "nor_conv_1x1"))
         q = FactorisedCategorical(net.space)
-        return Variational(net, q, Uniform(net.space), sgd(net, q), num_data=32, expectation=Sampled(2))
+        return Variational(net, q, Uniform(net.space), sgd(net, q), num_data=32, expectation=SampledExpectation(2))
 
 
 class TestBilevel(TableContract):
@@ -123,6 +123,6 @@ class TestExactSum(TestBilevel):
 
 class TestHardDraws(ImageContract):
     def make_strategy(self) -> Strategy:
-        net = CellSupernet(channels=2, cells=1, classes=3)
+        net = NB201Supernet(channels=2, cells=1, classes=3)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
         return bilevel(mixed_supernet(net, "gumbel_hard"), optimizer, HeldOutLoss())

@@ -14,11 +14,11 @@ from polyarch.data import Batch
 from polyarch.distributions import Categorical, Empirical, geometric_prior
 from polyarch.errors import InvalidInput
 from polyarch.nn import BatchStatistics
-from polyarch.objectives import Exact, elbo
+from polyarch.objectives import ExactExpectation, elbo
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, parse_nb201
 from polyarch.strategies import OneShot, RandomPaths, Supervised, Tally, Variational
-from polyarch.supernets import CellSupernet, FullyConnectedDepth
+from polyarch.supernets import FullyConnectedDepth, NB201Supernet
 from polyarch.testing import random_data, same_bits
 
 DATA = random_data((3, 8, 8), examples=16)
@@ -29,12 +29,12 @@ FIRST = "|nor_conv_3x3~0|+|nor_conv_1x1~0|none~1|+|skip_connect~0|nor_conv_3x3~1
 SECOND = "|nor_conv_1x1~0|+|nor_conv_1x1~0|nor_conv_3x3~1|+|avg_pool_3x3~0|nor_conv_3x3~1|nor_conv_1x1~2|"
 
 
-def cell_net() -> CellSupernet:
+def cell_net() -> NB201Supernet:
     with global_seed(0, "net"):
-        return CellSupernet(channels=2, cells=1, classes=3)
+        return NB201Supernet(channels=2, cells=1, classes=3)
 
 
-def one_path(net: CellSupernet, optimizer: torch.optim.Optimizer, text: str) -> tuple[OneShot, Architecture]:
+def one_path(net: NB201Supernet, optimizer: torch.optim.Optimizer, text: str) -> tuple[OneShot, Architecture]:
     architecture = parse_nb201(text, net.space)
     return OneShot(net, optimizer, paths=RandomPaths(Empirical(net.space, [architecture]))), architecture
 
@@ -120,7 +120,7 @@ def test_a_variational_step_by_hand() -> None:
     net, q, strategy = variational()
     other_net, other_q, other = variational()
     measured = strategy.step([TABLE], generator=generator_at(0, "step"))
-    expected = Exact()(other_net.train(), other_q, TABLE, generator=generator_at(0, "unused"))
+    expected = ExactExpectation()(other_net.train(), other_q, TABLE, generator=generator_at(0, "unused"))
     bound = elbo(expected, other_q.kl(other.prior), NUM_DATA)
     assert math.isclose(measured["elbo"], bound.item(), rel_tol=1e-6)
     assert math.isclose(measured["loss"], -bound.item() / NUM_DATA, rel_tol=1e-6)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyarch.nn import ChoiceBlock, InterChoice, SplitCopies
 from polyarch.spaces import Architecture, Space, parse_nb201
-from polyarch.supernets import CellSupernet, ChainSupernet, Supernet
+from polyarch.supernets import ChainSupernet, NB201Supernet, Supernet
 from polyarch.testing import SupernetContract
 
 
@@ -24,7 +24,7 @@ class CellContract(SupernetContract):
     interchoice: ClassVar[InterChoice]
 
     def make_supernet(self) -> Supernet:
-        return split_all(CellSupernet(channels=2, cells=1, classes=3, interchoice=self.interchoice).double())
+        return split_all(NB201Supernet(channels=2, cells=1, classes=3, interchoice=self.interchoice).double())
 
     def make_inputs(self) -> Tensor:
         return torch.randn(5, 3, 4, 4, dtype=torch.float64)
@@ -71,7 +71,7 @@ class TestCellBiasOfTwoByGraphWithPoolConvolution(CellContract):
     interchoice = InterChoice("bias", previous=2, predecessors="graph")
 
     def make_supernet(self) -> Supernet:
-        net = CellSupernet(channels=2, cells=1, classes=3, interchoice=self.interchoice, pool_convolution=True)
+        net = NB201Supernet(channels=2, cells=1, classes=3, interchoice=self.interchoice, pool_convolution=True)
         return net.double()
 
 

@@ -16,9 +16,9 @@ from polyarch.nn import ChoiceBlock, InterChoice, InterChoiceKind, SplitCopies
 from polyarch.nn.choice_vectors import ChoiceVectors, JointBias
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, parse_nb201
-from polyarch.supernets import CellSupernet, ChainSupernet, Supernet
-from polyarch.supernets.cell import Cell, live_steps, predecessors_of
+from polyarch.supernets import ChainSupernet, NB201Supernet, Supernet
 from polyarch.supernets.chain import ChainLayer
+from polyarch.supernets.nb201 import Cell, live_steps, predecessors_of
 
 KINDS: tuple[InterChoiceKind, ...] = ("bias", "shared_bias", "split", "attention", "deep_attention")
 SILENT: tuple[InterChoiceKind, ...] = ("bias", "shared_bias", "split")
@@ -32,9 +32,9 @@ def count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def cell_net(kind: InterChoiceKind | None = None, previous: int = 1) -> CellSupernet:
+def cell_net(kind: InterChoiceKind | None = None, previous: int = 1) -> NB201Supernet:
     with global_seed(0, "weights"):
-        return CellSupernet(channels=2, cells=1, interchoice=InterChoice(kind, previous) if kind else None)
+        return NB201Supernet(channels=2, cells=1, interchoice=InterChoice(kind, previous) if kind else None)
 
 
 def chain_net(kind: InterChoiceKind | None = None, previous: int = 1) -> ChainSupernet:
@@ -65,7 +65,7 @@ def layer_of(net: ChainSupernet, position: int) -> ChainLayer:
     return layer
 
 
-def edge_of(net: CellSupernet, layer: int, edge: int) -> ChoiceBlock:
+def edge_of(net: NB201Supernet, layer: int, edge: int) -> ChoiceBlock:
     cell = net.layers[layer]
     assert isinstance(cell, Cell)
     block = cell.edges[edge]
@@ -88,7 +88,7 @@ def draws(net: Supernet, number: int) -> list[Architecture]:
 
 
 def test_the_supernet_of_the_document_has_its_published_size() -> None:
-    net = CellSupernet(channels=16, cells=2, pool_convolution=True)
+    net = NB201Supernet(channels=16, cells=2, pool_convolution=True)
     assert count(net) == 782_938
     assert count(net.stem) == 464 and count(net.head) == 778
     sizes = [count(layer) for layer in net.layers]
@@ -133,7 +133,7 @@ def test_nothing_is_different_at_the_start(kind: InterChoiceKind, make: type) ->
         assert net(images(), architecture).equal(plain(images(), architecture))
 
 
-def written_out(net: CellSupernet, x: Tensor, options: Sequence[int], before: list[tuple[int, ...]]) -> Tensor:
+def written_out(net: NB201Supernet, x: Tensor, options: Sequence[int], before: list[tuple[int, ...]]) -> Tensor:
     """The first cell's output as the sum over edges that the document writes."""
     nodes: list[Tensor] = [x]
     for target in (1, 2, 3):
@@ -160,7 +160,7 @@ def test_a_cell_adds_the_rows_of_its_combinations(previous: int, rule: str, affi
     """
     interchoice = InterChoice("bias", previous, "graph" if rule == "graph" else "order")
     before = (GRAPH if rule == "graph" else ORDER)[previous]
-    net = CellSupernet(
+    net = NB201Supernet(
         channels=2, cells=1, operations=NB201_OPERATIONS[1:], affine=affine, interchoice=interchoice
     ).double()
     disturbed(net).train(training)

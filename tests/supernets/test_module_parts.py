@@ -10,7 +10,7 @@ from polyarch.distributions import FactorisedCategorical, Uniform
 from polyarch.estimators import Estimator, Latency, MACs, Parameters, Score, Scoring, ShortRun, SoTL, ValAcc
 from polyarch.executors import Processes
 from polyarch.nn import AdaptedStatistics, Maybe, OneOf, Repeat
-from polyarch.objectives import Sampled
+from polyarch.objectives import SampledExpectation
 from polyarch.randomness import global_seed
 from polyarch.strategies import OneShot, Strategy, Variational
 from polyarch.supernets import ModuleSupernet, Supernet, from_module
@@ -59,7 +59,7 @@ class TestVariational(ImageContract):
         net = supernet()
         q = FactorisedCategorical(net.space)
         optimizer = torch.optim.SGD([*net.parameters(), *q.parameters()], lr=0.05, momentum=0.9)
-        return Variational(net, q, Uniform(net.space), optimizer, num_data=32, expectation=Sampled(2))
+        return Variational(net, q, Uniform(net.space), optimizer, num_data=32, expectation=SampledExpectation(2))
 
 
 class OwnContract(EstimatorContract):

@@ -13,9 +13,9 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, InterChoice, PartialChannels
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import DARTS_EDGES, S2_OPERATIONS, Architecture, Space, edge_name, parse_nb201
-from polyarch.supernets import CellSupernet, DartsSupernet, Supernet
-from polyarch.supernets.cell import Cell
+from polyarch.supernets import DartsSupernet, NB201Supernet, Supernet
 from polyarch.supernets.darts import DartsCell, EdgeOperations
+from polyarch.supernets.nb201 import Cell
 from polyarch.testing import SupernetContract
 
 CELLS = (
@@ -31,7 +31,7 @@ def images(*shape: int) -> Tensor:
 
 class TestPartialCellSupernet(SupernetContract):
     def make_supernet(self) -> Supernet:
-        return CellSupernet(channels=4, cells=1, classes=3, partial=4).double()
+        return NB201Supernet(channels=4, cells=1, classes=3, partial=4).double()
 
     def make_inputs(self) -> Tensor:
         return torch.randn(5, 3, 8, 8, dtype=torch.float64)
@@ -87,7 +87,7 @@ def test_a_mixture_is_the_sum_of_its_options_and_none_closes_the_edge() -> None:
 
 
 def test_operations_are_as_wide_as_what_they_see() -> None:
-    cells, darts = CellSupernet(channels=8, cells=1, partial=4), DartsSupernet(layers=3, channels=8, partial=4)
+    cells, darts = NB201Supernet(channels=8, cells=1, partial=4), DartsSupernet(layers=3, channels=8, partial=4)
     widths = [
         module.operation(3)[1].weight.shape  # type: ignore[index]
         for module in cells.modules()
@@ -102,7 +102,7 @@ def test_operations_are_as_wide_as_what_they_see() -> None:
 @pytest.mark.parametrize(
     "net",
     [
-        CellSupernet(channels=4, cells=1, operations=("nor_conv_1x1", "nor_conv_3x3"), affine=True, partial=2),
+        NB201Supernet(channels=4, cells=1, operations=("nor_conv_1x1", "nor_conv_3x3"), affine=True, partial=2),
         DartsSupernet(layers=3, channels=4, affine=True, partial=2),
     ],
     ids=["cell", "darts"],
@@ -113,7 +113,7 @@ def test_parameters_are_those_of_the_extracted_network(net: Supernet) -> None:
     assert net.parameter_count(architecture) == extracted
 
 
-@pytest.mark.parametrize("make", [CellSupernet, DartsSupernet])
+@pytest.mark.parametrize("make", [NB201Supernet, DartsSupernet])
 def test_operations_that_see_all_channels_have_nothing_around_them(make: type[Supernet]) -> None:
     assert not any(isinstance(module, PartialChannels) for module in make().modules())  # type: ignore[call-arg]
 
@@ -121,11 +121,11 @@ def test_operations_that_see_all_channels_have_nothing_around_them(make: type[Su
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CellSupernet(channels=6, partial=4), "Got partial=4 of 6 channels"),
-        (lambda: CellSupernet(channels=6, partial=0), "Got partial=0 of 6 channels"),
+        (lambda: NB201Supernet(channels=6, partial=4), "Got partial=4 of 6 channels"),
+        (lambda: NB201Supernet(channels=6, partial=0), "Got partial=0 of 6 channels"),
         (lambda: DartsSupernet(channels=16, partial=3), "Got partial=3 of 16 channels"),
         (lambda: DartsSupernet(channels=4, partial=4), "2 or more in each. Got partial=4 of 4 channels"),
-        (lambda: CellSupernet(channels=4, partial=2, interchoice=InterChoice("bias")), "no inter-choice weights"),
+        (lambda: NB201Supernet(channels=4, partial=2, interchoice=InterChoice("bias")), "no inter-choice weights"),
     ],
 )
 def test_impossible_parts_are_refused(make: Callable[[], nn.Module], message: str) -> None:

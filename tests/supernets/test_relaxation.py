@@ -9,14 +9,14 @@ from torch import Tensor
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, Architecture, darts_edges, edge_name
 from polyarch.supernets import (
-    CellSupernet,
     DartsRelaxation,
     DartsSupernet,
     NB101Supernet,
+    NB201Supernet,
     Relaxation,
     Supernet,
     relaxation_of,
-    without,
+    without_option,
 )
 
 
@@ -77,7 +77,7 @@ def test_weights_of_edges_scale_their_operations() -> None:
     assert weighed.architecture(weights) == plain.architecture(scaled)
 
 
-@pytest.mark.parametrize("net", [CellSupernet(channels=2, cells=1), NB101Supernet(1, channels=2, cells=1)])
+@pytest.mark.parametrize("net", [NB201Supernet(channels=2, cells=1), NB101Supernet(1, channels=2, cells=1)])
 def test_other_spaces_are_weighed_as_they_are(net: Supernet) -> None:
     relaxation = relaxation_of(net)
     assert type(relaxation) is Relaxation and relaxation.space == net.space
@@ -88,7 +88,7 @@ def test_other_spaces_are_weighed_as_they_are(net: Supernet) -> None:
 
 def test_what_is_taken_out_leaves_its_weight_to_the_others() -> None:
     weights = {"a": torch.tensor([0.5, 0.3, 0.2]), "b": torch.tensor([0.0, 1.0])}
-    left = without(weights, "a", 0)
+    left = without_option(weights, "a", 0)
     torch.testing.assert_close(left["a"], torch.tensor([0.0, 0.6, 0.4]))
     assert left["b"] is weights["b"]
-    assert without(weights, "b", 1)["b"].tolist() == [0.0, 0.0]
+    assert without_option(weights, "b", 1)["b"].tolist() == [0.0, 0.0]

@@ -16,10 +16,10 @@ from polyarch.nn import ChoiceBlock, InterChoice, Maybe, OneOf, Repeat, skipping
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, S2_OPERATIONS, Architecture, Gates
 from polyarch.supernets import (
-    CellSupernet,
     ChainSupernet,
     DartsSupernet,
     NB101Supernet,
+    NB201Supernet,
     Supernet,
     from_module,
 )
@@ -52,9 +52,9 @@ def chain(interchoice: InterChoice | None = None) -> Supernet:
 
 
 NETS: dict[str, Callable[[], Supernet]] = {
-    "cell": lambda: CellSupernet(channels=2, cells=1, classes=2),
-    "partial cell": lambda: CellSupernet(channels=4, cells=1, classes=2, partial=2),
-    "cell with vectors": lambda: CellSupernet(channels=2, cells=1, classes=2, interchoice=InterChoice("attention")),
+    "cell": lambda: NB201Supernet(channels=2, cells=1, classes=2),
+    "partial cell": lambda: NB201Supernet(channels=4, cells=1, classes=2, partial=2),
+    "cell with vectors": lambda: NB201Supernet(channels=2, cells=1, classes=2, interchoice=InterChoice("attention")),
     "darts": lambda: DartsSupernet(layers=3, channels=2, classes=2, operations=S2_OPERATIONS),
     "partial darts": lambda: DartsSupernet(layers=3, channels=4, classes=2, operations=S2_OPERATIONS, partial=2),
     "nb101": lambda: NB101Supernet(2, channels=2, cells=1, classes=2),

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from polyarch.spaces import Architecture, Space, parse_nb201
 from polyarch.supernets import (
-    CellSupernet,
     ChainSupernet,
     ConvolutionalDepth,
     FullyConnectedDepth,
     MLPSupernet,
+    NB201Supernet,
     Supernet,
 )
 from polyarch.testing import SupernetContract
@@ -29,7 +29,7 @@ CELLS = (
 
 class TestCellSupernet(SupernetContract):
     def make_supernet(self) -> Supernet:
-        return CellSupernet(channels=3, cells=1, classes=4).double()
+        return NB201Supernet(channels=3, cells=1, classes=4).double()
 
     def make_inputs(self) -> Tensor:
         return torch.randn(7, 3, 8, 8, dtype=torch.float64)
@@ -42,7 +42,7 @@ class TestDeepAffineCellSupernetOnOddImages(TestCellSupernet):
     """Two cells per stage, one grey channel, sides that do not halve."""
 
     def make_supernet(self) -> Supernet:
-        return CellSupernet(channels=2, cells=2, in_channels=1, classes=2, affine=True).double()
+        return NB201Supernet(channels=2, cells=2, in_channels=1, classes=2, affine=True).double()
 
     def make_inputs(self) -> Tensor:
         return torch.randn(5, 1, 7, 5, dtype=torch.float64)
@@ -54,7 +54,7 @@ class TestCellSupernetOfFewOperations(SupernetContract):
     tolerance = 1e-4
 
     def make_supernet(self) -> Supernet:
-        return CellSupernet(channels=4, cells=1, operations=("nor_conv_3x3", "skip_connect"))
+        return NB201Supernet(channels=4, cells=1, operations=("nor_conv_3x3", "skip_connect"))
 
     def make_inputs(self) -> Tensor:
         return torch.randn(6, 3, 9, 9).contiguous(memory_format=torch.channels_last)

@@ -30,7 +30,7 @@ class Watching(Callback):
         self.q: list[list[float]] = []
 
     def on_step_end(self, run: Run, metrics: object) -> None:
-        self.temperatures.append(self.one.mixture.temperature)
+        self.temperatures.append(self.one.mixed.temperature)
         self.q.append([value for logits in self.one.q.parameters() for value in logits.tolist()])
 
 

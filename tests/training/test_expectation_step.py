@@ -15,7 +15,7 @@ from polyarch.data import Batches
 from polyarch.distributions import Categorical, geometric_prior
 from polyarch.errors import Interrupted, InvalidInput
 from polyarch.methods.depth.search import DepthSearch
-from polyarch.objectives import Exact, categorical_log_likelihood, elbo, log_evidence
+from polyarch.objectives import ExactExpectation, categorical_log_likelihood, elbo, log_evidence
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Variational
 from polyarch.supernets import ConvolutionalDepth, FullyConnectedDepth, Supernet, from_module
@@ -76,7 +76,7 @@ def test_the_bound_is_the_log_evidence(make: Callable[..., Supernet]) -> None:
     totals = log_likelihoods(net, source())
 
     def bound(q: Categorical) -> float:
-        expected = Exact()(net.train(), q, batch, generator=generator_at(0, "unused"))
+        expected = ExactExpectation()(net.train(), q, batch, generator=generator_at(0, "unused"))
         return elbo(expected, q.kl(prior), EXAMPLES).item()
 
     evidence = log_evidence(totals, prior.log_probabilities()).item()

@@ -12,7 +12,7 @@ from polyarch.distributions import Categorical
 from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.randomness import derive_seed, generator_at, global_seed
 from polyarch.strategies import OneShot, Stateful, Strategy, Supervised, Variational
-from polyarch.supernets import CellSupernet, FullyConnectedDepth
+from polyarch.supernets import FullyConnectedDepth, NB201Supernet
 from polyarch.training import Callback, EpochLog, Row, Run, StepProgress, fit
 
 
@@ -172,7 +172,7 @@ def strategies_with_output() -> Iterator[tuple[Strategy, nn.Module, TensorData]]
     q = Categorical(depth.space)
     adam = torch.optim.Adam([*depth.parameters(), *q.parameters()])
     yield Variational(depth, q, Categorical(depth.space, learnable=False), adam, num_data=16), depth.head, points
-    cell = CellSupernet(channels=2, cells=1, in_channels=1, classes=2)
+    cell = NB201Supernet(channels=2, cells=1, in_channels=1, classes=2)
     images = TensorData(torch.randn(16, 1, 8, 8, generator=generator_at(0, "images")), torch.arange(16) % 2, 2)
     yield OneShot(cell, torch.optim.SGD(cell.parameters(), lr=0.1, momentum=0.9)), cell.head, images
 

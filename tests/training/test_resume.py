@@ -14,10 +14,10 @@ from torch import nn
 from polyarch.data import Batches, RandomShift, TensorData, load, resident
 from polyarch.distributions import Categorical, FactorisedCategorical, geometric_prior
 from polyarch.errors import Interrupted
-from polyarch.objectives import Sampled
+from polyarch.objectives import SampledExpectation
 from polyarch.randomness import global_seed
 from polyarch.strategies import OneShot, Strategy, Supervised, Variational
-from polyarch.supernets import CellSupernet, ChainSupernet, FullyConnectedDepth
+from polyarch.supernets import ChainSupernet, FullyConnectedDepth, NB201Supernet
 from polyarch.testing import StopAt, same_bits
 from polyarch.training import (
     Callback,
@@ -40,7 +40,7 @@ def digits(count: int) -> TensorData:
 
 
 def single_path() -> Strategy:
-    net = CellSupernet(channels=2, cells=1, in_channels=1)
+    net = NB201Supernet(channels=2, cells=1, in_channels=1)
     return OneShot(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3))
 
 
@@ -63,7 +63,7 @@ def variational_sampled() -> Strategy:
     q = FactorisedCategorical(net.space)
     optimizer = torch.optim.Adam([*net.parameters(), *q.parameters()], lr=0.01)
     prior = FactorisedCategorical(net.space, learnable=False)
-    return Variational(net, q, prior, optimizer, num_data=26, expectation=Sampled(2))
+    return Variational(net, q, prior, optimizer, num_data=26, expectation=SampledExpectation(2))
 
 
 @dataclass

@@ -19,7 +19,7 @@ from polyarch.objectives import flat_gradient, hessian_vector_product
 from polyarch.randomness import global_seed
 from polyarch.spaces import Architecture, darts_space
 from polyarch.strategies import Stateful, Strategy, Supervised
-from polyarch.supernets import CellSupernet, Supernet
+from polyarch.supernets import NB201Supernet, Supernet
 from polyarch.testing import StopAt, same_bits
 from polyarch.testing.bits import state_of
 from polyarch.training import CheckpointStore, History, Run, SearchDiagnostics, fit
@@ -58,7 +58,7 @@ class Relaxed(Strategy):
 
 def make() -> Relaxed:
     with global_seed(0, "weights"):
-        return Relaxed(CellSupernet(channels=2, cells=1, in_channels=1))
+        return Relaxed(NB201Supernet(channels=2, cells=1, in_channels=1))
 
 
 def held_out() -> list[Batch]:

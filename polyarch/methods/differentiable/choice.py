@@ -30,7 +30,7 @@ def find_architectures(context: Context, learned: Learned) -> list[Architecture]
     """What q points at within the limits, or what is missed most; then others near it, as many as the ensemble has."""
     parts = learned.parts
     chosen = parts.settings.differentiable
-    relaxation = learned.strategy.mixture.relaxation
+    relaxation = learned.strategy.mixed.relaxation
     excess = _excess(context.limits, chosen.max_skips)
     weights = weights_of(learned.strategy)
     if chosen.discretisation == "perturbation":

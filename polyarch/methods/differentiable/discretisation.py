@@ -14,7 +14,7 @@ from polyarch.errors import ImpossibleSpace, InvalidInput
 from polyarch.nn import BatchStatistics
 from polyarch.spaces import Architecture, Gates, skip_count
 from polyarch.strategies import Bilevel, Tally
-from polyarch.supernets import Chosen, Relaxation, without
+from polyarch.supernets import ChosenOptions, Relaxation, without_option
 
 Excess = Callable[[Architecture], float]
 """How far an architecture is beyond what is allowed; 0 or less within it."""
@@ -41,7 +41,7 @@ def strongest(relaxation: Relaxation, weights: Gates, *, excess: Excess | None =
     while (beyond := excess(found)) > 0:
         best: tuple[float, Gates] | None = None
         for choice, option in relaxation.chosen(weights).items():
-            changed = without(weights, choice, option)
+            changed = without_option(weights, choice, option)
             if not changed[choice].sum() > 0:
                 continue
             other = relaxation.architecture(changed)
@@ -68,7 +68,7 @@ def alternatives(relaxation: Relaxation, weights: Gates) -> list[Architecture]:
     """Architectures that differ from the strongest where one of its options is taken out, the likeliest first."""
     found: dict[Architecture, float] = {}
     for choice, option in relaxation.chosen(weights).items():
-        changed = without(weights, choice, option)
+        changed = without_option(weights, choice, option)
         if changed[choice].sum() > 0:
             found.setdefault(relaxation.architecture(changed), _log_weight(weights, relaxation.chosen(changed)))
     return sorted(found, key=lambda architecture: -found[architecture])
@@ -94,13 +94,15 @@ def by_perturbation(
     """
     if not held_out:
         raise InvalidInput("Expected at least one batch of held-out data to perturb on. Got none.")
-    relaxation = strategy.mixture.relaxation
+    relaxation = strategy.mixed.relaxation
     weights = weights_of(strategy)
     names = [choice.name for choice in relaxation.space.choices if len(choice) > 1]
     order = [names[position] for position in torch.randperm(len(names), generator=generator).tolist()]
     for done, name in enumerate(order):
         options = [option for option, weight in enumerate(weights[name].tolist()) if weight > 0]
-        accuracies = {option: _accuracy(strategy, without(weights, name, option), held_out) for option in options}
+        accuracies = {
+            option: _accuracy(strategy, without_option(weights, name, option), held_out) for option in options
+        }
         # Among equals the heavier option: removal that changes nothing must not decide by position.
         chosen = min(options, key=lambda option: (accuracies[option], -float(weights[name][option])))
         weights[name] = F.one_hot(torch.tensor(chosen), len(weights[name])).to(weights[name])
@@ -114,7 +116,7 @@ def _missed(strategy: Bilevel, weights: Gates, held_out: Sequence[Batch]) -> dic
     """The weights of decided choices, each scaled by 1 plus the accuracy that is lost without it."""
     full = _accuracy(strategy, weights, held_out)
     lost = {
-        name: full - _accuracy(strategy, without(weights, name, int(weight.argmax())), held_out)
+        name: full - _accuracy(strategy, without_option(weights, name, int(weight.argmax())), held_out)
         for name, weight in weights.items()
     }
     return {name: weight * (1 + lost[name]) for name, weight in weights.items()}
@@ -123,13 +125,13 @@ def _missed(strategy: Bilevel, weights: Gates, held_out: Sequence[Batch]) -> dic
 def _accuracy(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> float:
     """Of the mixed network with batch statistics."""
     tally = Tally()
-    BatchStatistics().prepare(strategy.mixture.relaxation, ())
+    BatchStatistics().prepare(strategy.mixed.relaxation, ())
     with torch.no_grad():
         for batch in batches:
-            tally.add(strategy.mixture.logits(batch.inputs, weights, {}), batch.targets)
+            tally.add(strategy.mixed.logits(batch.inputs, weights, {}), batch.targets)
     return tally.means()["accuracy"]
 
 
-def _log_weight(weights: Gates, chosen: Chosen) -> float:
+def _log_weight(weights: Gates, chosen: ChosenOptions) -> float:
     """The sum of the logarithms of the weights of chosen options."""
     return sum(math.log(max(float(weights[name][option]), 1e-12)) for name, option in chosen.items())

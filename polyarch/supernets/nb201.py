@@ -25,7 +25,7 @@ from polyarch.nn import (
 )
 from polyarch.nn.operations import nb201_operation
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, Architecture, Gates, edge_name, nb201_space
-from polyarch.supernets.shifted_cell import Step, shifted_path
+from polyarch.supernets.shifted_path import Step, shifted_path
 from polyarch.supernets.supernet import Supernet
 
 EdgePredecessors = tuple[tuple[int, ...], ...]
@@ -164,7 +164,7 @@ def live_steps(
     return tuple(edge for edge in edges if edge[1] in fed and edge[2] in useful)
 
 
-class CellSupernet(Supernet):
+class NB201Supernet(Supernet):
     """Stem, three stages of cells with a reduction block between them, pooled linear head.
 
     Args:

@@ -11,8 +11,8 @@ from polyarch.estimators import MACs
 from polyarch.nn import ChoiceBlock
 from polyarch.randomness import generator_at
 from polyarch.spaces import NB201_EDGES, NB201_OPERATIONS, edge_name, nb201_space, parse_nb201
-from polyarch.supernets import CellSupernet
-from polyarch.supernets.cell import Cell, live_steps
+from polyarch.supernets import NB201Supernet
+from polyarch.supernets.nb201 import Cell, live_steps
 
 ROUTES = [[(0, 3)], [(0, 1), (1, 3)], [(0, 2), (2, 3)], [(0, 1), (1, 2), (2, 3)]]
 """All ways through a cell from its input, node 0, to its output, node 3."""
@@ -36,7 +36,7 @@ def test_live_steps_are_the_edges_on_some_open_route() -> None:
 
 
 def test_literature_supernet_has_the_published_size() -> None:
-    net = CellSupernet(channels=16, cells=2)
+    net = NB201Supernet(channels=16, cells=2)
     assert sum(parameter.numel() for parameter in net.parameters()) == 718_426
 
 
@@ -52,7 +52,7 @@ def test_literature_supernet_has_the_published_size() -> None:
 @pytest.mark.parametrize("cells", [1, 2])
 def test_multiply_accumulates_by_hand(text: str, cells: int) -> None:
     channels, size, classes = 4, 8, 5
-    net = CellSupernet(channels=channels, cells=cells, classes=classes)
+    net = NB201Supernet(channels=channels, cells=cells, classes=classes)
     cell = parse_nb201(text, net.space)
     is_open = {edge: cell.option(edge_name(*edge)) != "none" for edge in NB201_EDGES}
     live = {edge for route in ROUTES if all(is_open[edge] for edge in route) for edge in route}
@@ -67,7 +67,7 @@ def test_multiply_accumulates_by_hand(text: str, cells: int) -> None:
 
 
 def test_parameter_count_is_exact_where_nothing_is_dead() -> None:
-    net = CellSupernet(channels=4, cells=2, operations=("nor_conv_1x1", "nor_conv_3x3", "skip_connect"), affine=True)
+    net = NB201Supernet(channels=4, cells=2, operations=("nor_conv_1x1", "nor_conv_3x3", "skip_connect"), affine=True)
     generator = generator_at(0, "cells")
     for _ in range(5):
         cell = net.space.sample(generator)
@@ -76,7 +76,7 @@ def test_parameter_count_is_exact_where_nothing_is_dead() -> None:
 
 
 def test_dead_operations_are_counted_as_written_but_not_extracted() -> None:
-    net = CellSupernet(channels=4, cells=1)
+    net = NB201Supernet(channels=4, cells=1)
     cell = parse_nb201("|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|", net.space)
     without = parse_nb201("|none~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|", net.space)
     assert net.parameter_count(cell) - net.parameter_count(without) == 9 * (4**2 + 8**2 + 16**2)
@@ -85,7 +85,7 @@ def test_dead_operations_are_counted_as_written_but_not_extracted() -> None:
 
 
 def test_only_live_edges_run_and_get_gradients() -> None:
-    net = CellSupernet(channels=3, cells=1)
+    net = NB201Supernet(channels=3, cells=1)
     cell = parse_nb201("|nor_conv_3x3~0|+|none~0|none~1|+|nor_conv_1x1~0|nor_conv_3x3~1|nor_conv_3x3~2|", net.space)
     ran: list[tuple[str, str]] = []
     for layer in net.layers:
@@ -119,7 +119,7 @@ def test_a_cell_sums_its_edges() -> None:
 
 def test_affine_is_a_switch_for_normalisation_inside_cells() -> None:
     for affine in (False, True):
-        net = CellSupernet(channels=2, cells=1, affine=affine)
+        net = NB201Supernet(channels=2, cells=1, affine=affine)
         inside = [m for m in net.layers[0].modules() if isinstance(m, nn.BatchNorm2d)]
         assert inside and all(norm.affine == affine for norm in inside)
 
@@ -127,4 +127,4 @@ def test_affine_is_a_switch_for_normalisation_inside_cells() -> None:
 @pytest.mark.parametrize("settings", [{"channels": 0}, {"cells": 0}, {"in_channels": 0}, {"classes": 1}])
 def test_impossible_sizes_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(InvalidInput, match=f"{next(iter(settings))}="):
-        CellSupernet(**settings)  # type: ignore[arg-type]
+        NB201Supernet(**settings)  # type: ignore[arg-type]

@@ -13,14 +13,14 @@ from polyarch.predictive.checks import check_scores
 
 
 @dataclass(frozen=True)
-class Curve:
+class RiskCoverageCurve:
     """Where a threshold can stand: the share of examples answered, rising to 1, and the share of them wrong."""
 
     coverage: tuple[float, ...]
     risk: tuple[float, ...]
 
 
-def risk_coverage(uncertainty: Tensor, correct: Tensor) -> Curve:
+def risk_coverage(uncertainty: Tensor, correct: Tensor) -> RiskCoverageCurve:
     """The errors among the n most certain examples, from the most certain to all: (N,), (N,) -> M <= N points.
 
     Examples of equal uncertainty are answered together: no threshold can tell them apart, and their order in the data
@@ -41,10 +41,10 @@ def risk_coverage(uncertainty: Tensor, correct: Tensor) -> Curve:
     _, group, sizes = values.unique(return_inverse=True, return_counts=True)  # groups of rising uncertainty
     answered = sizes.cumsum(0).double()
     wrong = torch.bincount(group, 1 - right, minlength=len(sizes)).cumsum(0)
-    return Curve(tuple((answered / len(values)).tolist()), tuple((wrong / answered).tolist()))
+    return RiskCoverageCurve(tuple((answered / len(values)).tolist()), tuple((wrong / answered).tolist()))
 
 
-def area(curve: Curve) -> float:
+def area(curve: RiskCoverageCurve) -> float:
     """sum_i (coverage_i - coverage_{i-1}) risk_i, the mean risk over all coverages; lower is better.
 
     Without equal uncertainties this is the usual (1/N) sum_n risk at n/N. A coverage between two points is not to be

@@ -15,7 +15,7 @@ from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, Reestima
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
 from polyarch.strategies import OneShot
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 from polyarch.training import fit
 
 ADAPTATION = 3
@@ -25,16 +25,16 @@ VALID = Batches(VALID_DATA, 50, shuffle=False)  # the last batch is smaller
 
 
 @pytest.fixture(scope="module")
-def net() -> CellSupernet:
+def net() -> NB201Supernet:
     """Trained a little, so that its running statistics mix paths."""
     with global_seed(0, "weights"):
-        net = CellSupernet(channels=4, cells=1, in_channels=1)
+        net = NB201Supernet(channels=4, cells=1, in_channels=1)
     fit(OneShot(net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)), TRAIN, epochs=6, seed=0)
     return net
 
 
 @pytest.fixture(scope="module")
-def architectures(net: CellSupernet) -> list[Architecture]:
+def architectures(net: NB201Supernet) -> list[Architecture]:
     return [net.space.sample(generator_at(1, "architecture", index)) for index in range(4)]
 
 
@@ -42,29 +42,29 @@ def batch_norms(net: nn.Module) -> Iterator[nn.BatchNorm2d]:
     return (layer for layer in net.modules() if isinstance(layer, nn.BatchNorm2d))
 
 
-def running(net: CellSupernet, architecture: Architecture) -> None:
+def running(net: NB201Supernet, architecture: Architecture) -> None:
     net.eval()
 
 
-def batch(net: CellSupernet, architecture: Architecture) -> None:
+def batch(net: NB201Supernet, architecture: Architecture) -> None:
     net.train()  # there is nothing but batch normalisation that the mode changes
 
 
-def adapted(net: CellSupernet, architecture: Architecture) -> None:
+def adapted(net: NB201Supernet, architecture: Architecture) -> None:
     net.train()
     for inputs, _ in islice(TRAIN.epoch(0), ADAPTATION):
         net(inputs, architecture)
     net.eval()
 
 
-def reestimated(net: CellSupernet, architecture: Architecture) -> None:
+def reestimated(net: NB201Supernet, architecture: Architecture) -> None:
     for layer in batch_norms(net):
         layer.reset_running_stats()
         layer.momentum = None
     adapted(net, architecture)
 
 
-BY_HAND: list[tuple[NormPolicy, Callable[[CellSupernet, Architecture], None]]] = [
+BY_HAND: list[tuple[NormPolicy, Callable[[NB201Supernet, Architecture], None]]] = [
     (RunningStatistics(), running),
     (BatchStatistics(), batch),
     (AdaptedStatistics(ADAPTATION), adapted),
@@ -74,9 +74,9 @@ BY_HAND: list[tuple[NormPolicy, Callable[[CellSupernet, Architecture], None]]] =
 
 @torch.no_grad()
 def accuracy_by_hand(
-    net: CellSupernet,
+    net: NB201Supernet,
     architecture: Architecture,
-    prepare: Callable[[CellSupernet, Architecture], None],
+    prepare: Callable[[NB201Supernet, Architecture], None],
     batches: int | None = None,
 ) -> float:
     """On a copy of the whole supernet, without extraction."""
@@ -91,17 +91,17 @@ def accuracy_by_hand(
 
 @pytest.mark.parametrize(("policy", "prepare"), BY_HAND, ids=[str(policy) for policy, _ in BY_HAND])
 def test_accuracy_under_every_policy(
-    net: CellSupernet,
+    net: NB201Supernet,
     architectures: list[Architecture],
     policy: NormPolicy,
-    prepare: Callable[[CellSupernet, Architecture], None],
+    prepare: Callable[[NB201Supernet, Architecture], None],
 ) -> None:
     for architecture in architectures:
         expected = accuracy_by_hand(net, architecture, prepare)
         assert ValAcc(VALID, TRAIN, policy=policy).score(net, architecture) == expected
 
 
-def test_policies_differ(net: CellSupernet, architectures: list[Architecture]) -> None:
+def test_policies_differ(net: NB201Supernet, architectures: list[Architecture]) -> None:
     scores = {
         str(policy): tuple(ValAcc(VALID, TRAIN, policy=policy).score(net, a) for a in architectures)
         for policy, _ in BY_HAND
@@ -125,7 +125,7 @@ def noted(drawn: list[Tensor]) -> Batches:
 
 
 @pytest.mark.parametrize("batches", [1, 2])
-def test_mini_uses_the_first_batches_only(net: CellSupernet, architectures: list[Architecture], batches: int) -> None:
+def test_mini_uses_the_first_batches_only(net: NB201Supernet, architectures: list[Architecture], batches: int) -> None:
     drawn: list[Tensor] = []
     mini = ValAccMini(noted(drawn), TRAIN, policy=RunningStatistics(), batches=batches)
     for architecture in architectures:
@@ -134,7 +134,7 @@ def test_mini_uses_the_first_batches_only(net: CellSupernet, architectures: list
         assert torch.equal(torch.cat(drawn), VALID_DATA.inputs[: 50 * batches])
 
 
-def test_whole_validation_set_by_default(net: CellSupernet, architectures: list[Architecture]) -> None:
+def test_whole_validation_set_by_default(net: NB201Supernet, architectures: list[Architecture]) -> None:
     drawn: list[Tensor] = []
     ValAcc(noted(drawn), TRAIN, policy=RunningStatistics()).score(net, architectures[0])
     assert torch.equal(torch.cat(drawn), VALID_DATA.inputs)

@@ -6,7 +6,7 @@ from torch import nn
 
 from polyarch.errors import InvalidInput
 from polyarch.estimators import Latency, MACs, Parameters
-from polyarch.supernets import CellSupernet
+from polyarch.supernets import NB201Supernet
 
 ALL_3X3 = ["nor_conv_3x3"] * 6
 CHAIN_1X1 = ["nor_conv_1x1", "none", "nor_conv_1x1", "none", "none", "nor_conv_1x1"]  # 0->1, 1->2, 2->3
@@ -35,7 +35,7 @@ def cell_macs(channels: int, size: int, classes: int, cells: int, per_cell: int)
 )
 @pytest.mark.parametrize(("channels", "size", "cells"), [(2, 8, 1), (3, 16, 2)])
 def test_macs_equal_the_formula(options: list[str], per_cell: int, channels: int, size: int, cells: int) -> None:
-    net = CellSupernet(channels=channels, cells=cells, classes=7)
+    net = NB201Supernet(channels=channels, cells=cells, classes=7)
     macs = MACs((3, size, size)).score(net, net.space.architecture(options))
     assert macs == cell_macs(channels, size, 7, cells, per_cell)
 
@@ -56,13 +56,13 @@ def cell_parameters(channels: int, classes: int, cells: int, per_cell: int) -> i
     ("options", "per_cell"), [(ALL_3X3, 6 * 9), (CHAIN_1X1, 3 * 1), (DEAD_END, 9), (SKIP, 0)]
 )  # an operation that leads nowhere counts here, as in published tables
 def test_parameters_equal_the_formula(options: list[str], per_cell: int) -> None:
-    net = CellSupernet(channels=3, cells=2, classes=7)
+    net = NB201Supernet(channels=3, cells=2, classes=7)
     assert Parameters().score(net, net.space.architecture(options)) == cell_parameters(3, 7, 2, per_cell)
 
 
 class TestLatency:
     def test_a_much_larger_network_takes_longer(self) -> None:
-        net = CellSupernet(channels=16, cells=2)
+        net = NB201Supernet(channels=16, cells=2)
         latency = Latency((3, 16, 16), batch_size=8, rounds=5)
         small, large = (latency.score(net, net.space.architecture(options)) for options in (SKIP, ALL_3X3))
         assert 0 < 1.5 * small < large  # 36 convolutions more
@@ -76,7 +76,7 @@ class TestLatency:
                 shapes.append((tuple(input.shape), self.training, torch.is_grad_enabled()))
                 return super().forward(input)
 
-        net = CellSupernet(channels=1, cells=1)
+        net = NB201Supernet(channels=1, cells=1)
         net.head[3] = Noting()
         Latency((3, 8, 8), batch_size=5, rounds=4).score(net, net.space.architecture(SKIP))
         assert shapes == [((5, 4, 1, 1), False, False)] * 7
