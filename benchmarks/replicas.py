@@ -8,6 +8,7 @@ from polyarch.data import Batches, Normalisation, spirals
 from polyarch.methods.depth.search import DepthSearch
 from polyarch.randomness import global_seed
 from polyarch.supernets import FullyConnectedDepth
+from polyarch_experiments.depth.side_by_side import search_together
 
 NAME = "replicas"
 GOAL = Goal(">=", 5)
@@ -35,7 +36,7 @@ def main() -> None:
 
     def side_by_side() -> None:
         nets, sources = zip(*map(problem, range(REPLICAS)), strict=True)
-        search.fit_together(nets, sources, seed=0)
+        search_together(search, nets, sources, seed=0)
 
     times = interleaved({"one_after_another": one_after_another, "side_by_side": side_by_side}, rounds)
     median = medians(times)

@@ -15,12 +15,13 @@ from polyarch.errors import MissingData
 from polyarch.estimators import ShortRun
 from polyarch.executors import Processes
 from polyarch.randomness import generator_at, global_seed
-from polyarch.ranking import geometric_rungs, halving_on_curves, halving_steps, successive_halving, top_kept
+from polyarch.ranking import geometric_rungs, halving_on_curves, halving_steps, successive_halving
 from polyarch.runs.devices import to_device
 from polyarch.spaces import Architecture
 from polyarch.strategies import OneShot
 from polyarch.supernets import NB201Supernet
 from polyarch.training import fit
+from polyarch_experiments.training_speed.strategy_scores import top_kept
 
 NAME = "sotl_ranking"
 GOAL = Goal(">=", 4)

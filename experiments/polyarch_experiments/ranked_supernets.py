@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from polyarch.runs.parts import Parts
 
 from polyarch.data import Dataset, load, stratified_split
 from polyarch.errors import ConfigError
@@ -20,7 +21,6 @@ from polyarch.files import Journal
 from polyarch.randomness import generator_at
 from polyarch.runs.display import Quiet
 from polyarch.runs.journal import run_missing
-from polyarch.runs.parts import Parts
 from polyarch.runs.pipeline import run as run_pipeline
 from polyarch.runs.run import Context
 from polyarch.runs.settings import RunSettings
@@ -146,7 +146,7 @@ class Scored:
                 continue
             run = estimator.run
             if id(run) not in traces:
-                traces[id(run)] = run.run(self.parts.net, architecture)
+                traces[id(run)] = run.trace(self.parts.net, architecture)
             scores[estimator.name] = estimator.read(traces[id(run)], architecture)
         losses = [blocks_of(trace.losses) for trace in traces.values()]
         rounded = {name: float(f"{value:.6g}") for name, value in scores.items()}

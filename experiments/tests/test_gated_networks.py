@@ -17,7 +17,7 @@ from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.nn import ReestimatedStatistics, multiply_accumulates
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.plugins import EXPERIMENTS
-from polyarch.searchers import Candidate, LimitedDraws, best_candidate
+from polyarch.searchers import JudgedDraw, LimitedDraws, best_draw
 from polyarch.testing import same_bits
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.images import Images
@@ -48,7 +48,7 @@ def images() -> Images:
 def made_up(valid: list[tuple[float, float]], test: list[float]) -> Drawn:
     """Candidates with these accuracies and losses on validation images, and these accuracies on test images."""
     sides = (
-        [Candidate(position, "", accuracy, loss, 1, 1.0) for position, (accuracy, loss) in enumerate(rows)]
+        [JudgedDraw(position, "", accuracy, loss, 1, 1.0) for position, (accuracy, loss) in enumerate(rows)]
         for rows in (valid, [(accuracy, 0.0) for accuracy in test])
     )
     return Drawn(NOBODY, NOBODY, *sides)
@@ -65,11 +65,11 @@ def made_up(valid: list[tuple[float, float]], test: list[float]) -> Drawn:
 def test_the_expected_best_by_all_subsets(valid: list[tuple[float, float]], test: list[float]) -> None:
     drawn = made_up(valid, test)
     for count in range(1, len(valid) + 1):
-        chosen = [best_candidate(subset) for subset in itertools.combinations(drawn.valid, count)]
+        chosen = [best_draw(subset) for subset in itertools.combinations(drawn.valid, count)]
         expected = statistics.fmean(test[candidate.position] for candidate in chosen)
         assert drawn.expected_best(count) == pytest.approx(expected, rel=1e-12)
     assert drawn.expected_best(1) == pytest.approx(statistics.fmean(test))
-    assert drawn.expected_best(len(test)) == test[best_candidate(drawn.valid).position]
+    assert drawn.expected_best(len(test)) == test[best_draw(drawn.valid).position]
 
 
 def test_the_expected_best_of_very_many() -> None:
@@ -153,7 +153,7 @@ def test_draws_from_what_was_learned(images: Images, tmp_path: Path) -> None:
             found = judged(net.extract(draws(candidate.position)), images, examples)
             assert candidate.accuracy == pytest.approx(found["accuracy"])
             assert candidate.loss == pytest.approx(-found["mean_log_p"], rel=1e-4)
-    best = draws(best_candidate(drawn.valid).position)
+    best = draws(best_draw(drawn.valid).position)
     assert drawn.best == best
     summary = drawn.summary(images)
     network = net.extract(best)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polyarch.errors import InvalidInput
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
@@ -14,7 +15,7 @@ from polyarch_experiments.interchoice.interchoice_ranking import KINDS, SPACES, 
 from polyarch_experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.strategy_ranking import PATHS
-from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, correlation, truth_of
+from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, correlation, top_kept, truth_of
 
 N = 12
 TRUTH = [80.0 + position for position in range(N)]
@@ -162,3 +163,14 @@ def test_the_fixed_set() -> None:
 def test_blocks_of_losses() -> None:
     assert blocks_of([1.0, 3.0] * BLOCKS) == [2.0] * BLOCKS
     assert blocks_of([1.0, 2.0, 4.0]) == [1.0, 2.0, 4.0]
+
+
+class TestTopKept:
+    def test_share_of_the_first(self) -> None:
+        assert top_kept([3, 1, 2, 0], [1, 0, 3, 2], k=2) == 0.5
+        assert top_kept([3, 1, 2, 0], [1, 3, 0, 2], k=2) == 1.0
+
+    @pytest.mark.parametrize("k", [0, 3])
+    def test_too_few(self, k: int) -> None:
+        with pytest.raises(InvalidInput, match=r"k in 1\.\.2"):
+            top_kept([0, 1], [1, 0, 2], k)

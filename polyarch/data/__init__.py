@@ -1,31 +1,20 @@
 """Data: sources by name, path or value; splits, resident and streamed examples, batches, preprocessing."""
 
 from polyarch.data.augmentations import Cutout, RandomFlip, RandomShift
+from polyarch.data.batches import Augmentation, Batch, Batches, BatchSource, endless
 from polyarch.data.cifar import nb201_split
 from polyarch.data.columns import Column, encode_rows
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import decode_image
-from polyarch.data.fourier import RegressionData, fourier
+from polyarch.data.examples import Examples, TableData, TensorData, resident
 from polyarch.data.image_files import ImageFiles
 from polyarch.data.locations import data_root
-from polyarch.data.lookalikes import shaped_like
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
+from polyarch.data.resizing import shaped_like
 from polyarch.data.sources import DATASETS, load
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
-from polyarch.data.stacked import StackedBatches
 from polyarch.data.table_files import read_frame
-from polyarch.data.tensors import (
-    Augmentation,
-    Batch,
-    Batches,
-    BatchSource,
-    Examples,
-    TableData,
-    TensorData,
-    endless,
-    resident,
-)
 
 __all__ = [
     "DATASETS",
@@ -42,8 +31,6 @@ __all__ = [
     "Preprocessing",
     "RandomFlip",
     "RandomShift",
-    "RegressionData",
-    "StackedBatches",
     "TableData",
     "TableEncoding",
     "TensorData",
@@ -51,7 +38,6 @@ __all__ = [
     "decode_image",
     "encode_rows",
     "endless",
-    "fourier",
     "load",
     "nb201_split",
     "preprocessing_from",

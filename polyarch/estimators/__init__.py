@@ -1,11 +1,10 @@
-"""Estimators: numbers for architectures, taken without touching the supernet."""
+"""Estimators: scores of architectures that leave the supernet unchanged."""
 
 from polyarch.estimators.accuracy import ValAcc, ValAccMini
 from polyarch.estimators.costs import Latency, MACs, Parameters, shared_macs
 from polyarch.estimators.estimator import Estimator, Goal, Score
-from polyarch.estimators.scoring import Failure, Scoring, Tracing
-from polyarch.estimators.short_run import OngoingRun, ShortRun
-from polyarch.estimators.trace import Trace
+from polyarch.estimators.scoring import Failure, Scoring
+from polyarch.estimators.short_run import OngoingRun, ShortRun, Trace
 from polyarch.estimators.training_speed import SoG, SoGN, SoTL, SoVL, TLMini, TraceEstimator
 from polyarch.estimators.windows import ExponentialAverage, LastPart, WholeRun, Window
 
@@ -29,7 +28,6 @@ __all__ = [
     "TLMini",
     "Trace",
     "TraceEstimator",
-    "Tracing",
     "ValAcc",
     "ValAccMini",
     "WholeRun",

@@ -1,4 +1,4 @@
-"""Scoring as a task for executors."""
+"""Scoring by several estimators, as a task that executors can run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from polyarch.errors import NotFiniteError
 from polyarch.estimators.estimator import Estimator, Score
-from polyarch.estimators.short_run import ShortRun
-from polyarch.estimators.trace import Trace
 from polyarch.estimators.training_speed import TraceEstimator
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
@@ -24,17 +22,17 @@ class Failure:
 
 @dataclass(frozen=True)
 class Scoring:
-    """Scores an architecture by several estimators; a score that is not finite is a `Failure`, not a number.
+    """Scores an architecture by several estimators; if a score is not finite, the result is a `Failure`.
 
-    Estimators over the same `ShortRun` object read one run, whose seconds they share in equal parts: the seconds of
-    all scores add up to the time that was spent.
+    Estimators over the same `ShortRun` object read one run and split its seconds equally, so that the seconds of all
+    scores add up to the time spent.
     """
 
     net: Supernet
     estimators: Sequence[Estimator]
 
     def __call__(self, architecture: Architecture) -> list[Score] | Failure:
-        """One score per estimator, in their order."""
+        """One score per estimator, in the order of the estimators."""
         found: dict[int, Score] = {}
         try:
             for positions in self._groups():
@@ -45,7 +43,7 @@ class Scoring:
         return [found[position] for position in sorted(found)]
 
     def _groups(self) -> list[list[int]]:
-        """The positions of estimators that read the same run; every other one is alone."""
+        """The positions of the estimators, grouped by the run they read."""
         groups: dict[int, list[int]] = {}
         for position, estimator in enumerate(self.estimators):
             shared = estimator.run if isinstance(estimator, TraceEstimator) else estimator
@@ -57,21 +55,6 @@ class Scoring:
         if len(readers) < 2:
             return [estimator.record(self.net, architecture) for estimator in group]
         started = time.perf_counter()
-        trace = readers[0].run.run(self.net, architecture)
+        trace = readers[0].run.trace(self.net, architecture)
         seconds = (time.perf_counter() - started) / len(readers)
         return [Score(reader.read(trace, architecture), reader.name, reader.policy, seconds) for reader in readers]
-
-
-@dataclass(frozen=True)
-class Tracing:
-    """Makes the short run of an architecture and gives its whole `Trace`, of which any estimator can be read."""
-
-    net: Supernet
-    run: ShortRun
-
-    def __call__(self, architecture: Architecture) -> Trace | Failure:
-        """The trace, or why there is none."""
-        try:
-            return self.run.run(self.net, architecture)
-        except NotFiniteError as error:
-            return Failure(str(error))

@@ -1,6 +1,5 @@
 """Building blocks of supernets."""
 
-from polyarch.nn.batch_means import MeanVariance, batch_mean_variances
 from polyarch.nn.channel_gates import ChannelGate, run_gated
 from polyarch.nn.channel_removal import ChannelGraph, NetworkCost
 from polyarch.nn.choice_block import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
@@ -35,7 +34,6 @@ __all__ = [
     "InterChoice",
     "InterChoiceKind",
     "Maybe",
-    "MeanVariance",
     "NetworkCost",
     "NormPolicy",
     "OneOf",
@@ -51,7 +49,6 @@ __all__ = [
     "WiredModule",
     "WiringNorm",
     "adds",
-    "batch_mean_variances",
     "bottleneck",
     "call",
     "dependent_weights",

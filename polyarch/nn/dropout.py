@@ -9,7 +9,6 @@ import torch
 from torch import Generator, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from polyarch.errors import InvalidInput
 from polyarch.randomness import seed_global
 
 
@@ -42,19 +41,3 @@ def dropping(network: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes.items():
             part.training = mode
-
-
-def with_dropout(network: nn.Module, p: float) -> None:
-    """Puts dropout in front of every convolution and linear layer but the first, in place.
-
-    Any network becomes one whose passes differ by chance, such as `polyarch.predictive.MCDropout` wants it.
-    """
-    if not 0 < p < 1:
-        raise InvalidInput(f"Expected a probability of dropout between 0 and 1. Got {p}.")
-    kinds = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
-    layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, kinds)]
-    if len(layers) < 2:
-        raise InvalidInput(f"Expected two or more convolutions or linear layers. Got {len(layers)}.")
-    for name, layer in layers[1:]:
-        parent, _, last = name.rpartition(".")
-        setattr(network.get_submodule(parent), last, nn.Sequential(nn.Dropout(p), layer).train(layer.training))

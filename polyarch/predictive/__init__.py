@@ -1,7 +1,5 @@
 """What a network or a mixture of networks predicts, how sure it is, and whether that can be trusted."""
 
-from polyarch.predictive.attacked import Attacked, Members, under_attack
-from polyarch.predictive.attacks import PGD, Predict
 from polyarch.predictive.budget import JointCost, members_within
 from polyarch.predictive.calibration import (
     ConfidenceBin,
@@ -20,7 +18,6 @@ from polyarch.predictive.early_exit import (
     choose_confidence,
     exit_curve,
 )
-from polyarch.predictive.mc_dropout import MCDropout
 from polyarch.predictive.member_weights import posterior_weights, stacked_weights
 from polyarch.predictive.mixture import Mixture
 from polyarch.predictive.most_probable import most_probable
@@ -41,9 +38,7 @@ from polyarch.predictive.uncertainty import (
 __all__ = [
     "CORRUPTIONS",
     "LEAST_MASS",
-    "PGD",
     "SEVERITIES",
-    "Attacked",
     "ConfidenceBin",
     "JointCost",
     "RiskCoverageCurve",
@@ -51,10 +46,7 @@ __all__ = [
     "EarlyExit",
     "ExitMeasure",
     "ExitOutput",
-    "MCDropout",
-    "Members",
     "Mixture",
-    "Predict",
     "area",
     "aupr",
     "auroc",
@@ -79,5 +71,4 @@ __all__ = [
     "stacked_weights",
     "uncertainty_scores",
     "threshold_at",
-    "under_attack",
 ]

@@ -140,13 +140,6 @@ def halving_steps(n: int, rungs: Sequence[int], factor: float = 2.0) -> int:
     return sum(count * leg for count, leg in zip(halving_counts(n, rungs, factor), legs, strict=True))
 
 
-def top_kept(order: Sequence[int], full: Sequence[int], k: int = 10) -> float:
-    """The share of the first k of the full ranking that are among the first k of another order, 0..1."""
-    if not 1 <= k <= min(len(order), len(full)):
-        raise InvalidInput(f"Expected k in 1..{min(len(order), len(full))}. Got {k}.")
-    return len(set(order[:k]) & set(full[:k])) / k
-
-
 @dataclass(frozen=True)
 class _Leg:
     """Trains an architecture from ``state`` to step ``until``; ``carry`` returns its state for the next leg."""

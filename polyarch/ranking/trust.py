@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from polyarch.errors import InvalidInput
+from polyarch.ranking.agreement import as_rows, mean_agreement
 from polyarch.ranking.bootstrap import Interval, Rows, bootstrap
-from polyarch.ranking.consistency import as_rows, mean_agreement
 from polyarch.ranking.correlations import Values
-from polyarch.ranking.top import chosen, rank_share
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ def trust(
         return mean_agreement("spearman", compared, confidence=confidence, resamples=resamples, seed=seed)
 
     def standing(drawn: Rows) -> float | None:
-        position = chosen(rows[0], drawn)
-        shares = [rank_share(other, drawn, position) for other in rows[1:]]
+        position = _chosen(rows[0], drawn)
+        shares = [_rank_share(other, drawn, position) for other in rows[1:]]
         known = [share for share in shares if share is not None]
         return float(np.mean(known)) if known else None
 
@@ -81,3 +80,17 @@ def trust(
         top=int(rows[0].argmax()),
         top_rank_interval=bootstrap(standing, n, confidence=confidence, resamples=resamples, seed=seed),
     )
+
+
+def _chosen(predicted: Values, rows: Rows) -> int:
+    """The position of the highest prediction among the drawn rows; the first drawn wins ties."""
+    return int(rows[predicted[rows].argmax()])
+
+
+def _rank_share(truth: Values, rows: Rows, position: int) -> float | None:
+    """The share of the other drawn architectures with a higher truth, equal ones by half; None without others."""
+    others = truth[rows[rows != position]]
+    if not len(others):
+        return None
+    own = truth[position]
+    return float(np.mean(others > own) + np.mean(others == own) / 2)

@@ -14,13 +14,6 @@ from polyarch.strategies.mixed_supernet import MixedSupernet, Weighing
 from polyarch.strategies.one_shot import OneShot
 from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths
 from polyarch.strategies.posterior_guided import PosteriorGuided
-from polyarch.strategies.replicated import (
-    Replicated,
-    ReplicatedDepths,
-    ReplicatedSupervised,
-    ReplicatedVariational,
-    loss_name,
-)
 from polyarch.strategies.stochastic import DrawUnit, StochasticArchitectures
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally
 from polyarch.strategies.supervised import Supervised
@@ -47,10 +40,6 @@ __all__ = [
     "PosteriorGuided",
     "RandomPass",
     "RandomPaths",
-    "Replicated",
-    "ReplicatedDepths",
-    "ReplicatedSupervised",
-    "ReplicatedVariational",
     "Stateful",
     "StochasticArchitectures",
     "Strategy",
@@ -61,6 +50,5 @@ __all__ = [
     "Variational",
     "Weighing",
     "WiringPass",
-    "loss_name",
     "take_step",
 ]

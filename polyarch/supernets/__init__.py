@@ -14,7 +14,6 @@ from polyarch.supernets.nb101_network import nb101_network
 from polyarch.supernets.nb201 import NB201Supernet
 from polyarch.supernets.relaxation import ChosenOptions, DartsRelaxation, Relaxation, relaxation_of, without_option
 from polyarch.supernets.repeated import RepeatSupernet
-from polyarch.supernets.replicas import FullyConnectedReplicas
 from polyarch.supernets.supernet import Supernet
 from polyarch.supernets.wired import WiredSupernet
 
@@ -27,7 +26,6 @@ __all__ = [
     "DartsSupernet",
     "DepthSupernet",
     "FullyConnectedDepth",
-    "FullyConnectedReplicas",
     "GatedDepthSupernet",
     "GatedSupernet",
     "Groups",

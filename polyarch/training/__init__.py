@@ -18,7 +18,6 @@ from polyarch.training.collapse_guard import CollapseGuard, CollapseLimits
 from polyarch.training.expectation_step import ExpectationStep
 from polyarch.training.interruption import StopRequest, stop_on_signal
 from polyarch.training.loop import History, fit
-from polyarch.training.replica_stopping import ReplicaStopping
 from polyarch.training.search_diagnostics import SearchDiagnostics, Searching
 from polyarch.training.split_weights import SplitWeights, split_weights
 from polyarch.training.within_limits import WithinLimits
@@ -34,7 +33,6 @@ __all__ = [
     "EpochLog",
     "ExpectationStep",
     "History",
-    "ReplicaStopping",
     "Row",
     "Run",
     "Schedule",

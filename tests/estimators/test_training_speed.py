@@ -25,7 +25,6 @@ from polyarch.estimators import (
     TLMini,
     Trace,
     TraceEstimator,
-    Tracing,
     WholeRun,
     Window,
 )
@@ -178,7 +177,7 @@ class TestLinearByHand:
         assert expected.gradient_sum is not None and expected.gradient_norm is not None and expected.valid_losses
         assert expected.gradient_sum < 0.95 * expected.gradient_norm  # directions change, or the two could be mixed up
         exact = pytest.approx
-        trace = run.run(linear, architecture)
+        trace = run.trace(linear, architecture)
         assert trace.losses == exact(expected.losses, rel=1e-12)
         assert trace.valid_losses == exact(expected.valid_losses, rel=1e-12)
         values = {
@@ -197,7 +196,7 @@ class TestLinearByHand:
 class TestValidationLosses:
     def test_are_those_of_the_batch_before_the_step(self, net: NB201Supernet, architecture: Architecture) -> None:
         """The first one at the inherited weights, with the statistics of its own minibatch."""
-        trace = ShortRun(TRAIN, steps=2, valid=VALID).run(net, architecture)
+        trace = ShortRun(TRAIN, steps=2, valid=VALID).trace(net, architecture)
         inputs, targets = next(VALID.epoch(0))
         expected = F.cross_entropy(copy.deepcopy(net).train()(inputs, architecture), targets).item()
         assert trace.valid_losses is not None
@@ -241,7 +240,7 @@ class TestGoingOn:
             state = running.state()
         assert running.losses == straight.losses
         assert same_bits(state_of(running.network), state_of(straight.network))
-        assert run.run(net, architecture).losses == tuple(straight.losses)
+        assert run.trace(net, architecture).losses == tuple(straight.losses)
 
     def test_only_with_training_losses(self, net: NB201Supernet, architecture: Architecture) -> None:
         with pytest.raises(InvalidInput, match="training losses alone"):
@@ -284,22 +283,13 @@ class TestOneRunForAll:
         scores = Scoring(net, [TLMini(run)])(architecture)
         assert len(drawn) == 1
         assert not isinstance(scores, Failure)
-        assert scores[0].value == -ShortRun(TRAIN, steps=1).run(net, architecture).losses[0]
+        assert scores[0].value == -ShortRun(TRAIN, steps=1).trace(net, architecture).losses[0]
 
     def test_a_shared_run_that_diverges_is_a_failure(self, net: NB201Supernet, architecture: Architecture) -> None:
         run = ShortRun(TRAIN, steps=8, learning_rate=1e30)
         outcome = Scoring(net, [SoTL(run), TLMini(run)])(architecture)
         assert isinstance(outcome, Failure)
         assert architecture.key in outcome.reason
-
-
-class TestTracing:
-    def test_gives_the_trace(self, net: NB201Supernet, architecture: Architecture) -> None:
-        run = ShortRun(TRAIN, steps=3)
-        assert Tracing(net, run)(architecture) == run.run(net, architecture)
-
-    def test_or_a_failure(self, net: NB201Supernet, architecture: Architecture) -> None:
-        assert isinstance(Tracing(net, ShortRun(TRAIN, steps=8, learning_rate=1e30))(architecture), Failure)
 
 
 class TestWhatARunMustHave:
@@ -320,7 +310,7 @@ def test_validation_losses_that_are_not_finite(net: NB201Supernet, architecture:
             return iter([Batch(inputs * float("nan"), targets)])
 
     with pytest.raises(NotFiniteError, match=r"finite validation loss in the short run of .* at step 1"):
-        ShortRun(TRAIN, steps=2, valid=Broken()).run(net, architecture)
+        ShortRun(TRAIN, steps=2, valid=Broken()).trace(net, architecture)
 
 
 def test_all_architectures_draw_dropout_of_their_own() -> None:
@@ -328,6 +318,6 @@ def test_all_architectures_draw_dropout_of_their_own() -> None:
         net = WithDropout()
     random = torch.get_rng_state()
     run = ShortRun(TRAIN, steps=3)
-    first = run.run(net, net.space.sample(generator_at(0, "a")))
+    first = run.trace(net, net.space.sample(generator_at(0, "a")))
     assert torch.get_rng_state().equal(random)
-    assert first == run.run(net, net.space.sample(generator_at(0, "a")))
+    assert first == run.trace(net, net.space.sample(generator_at(0, "a")))

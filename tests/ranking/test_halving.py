@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from polyarch.data import Batches, load
-from polyarch.errors import InvalidInput
-from polyarch.estimators import ExponentialAverage, Failure, LastPart, ShortRun, Tracing, WholeRun, Window
+from polyarch.errors import InvalidInput, NotFiniteError
+from polyarch.estimators import ExponentialAverage, LastPart, ShortRun, WholeRun, Window
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.randomness import generator_at, global_seed
 from polyarch.ranking import (
@@ -22,7 +23,6 @@ from polyarch.ranking import (
     halving_on_curves,
     halving_steps,
     successive_halving,
-    top_kept,
 )
 from polyarch.ranking.halving import Curve
 from polyarch.spaces import Architecture
@@ -51,10 +51,9 @@ def full_curves(net: NB201Supernet, architectures: Sequence[Architecture], run: 
     curves = []
     for architecture in architectures:
         for steps in range(run.steps, 0, -1):
-            trace = Tracing(net, replace(run, steps=steps))(architecture)
-            if not isinstance(trace, Failure):
+            with contextlib.suppress(NotFiniteError):
+                trace = replace(run, steps=steps).trace(net, architecture)
                 break
-        assert not isinstance(trace, Failure)
         curves.append([*trace.losses, *[math.nan] * (run.steps - steps)])
     return curves
 
@@ -199,7 +198,7 @@ class TestRealRuns:
         assert sorted(expected.steps) == [1, 1, 2, 4, 4]
         for position in expected.order[:2]:
             key = architectures[position].key
-            assert curves[key] == RUN.run(net, architectures[position]).losses
+            assert curves[key] == RUN.trace(net, architectures[position]).losses
 
     def test_from_worker_processes(
         self, net: NB201Supernet, architectures: list[Architecture], expected: Elimination
@@ -263,14 +262,3 @@ class TestRungs:
     def test_that_cannot_be(self, steps: int, first: int, factor: float) -> None:
         with pytest.raises(InvalidInput, match="1 <= first <= steps"):
             geometric_rungs(steps, first=first, factor=factor)
-
-
-class TestTopKept:
-    def test_share_of_the_first(self) -> None:
-        assert top_kept([3, 1, 2, 0], [1, 0, 3, 2], k=2) == 0.5
-        assert top_kept([3, 1, 2, 0], [1, 3, 0, 2], k=2) == 1.0
-
-    @pytest.mark.parametrize("k", [0, 3])
-    def test_too_few(self, k: int) -> None:
-        with pytest.raises(InvalidInput, match=r"k in 1\.\.2"):
-            top_kept([0, 1], [1, 0, 2], k)

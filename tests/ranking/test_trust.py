@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking import Interval, rank_quality, regret, self_consistency, top_one, trust
+from polyarch.ranking import Interval, rank_quality, trust
+from polyarch.ranking.agreement import mean_agreement
 
 
 def noisy(n: int, noise: float, seed: int = 0) -> tuple[list[float], list[float]]:
@@ -20,29 +21,28 @@ def noisy(n: int, noise: float, seed: int = 0) -> tuple[list[float], list[float]
     return (truth + generator.normal(0, noise, n)).tolist(), truth.tolist()
 
 
-class TestTopOne:
+class TestFirstPlace:
+    """Where the favourite of the first of two estimators stands by the second."""
+
     def test_by_hand(self) -> None:
-        """The predicted best is the third: of four others one is better, one as good."""
-        found = top_one([1.0, 2, 9, 4, 5], [95.0, 80, 90, 90, 70], resamples=20)
-        assert (found.n, found.position) == (5, 2)
-        assert found.rank_share.value == pytest.approx((1 + 1 / 2) / 4)
-        assert found.regret.value == 5
+        """The favourite is the third: of four others one is better, one as good."""
+        found = trust({"a": [1.0, 2, 9, 4, 5], "b": [95.0, 80, 90, 90, 70]}, resamples=20)
+        assert (found.n, found.top) == (5, 2)
+        assert found.top_rank_interval.value == pytest.approx((1 + 1 / 2) / 4)
 
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
-    def test_shares_and_regrets_are_in_range(self, pairs: list[tuple[int, int]]) -> None:
-        predicted, truth = [float(x) for x, _ in pairs], [float(y) for _, y in pairs]
-        found = top_one(predicted, truth, resamples=20)
-        for interval, most in ((found.rank_share, 1.0), (found.regret, max(truth) - min(truth))):
-            assert interval.value is not None and interval.low is not None and interval.high is not None
-            assert 0 <= interval.low <= interval.high <= most and 0 <= interval.value <= most
-        assert found.regret.value == regret(predicted, truth)
-        if found.regret.value == 0:
-            assert found.rank_share.value is not None and found.rank_share.value <= 0.5
+    def test_shares_are_in_range(self, pairs: list[tuple[int, int]]) -> None:
+        scores = {"a": [float(x) for x, _ in pairs], "b": [float(y) for _, y in pairs]}
+        found = trust(scores, resamples=20)
+        interval = found.top_rank_interval
+        assert interval.value is not None and interval.low is not None and interval.high is not None
+        assert 0 <= interval.low <= interval.high <= 1 and 0 <= interval.value <= 1
+        if scores["b"][found.top] == max(scores["b"]):
+            assert interval.value <= 0.5
 
-    def test_the_truth_itself_is_always_right(self) -> None:
+    def test_equal_estimators_put_it_first(self) -> None:
         _, truth = noisy(40, 0.0)
-        found = top_one(truth, truth, resamples=100)
-        assert found.rank_share == found.regret == Interval(0.0, 0.0, 0.0)
+        assert trust({"a": truth, "b": truth}, resamples=100).top_rank_interval == Interval(0.0, 0.0, 0.0)
 
     def test_chance_stands_anywhere(self) -> None:
         """Over many sets of noise the share of the chosen is uniform: mean 1/2 within 3 standard errors."""
@@ -50,19 +50,19 @@ class TestTopOne:
         shares = []
         for _ in range(300):
             predicted, truth = generator.normal(size=(2, 21)).tolist()
-            shares.append(top_one(predicted, truth, resamples=1).rank_share.value)
+            shares.append(trust({"a": predicted, "b": truth}, resamples=1).top_rank_interval.value)
         assert np.mean([share for share in shares if share is not None]) == pytest.approx(
             0.5, abs=3 * math.sqrt(1 / 12 / 300)
         )
 
     def test_repeated_draws_of_the_chosen_are_not_others(self) -> None:
         """Of three the best is drawn in most resamples, often twice; it always stands first."""
-        found = top_one([3.0, 2, 1], [3.0, 2, 1], resamples=200)
-        assert found.rank_share.high == 0
+        assert trust({"a": [3.0, 2, 1], "b": [3.0, 2, 1]}, resamples=200).top_rank_interval.high == 0
 
     def test_the_same_seed_gives_the_same(self) -> None:
-        pair = noisy(30, 1.0)
-        assert top_one(*pair, resamples=50) == top_one(*pair, resamples=50)
+        first, second = noisy(30, 1.0)
+        scores = {"a": first, "b": second}
+        assert trust(scores, resamples=50) == trust(scores, resamples=50)
 
 
 class TestTrust:
@@ -73,8 +73,9 @@ class TestTrust:
         found = trust({"sotl": first, "val_acc": second}, seeds, resamples=50, seed=3)
         assert (found.n, found.estimators, found.top) == (30, ("sotl", "val_acc"), int(np.argmax(first)))
         assert found.estimator_agreement == rank_quality(first, second, resamples=50, seed=3).spearman
-        assert found.seed_agreement == self_consistency(seeds, resamples=50, seed=3).spearman
-        assert found.top_rank_interval == top_one(first, second, resamples=50, seed=3).rank_share
+        assert found.seed_agreement == mean_agreement(
+            "spearman", np.array(seeds), confidence=0.95, resamples=50, seed=3
+        )
         assert json.loads(json.dumps(found.to_dict()))["estimators"] == ["sotl", "val_acc"]
 
     def test_all_others_judge_the_first_place(self) -> None:

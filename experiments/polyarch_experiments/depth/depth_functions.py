@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyarch.methods.depth.baseline import FixedDepth
 from polyarch.methods.depth.functions import as_text
 from polyarch.methods.depth.search import choose_depth
+from polyarch.methods.depth.training import DepthTraining
 from polyarch.predictive import responsibilities
 from polyarch.supernets import FullyConnectedDepth
+from polyarch_experiments.depth.side_by_side import train_together
 from polyarch_experiments.depth.spirals import QUICK, SPIRALS, Problem, learned, measure, network, problem
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, side_by_side, summary, with_spread
@@ -38,8 +39,8 @@ def run(settings: Settings, depth: int | None, folder: Path) -> dict[str, Any]:
     """Trains, and looks at the functions."""
     if depth is not None:
         one = problem(settings, 0)
-        fixed = FixedDepth(epochs=settings["epochs"], patience=settings["patience"])
-        ((net, _),) = fixed.fit_together([network(settings, 0, depth, depth)], [one.train], seed=0)
+        fixed = DepthTraining(epochs=settings["epochs"], patience=settings["patience"])
+        ((net, _),) = train_together(fixed, [network(settings, 0, depth, depth)], [one.train], seed=0)
         return {"picture": _pictures(one, net.eval(), [depth])[0]}
     found = []
     for seed, (one, net, q, history) in enumerate(learned(settings)):

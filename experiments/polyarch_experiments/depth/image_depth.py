@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from polyarch.data import Batches, Normalisation, TensorData, load, resident, stratified_split
-from polyarch.methods.depth.baseline import FixedDepth
 from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
 from polyarch.methods.depth.timing import forward_seconds
 from polyarch.methods.depth.training import DepthTraining
@@ -19,6 +18,7 @@ from polyarch.randomness import derive_seed, global_seed
 from polyarch.runs.devices import to_device
 from polyarch.supernets import ConvolutionalDepth
 from polyarch.training import CheckpointStore
+from polyarch_experiments.depth.fixed_depth import FixedDepth
 from polyarch_experiments.depth.image_claims import CONFIDENCES, figures, judge
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.measures import scores

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from polyarch.data import Batches, Normalisation, TensorData, spirals
 from polyarch.distributions import Categorical
-from polyarch.methods.depth.baseline import FixedDepth
 from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
+from polyarch.methods.depth.training import DepthTraining
 from polyarch.objectives import marginal_log_probabilities
 from polyarch.randomness import global_seed
 from polyarch.supernets import FullyConnectedDepth
 from polyarch.training import History
+from polyarch_experiments.depth.side_by_side import search_together, train_together
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.measures import scores
 
@@ -61,7 +62,7 @@ def learned(settings: Settings) -> list[tuple[Problem, FullyConnectedDepth, Cate
     problems = [problem(settings, seed) for seed in seeds]
     nets = [network(settings, seed, settings["max_depth"], "learned") for seed in seeds]
     search = DepthSearch(epochs=settings["epochs"], patience=settings["patience"])
-    found = search.fit_together(nets, [one.train for one in problems], seed=0)
+    found = search_together(search, nets, [one.train for one in problems], seed=0)
     return [(one, net.eval(), q, history) for one, (net, q, history) in zip(problems, found, strict=True)]
 
 
@@ -91,10 +92,10 @@ def measure_fixed(settings: Settings, depth: int) -> dict[str, Any]:
     seeds = range(settings["seeds"])
     problems = [problem(settings, seed) for seed in seeds]
     nets = [network(settings, seed, depth, depth) for seed in seeds]
-    training = FixedDepth(epochs=settings["epochs"], patience=settings["patience"])
+    training = DepthTraining(epochs=settings["epochs"], patience=settings["patience"])
     found = []
     for one, (net, history) in zip(
-        problems, training.fit_together(nets, [one.train for one in problems], seed=0), strict=True
+        problems, train_together(training, nets, [one.train for one in problems], seed=0), strict=True
     ):
         with torch.no_grad():
             log_probs = torch.log_softmax(net.eval()(one.inputs, net.space.members[-1]), -1)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from polyarch.randomness import generator_at
-from polyarch.ranking import improvement, rank_quality, self_consistency
+from polyarch.ranking import rank_quality
 from polyarch.spaces import NB201_CONVOLUTIONS, NB201_NO_NONE, NB201_OPERATIONS
 from polyarch.tables import load_truth
 from polyarch.training.split_weights import split_weights
+from polyarch_experiments.consistency import self_consistency
 from polyarch_experiments.experiment import Experiment, Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, lines, side_by_side, summary
+from polyarch_experiments.improvement import improvement
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import INTERCHOICE_WEIGHTS
 from polyarch_experiments.ranked_supernets import (

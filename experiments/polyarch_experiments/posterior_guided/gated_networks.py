@@ -19,7 +19,7 @@ from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranch
 from polyarch.nn import ReestimatedStatistics
 from polyarch.randomness import derive_seed, global_seed
 from polyarch.runs.devices import to_device
-from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws, Limits, best_candidate
+from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws, Limits, best_draw
 from polyarch.searchers.limited_draws import Posterior
 from polyarch.spaces import Architecture
 from polyarch.strategies import PosteriorGuided, Supervised
@@ -136,8 +136,8 @@ class Drawn:
 
     net: GatedSupernet
     draws: LimitedDraws
-    valid: Sequence[Candidate]
-    test: Sequence[Candidate]
+    valid: Sequence[JudgedDraw]
+    test: Sequence[JudgedDraw]
 
     @classmethod
     def of(
@@ -154,14 +154,14 @@ class Drawn:
         draws = LimitedDraws(net, q, limits, seed=seed, stream=stream)
         sides = []
         for examples in (images.valid, images.test):
-            scoring = CandidateScoring(net, {stream: draws}, images.batches(examples))
+            scoring = DrawScoring(net, {stream: draws}, images.batches(examples))
             sides.append([scoring((stream, position)) for position in range(settings["candidates"])])
         return cls(net, draws, *sides)
 
     @property
     def best(self) -> Architecture:
         """The best by validation images."""
-        return self.draws(best_candidate(self.valid).position)
+        return self.draws(best_draw(self.valid).position)
 
     def expected_best(self, count: int) -> float:
         """The expected test accuracy of the best, by validation images, of ``count`` random ones of these draws."""
@@ -192,7 +192,7 @@ class Drawn:
         kept = self.net.slices(best).split([one.slices for one in self.net.gates])
         return {
             "test": tested(network, images),
-            "valid_accuracy": best_candidate(self.valid).accuracy,
+            "valid_accuracy": best_draw(self.valid).accuracy,
             "mean_accuracy": statistics.fmean(one.accuracy for one in self.test),
             "cost": asdict(cost),
             "dropped_channels": 1 - float(torch.cat(kept).mean()),

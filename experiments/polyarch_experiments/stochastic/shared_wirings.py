@@ -12,7 +12,6 @@ from torch import Tensor
 
 from polyarch.estimators import ValAcc
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
-from polyarch.nn.batch_means import batch_mean_variances
 from polyarch.predictive import auroc
 from polyarch.randomness import generator_at
 from polyarch.ranking import norm_modes
@@ -22,6 +21,7 @@ from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.images import Images, measure, store_of
 from polyarch_experiments.papers import STOCHASTIC_ARCHITECTURES
 from polyarch_experiments.seeds import seeded
+from polyarch_experiments.stochastic.batch_means import batch_mean_variances
 from polyarch_experiments.stochastic.shared_wirings_claims import counts, figures, judge, tables
 from polyarch_experiments.stochastic.wired_networks import LARGE, SMALL, TINY, build, draw_wirings, member_logits, train
 

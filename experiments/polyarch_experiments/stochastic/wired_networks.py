@@ -10,7 +10,6 @@ from torch import Tensor
 
 from polyarch.data import Batches
 from polyarch.methods.stochastic.recipes import nsa, nsa_i
-from polyarch.nn.dropout import with_dropout
 from polyarch.randomness import generator_at, global_seed
 from polyarch.runs.devices import to_device
 from polyarch.spaces import Architecture, erdos_renyi, wired_space
@@ -18,6 +17,7 @@ from polyarch.supernets import WiredSupernet
 from polyarch.training import History
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.images import Images, fit_cosine, sgd
+from polyarch_experiments.stochastic.dropout_layers import with_dropout
 
 SMALL: Settings = {
     "size": 16, "train": 4000, "valid": 500, "test": 1000, "cutout": False, "width": 8, "modules": 4, "stages": 3,

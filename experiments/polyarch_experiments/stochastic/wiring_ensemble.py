@@ -13,17 +13,7 @@ from torch import Tensor, nn
 from polyarch.data import TensorData
 from polyarch.estimators import shared_macs
 from polyarch.nn import StackedNetworks
-from polyarch.predictive import (
-    PGD,
-    MCDropout,
-    corrupt,
-    detect,
-    fit_temperature,
-    posterior_weights,
-    stacked_weights,
-    uncertainty_scores,
-    under_attack,
-)
+from polyarch.predictive import corrupt, detect, fit_temperature, posterior_weights, stacked_weights, uncertainty_scores
 from polyarch.randomness import derive_seed, generator_at
 from polyarch.spaces import Architecture, residual_wiring, wired_space
 from polyarch.supernets import WiredSupernet
@@ -31,6 +21,9 @@ from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.images import Images, logits_of, measure, store_of
 from polyarch_experiments.papers import STOCHASTIC_ARCHITECTURES
 from polyarch_experiments.seeds import seeded
+from polyarch_experiments.stochastic.attacked import under_attack
+from polyarch_experiments.stochastic.attacks import PGD
+from polyarch_experiments.stochastic.mc_dropout import MCDropout
 from polyarch_experiments.stochastic.wired_networks import LARGE, SMALL, TINY, build, draw_wirings, train
 from polyarch_experiments.stochastic.wiring_ensemble_claims import counts, figures, judge, tables
 

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.randomness import derive_seed
-from polyarch.ranking import accumulated, correlation_along, top_k
+from polyarch.ranking import top_k
 from polyarch.tables import CurveTable, load_spikenas
 from polyarch_experiments.experiment import Experiment, Settings, Table
 from polyarch_experiments.figures import Row, Spec, lines, side_by_side, summary
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import TRAINING_SPEED
 from polyarch_experiments.results import Claim
+from polyarch_experiments.training_speed.curves import accumulated, correlation_along
 
 Values = NDArray[np.float64]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from polyarch.data import fourier
-from polyarch.methods.bayesian_linear import BayesianLinear, multi_sample_bound, sotl_bound
 from polyarch.randomness import generator_at
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Row, Spec, lines, side_by_side, summary
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
 from polyarch_experiments.results import Claim
+from polyarch_experiments.training_speed.bayesian_linear import BayesianLinear, multi_sample_bound, sotl_bound
+from polyarch_experiments.training_speed.fourier import fourier
 
 CLOSE = 0.1
 """A bound counts as close when it lies below the log evidence by no more than this share of it."""

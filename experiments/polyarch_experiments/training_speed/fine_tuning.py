@@ -56,7 +56,7 @@ class Losses:
 
     def __call__(self, architecture: Architecture) -> dict[str, Any]:
         """Up to 20 means."""
-        return {"losses": blocks_of(self.short.run(self.net, architecture).losses)}
+        return {"losses": blocks_of(self.short.trace(self.net, architecture).losses)}
 
 
 def cells(settings: Settings) -> list[Cell]:

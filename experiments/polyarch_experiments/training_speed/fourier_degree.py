@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyarch.data import RegressionData, fourier
 from polyarch.methods.differentiable.tuning import Tuner
 from polyarch.objectives import InnerSGD, Tensors, direct_gradient
 from polyarch.randomness import generator_at
@@ -22,6 +21,7 @@ from polyarch_experiments.figures import Row, Spec, lines, side_by_side, summary
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
 from polyarch_experiments.results import Claim
+from polyarch_experiments.training_speed.fourier import RegressionData, fourier
 
 NEAR = 0.5
 """MaxDeg has found the degree when it is this near: rounded, it is the degree. From below, a search that jumps past it

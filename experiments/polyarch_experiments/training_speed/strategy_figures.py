@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyarch.ranking import improvement, self_consistency
-from polyarch.ranking.halving import geometric_rungs, halving_on_curves, top_kept
+from polyarch.ranking.halving import geometric_rungs, halving_on_curves
+from polyarch_experiments.consistency import self_consistency
 from polyarch_experiments.experiment import Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, lines, scatter, side_by_side, summary
+from polyarch_experiments.improvement import improvement
 from polyarch_experiments.measures import spread
 from polyarch_experiments.seeds import runs_of
 from polyarch_experiments.training_speed.strategy_scores import (
@@ -18,6 +19,7 @@ from polyarch_experiments.training_speed.strategy_scores import (
     correlation_along,
     curves_of,
     scores_of,
+    top_kept,
     top_of,
     truth_of,
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyarch.errors import InvalidInput
 from polyarch.ranking import rank_quality, top_k
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.seeds import runs_of
@@ -83,3 +84,10 @@ def correlation_along(
             curves.append([rank_quality(column, known, resamples=1).spearman.value or 0.0 for column in sums.T])
         found[strategy] = np.mean(curves, axis=0).tolist()
     return found
+
+
+def top_kept(order: Sequence[int], full: Sequence[int], k: int = 10) -> float:
+    """The share of the first k of the full ranking that are among the first k of another order, 0..1."""
+    if not 1 <= k <= min(len(order), len(full)):
+        raise InvalidInput(f"Expected k in 1..{min(len(order), len(full))}. Got {k}.")
+    return len(set(order[:k]) & set(full[:k])) / k

@@ -18,8 +18,8 @@ from polyarch.distributions import Categorical, Empirical, geometric_prior
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.methods.depth.training import DepthTraining
 from polyarch.spaces import Space
-from polyarch.strategies import ReplicatedDepths, ReplicatedVariational, Variational
-from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas, Supernet
+from polyarch.strategies import Variational
+from polyarch.supernets import Supernet
 from polyarch.training import CheckpointStore, ExpectationStep, History
 
 Rule = Literal["argmax", "95%", "expected"]
@@ -95,32 +95,6 @@ class DepthSearch(DepthTraining):
         )
         assert isinstance(strategy.q, Categorical)
         return strategy.q, history
-
-    def fit_together(
-        self, nets: Sequence[FullyConnectedDepth], sources: Sequence[BatchSource], *, seed: int
-    ) -> list[tuple[FullyConnectedDepth, Categorical, History]]:
-        """Several networks of one shape, each with its own data and its own q, in one batched computation.
-
-        Each does what `fit` without validation examples would do, up to rounding. ``nets`` stay as they are.
-        """
-        if len(nets) != len(sources):
-            raise InvalidInput(f"Expected a source of data for every network. Got {len(sources)} for {len(nets)}.")
-        if self.updates != "gradient":
-            raise InvalidInput(f"Expected updates by the gradient for networks side by side. Got {self.updates!r}.")
-        together = FullyConnectedReplicas(nets)
-        space = nets[0].space
-        log_prior = depth_prior(space, self.prior, self.prior_ratio).to(together.weight).log_probabilities()
-        q = ReplicatedDepths(together.replicas, log_prior).to(together.weight.device)
-        optimizer = self.optimizer(together, q)
-        num_data = sources[0].num_examples
-        strategy = ReplicatedVariational(together, q, optimizer, num_data=num_data)
-        histories = self.run_together(strategy, optimizer, sources, seed=seed)
-        found = []
-        for net, logits, history in zip(together.split(), q.logits[0].detach(), histories, strict=True):
-            for row in history.rows:
-                row["elbo"] = -row["loss"] * num_data
-            found.append((net, Categorical(net.space, logits), history))
-        return found
 
 
 def depth_prior(space: Space, prior: Prior = "geometric", ratio: float = 0.85) -> Categorical:

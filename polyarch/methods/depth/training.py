@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from polyarch.data import BatchSource, StackedBatches
-from polyarch.strategies import Replicated, Strategy, loss_name
+from polyarch.data import BatchSource
+from polyarch.strategies import Strategy
 from polyarch.training import (
     Callback,
     CheckpointStore,
     EarlyStopping,
     History,
-    ReplicaStopping,
     Schedule,
     fit,
     piecewise,
@@ -72,25 +71,11 @@ class DepthTraining:
         """
         watched = "loss" if valid is None else "valid_loss"
         stopping = EarlyStopping(watched, maximise=False, patience=self.patience, after=warm_up)
-        hung = [*self._schedule(optimizer, len(train)), stopping, *callbacks]
+        hung = [*self.schedule(optimizer, len(train)), stopping, *callbacks]
         return fit(strategy, train, valid, epochs=self.epochs, seed=seed, callbacks=hung, checkpoints=checkpoints)
 
-    def run_together(
-        self, strategy: Replicated, optimizer: torch.optim.Optimizer, sources: Sequence[BatchSource], *, seed: int
-    ) -> list[History]:
-        """Trains networks side by side, each until its own objective stops getting better."""
-        stopping = ReplicaStopping(patience=self.patience)
-        train = StackedBatches(sources)
-        callbacks = [*self._schedule(optimizer, len(train)), stopping]
-        whole = fit(strategy, train, epochs=self.epochs, seed=seed, callbacks=callbacks)
-        histories = []
-        for replica, stopped in enumerate(stopping.stopped):
-            rows = whole.rows if stopped is None else whole.rows[: stopped + 1]
-            kept = ({"epoch": row["epoch"], "step": row["step"], "loss": row[loss_name(replica)]} for row in rows)
-            histories.append(History(list(kept)))
-        return histories
-
-    def _schedule(self, optimizer: torch.optim.Optimizer, steps_per_epoch: int) -> Iterable[Callback]:
+    def schedule(self, optimizer: torch.optim.Optimizer, steps_per_epoch: int) -> Iterable[Callback]:
+        """The callback that lowers the learning rate, where the protocol does."""
         if self.drop_after is not None:
             rates = {0: self.learning_rate, self.drop_after * steps_per_epoch: self.learning_rate / 10}
             yield Schedule(optimizer, piecewise(rates))

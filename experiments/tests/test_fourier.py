@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polyarch.data import fourier
 from polyarch.errors import InvalidInput
+from polyarch_experiments.training_speed.fourier import fourier
 
 
 def test_targets_are_the_sum_of_the_first_features() -> None:

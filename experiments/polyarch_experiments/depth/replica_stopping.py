@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
-from polyarch.strategies import Replicated, loss_name
-from polyarch.supernets.replicas import REPLICAS
 from polyarch.training.callbacks import Callback, Row, Run
+from polyarch_experiments.depth.replicas import REPLICAS
+from polyarch_experiments.depth.replicated import Replicated, loss_name
 
 
 class ReplicaStopping(Callback):

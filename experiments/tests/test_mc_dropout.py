@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import StackedNetworks, drawing_from, dropping
-from polyarch.nn.dropout import dropout_layers, with_dropout
-from polyarch.predictive import MCDropout, Mixture, fit_temperature, mutual_information
+from polyarch.nn.dropout import dropout_layers
+from polyarch.predictive import Mixture, fit_temperature, mutual_information
 from polyarch.randomness import generator_at, global_seed
 from polyarch.runs.judging import Ensemble
 from polyarch.spaces import residual_wiring
 from polyarch.supernets import WiredSupernet
 from polyarch.testing import same_bits, state_of
+from polyarch_experiments.stochastic.dropout_layers import with_dropout
+from polyarch_experiments.stochastic.mc_dropout import MCDropout
 
 RATE = 0.25
 

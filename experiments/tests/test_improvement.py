@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking import improvement, top_k
+from polyarch.ranking import top_k
+from polyarch_experiments.improvement import improvement
 
 NUMBERS = st.integers(-30, 30).map(float)
 PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=10)

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from polyarch.errors import InvalidInput
 from polyarch.objectives import log_marginal
-from polyarch.predictive.attacks import PGD
 from polyarch.predictive.checks import check_outputs, normalised_weights
 from polyarch.predictive.log_space import log_probabilities
 from polyarch.predictive.uncertainty import Detection, detect, uncertainty_scores
+from polyarch_experiments.stochastic.attacks import PGD
 
 Members = Callable[[Tensor], Tensor]
 """Inputs (B, ...) -> logits or log-probabilities (K, B, C) of every member, differentiable."""

@@ -10,20 +10,23 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from polyarch.data import Batch, Batches, StackedBatches
+from polyarch.data import Batch, Batches
 from polyarch.errors import Interrupted, InvalidInput
 from polyarch.methods.depth.search import depth_prior
 from polyarch.randomness import global_seed
-from polyarch.strategies import (
+from polyarch.strategies import Supervised
+from polyarch.supernets import FullyConnectedDepth
+from polyarch.testing import random_data, same_bits
+from polyarch.training import Callback, CheckpointStore, History, Run, StopRequest, fit
+from polyarch_experiments.depth.replica_stopping import ReplicaStopping
+from polyarch_experiments.depth.replicas import FullyConnectedReplicas
+from polyarch_experiments.depth.replicated import (
     ReplicatedDepths,
     ReplicatedSupervised,
     ReplicatedVariational,
-    Supervised,
     loss_name,
 )
-from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas
-from polyarch.testing import random_data, same_bits
-from polyarch.training import Callback, CheckpointStore, History, ReplicaStopping, Run, StopRequest, fit
+from polyarch_experiments.depth.stacked_batches import StackedBatches
 
 EPOCHS = 8
 

@@ -12,7 +12,7 @@ from polyarch.data import Batch
 from polyarch.errors import NotFiniteError
 from polyarch.objectives import elbo
 from polyarch.strategies.strategy import Stateful, Strategy, Tally, to_training
-from polyarch.supernets import FullyConnectedReplicas
+from polyarch_experiments.depth.replicas import FullyConnectedReplicas
 
 
 def loss_name(replica: int) -> str:

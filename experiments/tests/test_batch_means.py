@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import batch_mean_variances
 from polyarch.randomness import generator_at, global_seed
 from polyarch.testing import same_bits, state_of
+from polyarch_experiments.stochastic.batch_means import batch_mean_variances
 
 BATCH, SHIFT = 4, 0.7
 

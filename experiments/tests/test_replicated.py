@@ -10,26 +10,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyarch.data import Batch, Batches, StackedBatches
+from polyarch.data import Batch, Batches
 from polyarch.distributions import Categorical
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.methods.depth.baseline import FixedDepth
 from polyarch.methods.depth.search import DepthSearch, Prior, depth_prior
 from polyarch.objectives import marginal_log_probabilities
 from polyarch.randomness import generator_at, global_seed
-from polyarch.strategies import (
+from polyarch.strategies import Strategy, Supervised, Tally, Variational
+from polyarch.supernets import FullyConnectedDepth
+from polyarch.testing import StrategyContract, random_data
+from polyarch_experiments.depth.fixed_depth import FixedDepth
+from polyarch_experiments.depth.replicas import FullyConnectedReplicas
+from polyarch_experiments.depth.replicated import (
     Replicated,
     ReplicatedDepths,
     ReplicatedSupervised,
     ReplicatedVariational,
-    Strategy,
-    Supervised,
-    Tally,
-    Variational,
     loss_name,
 )
-from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas
-from polyarch.testing import StrategyContract, random_data
+from polyarch_experiments.depth.side_by_side import search_together, train_together
+from polyarch_experiments.depth.stacked_batches import StackedBatches
 
 REPLICAS = 3
 assert_close = partial(torch.testing.assert_close, rtol=1e-7, atol=1e-9)
@@ -176,7 +176,7 @@ def test_learned_depths_together_and_alone(kind: str, prior: Prior) -> None:
     found, batch_size = SEARCHES[kind]
     search = DepthSearch(**{**vars(found), "prior": prior})
     nets, sources = networks(), [source(seed, batch_size) for seed in range(REPLICAS)]
-    together = search.fit_together(nets, sources, seed=0)
+    together = search_together(search, nets, sources, seed=0)
     for net, untouched in zip(nets, networks(), strict=True):
         same_weights(net, untouched)
     lengths = set()
@@ -197,7 +197,7 @@ def test_learned_depths_together_and_alone(kind: str, prior: Prior) -> None:
 def test_fixed_depths_together_and_alone(patience: int, batch_size: int, rate: float) -> None:
     training = FixedDepth(epochs=25, patience=patience, learning_rate=rate)
     sources = [source(seed, batch_size) for seed in range(REPLICAS)]
-    together = training.fit_together(networks(), sources, seed=0)
+    together = train_together(training, networks(), sources, seed=0)
     lengths = set()
     for (net, history), other, one in zip(together, networks(), sources, strict=True):
         plain, other_history = training.fit(other, one, seed=0)
@@ -211,4 +211,4 @@ def test_fixed_depths_together_and_alone(patience: int, batch_size: int, rate: f
 
 def test_closed_form_updates_are_not_for_networks_side_by_side() -> None:
     with pytest.raises(InvalidInput, match=r"updates by the gradient for networks side by side. Got 'em'"):
-        DepthSearch(epochs=1, updates="em").fit_together(networks(), [source(0)] * REPLICAS, seed=0)
+        search_together(DepthSearch(epochs=1, updates="em"), networks(), [source(0)] * REPLICAS, seed=0)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyarch.data import fourier
 from polyarch.errors import InvalidInput
-from polyarch.methods.bayesian_linear import BayesianLinear, multi_sample_bound, sotl_bound
 from polyarch.randomness import generator_at
+from polyarch_experiments.training_speed.bayesian_linear import BayesianLinear, multi_sample_bound, sotl_bound
+from polyarch_experiments.training_speed.fourier import fourier
 
 MODEL = BayesianLinear(noise=0.7, prior=1.3)
 DATA = fourier(30, seed=0, degree=1, max_degree=3, noise=0.7)

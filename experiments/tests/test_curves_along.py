@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking import accumulated, correlation_along
+from polyarch_experiments.training_speed.curves import accumulated, correlation_along
 
 
 def curves(n: int = 30, steps: int = 12) -> tuple[np.ndarray[Any, np.dtype[np.float64]], list[float]]:

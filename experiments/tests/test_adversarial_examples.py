@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.objectives import log_marginal
-from polyarch.predictive import PGD, Mixture
+from polyarch.predictive import Mixture
 from polyarch.randomness import generator_at, global_seed
 from polyarch.testing import same_bits, state_of
+from polyarch_experiments.stochastic.attacks import PGD
 
 BYTES = [(1, 2, 1), (2, 3, 1), (3, 4, 1), (8, 5, 3)]
 """Radius, steps and step size; the last ones are cut off by the ball."""

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking import Interval, rank_quality, self_consistency
+from polyarch.ranking import Interval, rank_quality
+from polyarch_experiments.consistency import self_consistency
 
 
 def noisy_rows(seeds: int, n: int, noise: float) -> list[list[float]]:

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.objectives import log_marginal
-from polyarch.predictive import PGD, Mixture, detect, entropy, max_probability, mutual_information, under_attack
+from polyarch.predictive import Mixture, detect, entropy, max_probability, mutual_information
 from polyarch.randomness import generator_at, global_seed
+from polyarch_experiments.stochastic.attacked import under_attack
+from polyarch_experiments.stochastic.attacks import PGD
 
 N, FEATURES = 40, 6
 WEIGHTS = [0.5, 0.3, 0.2]

@@ -13,8 +13,9 @@ from torch import Tensor
 from polyarch.errors import InvalidInput
 from polyarch.objectives import categorical_log_likelihood
 from polyarch.randomness import generator_at, global_seed
-from polyarch.supernets import FullyConnectedDepth, FullyConnectedReplicas
+from polyarch.supernets import FullyConnectedDepth
 from polyarch.testing import same_bits
+from polyarch_experiments.depth.replicas import FullyConnectedReplicas
 
 DEPTH, REPLICAS, BATCH, CLASSES = 3, 4, 9, 3
 assert_close = partial(torch.testing.assert_close, rtol=1e-11, atol=1e-11)

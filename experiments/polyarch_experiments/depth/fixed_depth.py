@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from polyarch.data import BatchSource
-from polyarch.errors import InvalidInput
 from polyarch.methods.depth.training import DepthTraining
-from polyarch.strategies import ReplicatedSupervised, Supervised
-from polyarch.supernets import DepthSupernet, FullyConnectedDepth, FullyConnectedReplicas
+from polyarch.strategies import Supervised
+from polyarch.supernets import DepthSupernet
 from polyarch.training import CheckpointStore, History
 
 
@@ -34,14 +32,3 @@ class FixedDepth(DepthTraining):
         strategy = Supervised(network, optimizer)
         history = self.run(strategy, optimizer, train, valid, seed=seed, checkpoints=checkpoints)
         return network, history
-
-    def fit_together(
-        self, nets: Sequence[FullyConnectedDepth], sources: Sequence[BatchSource], *, seed: int
-    ) -> list[tuple[FullyConnectedDepth, History]]:
-        """Several networks of one shape, each on its own data, in one batched computation."""
-        if len(nets) != len(sources):
-            raise InvalidInput(f"Expected a source of data for every network. Got {len(sources)} for {len(nets)}.")
-        together = FullyConnectedReplicas(nets)
-        optimizer = self.optimizer(together)
-        histories = self.run_together(ReplicatedSupervised(together, optimizer), optimizer, sources, seed=seed)
-        return list(zip(together.split(), histories, strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from polyarch.data.tensors import Batch, BatchSource
+from polyarch.data import Batch, BatchSource
 from polyarch.errors import InvalidInput
 
 

@@ -1,0 +1,23 @@
+"""Dropout put into a network that has none."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from polyarch.errors import InvalidInput
+
+
+def with_dropout(network: nn.Module, p: float) -> None:
+    """Puts dropout in front of every convolution and linear layer but the first, in place.
+
+    Any network becomes one whose passes differ by chance, such as `MCDropout` expects it.
+    """
+    if not 0 < p < 1:
+        raise InvalidInput(f"Expected a probability of dropout between 0 and 1. Got {p}.")
+    kinds = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
+    layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, kinds)]
+    if len(layers) < 2:
+        raise InvalidInput(f"Expected two or more convolutions or linear layers. Got {len(layers)}.")
+    for name, layer in layers[1:]:
+        parent, _, last = name.rpartition(".")
+        setattr(network.get_submodule(parent), last, nn.Sequential(nn.Dropout(p), layer).train(layer.training))
