@@ -12,10 +12,10 @@ from measure import Goal, interleaved, medians, options, report, summary
 from polyarch.data import Batches, TensorData
 from polyarch.distributions import KeepDrop
 from polyarch.executors import Mapper, Processes
-from polyarch.runs.devices import to_device
 from polyarch.networks import MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
-from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws
+from polyarch.runs.devices import to_device
+from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws
 from polyarch.strategies import Tally
 from polyarch.supernets import GatedSupernet, gate, probe
 
@@ -28,15 +28,15 @@ DROP = 0.4
 SIZE, BATCH = 16, 256
 KIND = "draws"
 
-Item = tuple[str, int]
+Draw = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class MaskedScoring(CandidateScoring):
+class MaskedScoring(DrawScoring):
     """The same candidates without extraction: zeros in the whole network."""
 
-    def __call__(self, item: Item) -> Candidate:
-        kind, position = item
+    def __call__(self, draw: Draw) -> JudgedDraw:
+        kind, position = draw
         architecture = self.draws[kind](position)
         keep = self.net.slices(architecture)
         tally = Tally()
@@ -44,7 +44,7 @@ class MaskedScoring(CandidateScoring):
             for inputs, targets in self.batches.epoch(0):
                 tally.add(self.net.forward_slices(inputs, keep), targets)
         found, cost, notation = tally.means(), self.net.cost(architecture), self.net.notation(architecture)
-        return Candidate(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
+        return JudgedDraw(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
 
 
 def make_net() -> GatedSupernet:
@@ -61,15 +61,15 @@ def random_batches(count: int) -> Batches:
     return Batches(data, BATCH, seed=SEED, shuffle=False)
 
 
-def walk(run: Mapper[Item, Candidate], items: list[Item]) -> Callable[[], list[Candidate]]:
-    def judge_all() -> list[Candidate]:
-        results = dict(run(items))
-        return [results[index] for index in range(len(items))]
+def walk(run: Mapper[Draw, JudgedDraw], draws: list[Draw]) -> Callable[[], list[JudgedDraw]]:
+    def judge_all() -> list[JudgedDraw]:
+        results = dict(run(draws))
+        return [results[index] for index in range(len(draws))]
 
     return judge_all
 
 
-def require_equal(first: list[Candidate], *others: list[Candidate]) -> None:
+def require_equal(first: list[JudgedDraw], *others: list[JudgedDraw]) -> None:
     """All sides judge the same networks."""
     for other in others:
         for one, two in zip(first, other, strict=True):
@@ -85,7 +85,7 @@ def main() -> None:
     arguments: dict[str, Any] = {
         "net": net, "draws": {KIND: LimitedDraws(net, q, seed=SEED)}, "batches": random_batches(images)
     }  # fmt: skip
-    extracted, masked = CandidateScoring(**arguments), MaskedScoring(**arguments)
+    extracted, masked = DrawScoring(**arguments), MaskedScoring(**arguments)
     items = [(KIND, position) for position in range(count)]
     with (
         Processes(1).open(extracted) as one,

@@ -1,6 +1,6 @@
-"""Searchers: ask and tell, samplers, hard limits."""
+"""Ask-and-tell searchers, their samplers, and hard limits on costs."""
 
-from polyarch.searchers.candidates import Candidate, CandidateScoring, best_candidate
+from polyarch.searchers.judged_draws import DrawScoring, JudgedDraw, best_draw
 from polyarch.searchers.limited_draws import LimitedDraws
 from polyarch.searchers.limits import Limit, Limits
 from polyarch.searchers.samplers import ExhaustiveSampler, RandomSampler, RegularisedEvolution
@@ -15,10 +15,10 @@ from polyarch.searchers.searcher import (
 )
 
 __all__ = [
-    "Candidate",
-    "CandidateScoring",
+    "DrawScoring",
     "Evaluated",
     "ExhaustiveSampler",
+    "JudgedDraw",
     "Limit",
     "LimitedDraws",
     "Limits",
@@ -26,7 +26,7 @@ __all__ = [
     "RegularisedEvolution",
     "Searcher",
     "StudySearcher",
-    "best_candidate",
+    "best_draw",
     "evolution",
     "exhaustive_search",
     "nsga2",

@@ -1,8 +1,11 @@
-"""Networks drawn from a learned keep/drop posterior, within hard limits on their size."""
+"""Networks drawn from a learned keep/drop posterior, within hard limits on their size.
+
+The posterior is that of Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neural Architecture Search",
+arXiv:1906.09557; the limits are an addition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -16,36 +19,34 @@ from polyarch.spaces import Architecture
 from polyarch.supernets import GatedSupernet
 
 PILOTS = 24
-"""Draws by which the strength is found."""
+"""Draws that estimate the share within the limits."""
 ENOUGH = 0.1
-"""With this share of draws that keep the limits there is no need to favour small networks: the others are refused."""
+"""If at least this share of draws is within the limits, the others are simply rejected."""
 WANTED = 0.5
-"""The share that should keep them otherwise, of the largest that can."""
+"""Otherwise q is tilted until this fraction of the largest possible share is within them."""
 STRONGEST = 2.0**40
 REFINEMENTS = 6
 ATTEMPTS = 500
 
-
 Posterior = KeepDrop | DepthAndChannels
-"""Over kept and dropped slices, with or without a depth."""
+"""Over kept and dropped slices, optionally with a depth."""
 
 
 class LimitedDraws:
-    """Draws from q that keep limits, each found by its position alone.
+    """Draws from q within limits; each draw depends on its position alone.
 
-    A draw is repeated until it keeps the limits: what comes out is q, given that they are kept. Where that would take
-    too many attempts, draws are those of
+    Draws beyond the limits are rejected, which samples q conditioned on the limits. Where too few would be accepted,
+    the draws come from the tilted distribution
 
-        q_s(a) proportional to q(a) exp(-s cost(a)),   cost(a) = sum over kept slices of what they cost, in limits
+        q_s(a) proportional to q(a) exp(-s cost(a)),   cost(a) = sum of the costs of kept slices as shares of limits
 
-    given that the limits are kept. Of all distributions of that mean cost q_s is the closest to q. The strength s is
-    about the smallest at which half as many draws keep the limits as ever can: half of them, where the slices decide
-    about it alone. Limits are on the network that is extracted; the
-    sum serves only to favour small networks.
+    under the same condition. Among all distributions with its mean cost, q_s has the smallest divergence KL(q_s || q).
+    The strength s is roughly the smallest at which half of the largest possible share of draws is within the limits.
+    The limits apply to the extracted network; cost(a) only makes small networks more probable.
 
     Args:
         limits: on the networks of ``net``; none by default.
-        stream: tells draws from the same seed apart.
+        stream: distinguishes draws with the same seed.
     """
 
     def __init__(
@@ -60,37 +61,34 @@ class LimitedDraws:
         self.stream = stream
 
     def __call__(self, position: int) -> Architecture:
-        """The draw at a position, 0, 1, ...; the same in every process."""
-        return next(self._allowed(position))
-
-    @property
-    def strength(self) -> float:
-        """s; 0 where q itself is drawn from."""
-        return self._tilted[0]
-
-    @property
-    def distribution(self) -> Posterior:
-        """q_s, out of which draws beyond the limits are refused."""
-        return self._tilted[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what limits have measured so far: worker processes need none of it."""
-        return {**self.__dict__, "limits": Limits(self.net, self.limits.limits)}
-
-    def _allowed(self, position: int) -> Iterator[Architecture]:
+        """The draw at position 0, 1, ...; the same in every process."""
         generator = generator_at(self.seed, self.stream, position)
         for _ in range(ATTEMPTS):
             (architecture,) = self.distribution.sample(1, generator=generator)
             if self.limits.allows(architecture):
-                yield architecture
+                return architecture
         raise self.limits.impossible()
+
+    @property
+    def strength(self) -> float:
+        """The strength s; 0 if q is not tilted."""
+        return self._tilted[0]
+
+    @property
+    def distribution(self) -> Posterior:
+        """The distribution q_s, before draws beyond the limits are rejected."""
+        return self._tilted[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the measured costs, which worker processes do not need."""
+        return {**self.__dict__, "limits": Limits(self.net, self.limits.limits)}
 
     @cached_property
     def _tilted(self) -> tuple[float, Posterior]:
         if not self.limits.limits or self._share(self.q) >= ENOUGH:
             return 0.0, self.q
         wanted = WANTED * self._share(self._at(STRONGEST))
-        if not wanted:  # to favour small networks does not help
+        if not wanted:  # no tilt helps
             return 0.0, self.q
         high = 1.0
         while self._share(self._at(high)) < wanted and high < STRONGEST:
@@ -106,7 +104,7 @@ class LimitedDraws:
 
     @cached_property
     def costs(self) -> torch.Tensor:
-        """Of every slice in limits, (C,); what is timed counts like the multiply-accumulates of the whole network."""
+        """The cost of every slice as a share of the limits, (C,); latency counts as its share of the network's MACs."""
         parameters, macs = self.net.slice_costs()
         total = torch.zeros_like(macs)
         for limit in self.limits.limits:
@@ -120,6 +118,6 @@ class LimitedDraws:
         return total
 
     def _share(self, q: Posterior) -> float:
-        """Of pilot draws that keep the limits; the same noise for every strength, so that the share rises with it."""
+        """The share of pilot draws within the limits; they share their noise, so that it rises with the strength."""
         draws = q.sample(PILOTS, generator=generator_at(self.seed, self.stream, "pilots"))
         return sum(map(self.limits.allows, draws)) / PILOTS

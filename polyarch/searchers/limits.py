@@ -1,4 +1,4 @@
-"""Hard limits on what an architecture may cost."""
+"""Hard limits on the cost of architectures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ATTEMPTS = 2000
 
 @dataclass(frozen=True)
 class Limit:
-    """A cost and its largest allowed value."""
+    """The largest allowed value of a cost."""
 
     cost: Estimator
     at_most: float
 
 
 class Limits:
-    """Measures costs once per architecture and says which architectures are allowed.
+    """Decides which architectures are allowed; every cost is measured once per architecture.
 
     Args:
-        limits: checked in the given order, so cheap ones go first; no limits allow everything.
+        limits: checked in this order, so put the cheap ones first; without limits everything is allowed.
     """
 
     def __init__(self, net: Supernet, limits: Sequence[Limit] = ()) -> None:
@@ -36,14 +36,14 @@ class Limits:
         self._measured: dict[tuple[Limit, Architecture], float] = {}
 
     def measure(self, limit: Limit, architecture: Architecture) -> float:
-        """The cost, measured at the first call."""
+        """The cost of an architecture, measured at the first call."""
         key = (limit, architecture)
         if key not in self._measured:
             self._measured[key] = limit.cost.score(self.net, architecture)
         return self._measured[key]
 
     def violation(self, architecture: Architecture) -> str | None:
-        """The first limit that is broken, in words."""
+        """The first limit that the architecture exceeds, in words."""
         for limit in self.limits:
             value = self.measure(limit, architecture)
             if value > limit.at_most:
@@ -51,16 +51,16 @@ class Limits:
         return None
 
     def allows(self, architecture: Architecture) -> bool:
-        """Whether every limit is kept."""
+        """Whether the architecture is within every limit."""
         return self.violation(architecture) is None
 
     def excess(self, architecture: Architecture) -> float:
-        """By how much the costs are beyond their limits, each as a share of its limit; 0 where all are kept."""
+        """The sum of all excesses, each as a share of its limit; 0 within the limits."""
         shares = (self.measure(limit, architecture) / limit.at_most - 1 for limit in self.limits)
         return sum(share for share in shares if share > 0)
 
     def sample(self, generator: Generator) -> Architecture:
-        """A uniformly drawn allowed architecture, by rejection."""
+        """Draws an allowed architecture uniformly, by rejection."""
         for _ in range(ATTEMPTS):
             architecture = self.net.space.sample(generator)
             if self.allows(architecture):
@@ -68,13 +68,13 @@ class Limits:
         raise self.impossible()
 
     def impossible(self) -> ImpossibleSpace:
-        """The error for limits that nothing was found to keep, with the smallest cost that was seen."""
+        """The error for limits that no architecture meets, with the smallest cost seen."""
         seen = []
         for limit in self.limits:
             values = [value for (measured, _), value in self._measured.items() if measured == limit]
             if values:
                 seen.append(f"{limit.cost.name} at most {limit.at_most:.6g} (smallest seen: {min(values):.6g})")
         return ImpossibleSpace(
-            f"Expected some architecture of space {self.net.space.name!r} to keep the limits. "
+            f"Expected some architecture of space {self.net.space.name!r} to meet the limits. "
             f"Found none: {'; '.join(seen)}."
         )

@@ -1,4 +1,9 @@
-"""Our Optuna samplers: random, exhaustive and regularised evolution over whole architectures."""
+"""Optuna samplers over whole architectures: random, exhaustive, regularised evolution and NSGA-II.
+
+Real, Aggarwal, Huang and Le (2019), "Regularized Evolution for Image Classifier Architecture Search",
+arXiv:1802.01548. Deb, Pratap, Agarwal and Meyarivan (2002), "A Fast and Elitist Multiobjective Genetic Algorithm:
+NSGA-II", IEEE Transactions on Evolutionary Computation 6(2).
+"""
 
 from __future__ import annotations
 
@@ -19,59 +24,55 @@ from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Space, mutate
 
 ABANDONED = "abandoned"
-"""User attribute of trials that were cut off while being asked for; they count for nothing."""
+"""User attribute of trials that were interrupted while Optuna created them; they are ignored."""
 
 FRESH_DRAWS = 100
-"""Draws spent on finding an architecture that has not been proposed yet."""
+"""Draws spent on finding an architecture that was not proposed before."""
 
 Accept = Callable[[Architecture], bool]
 
 
 def search_space(space: Space) -> dict[str, BaseDistribution]:
-    """A space in Optuna's words: one categorical per choice, options by name."""
+    """The space for Optuna: one categorical parameter per choice, options by name."""
     return {choice.name: CategoricalDistribution(choice.options) for choice in space.choices}
 
 
 class NothingLeft(Exception):
-    """Every allowed architecture has been proposed."""
+    """Every accepted architecture has been proposed."""
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """An architecture of an earlier trial, with its values once it is finished."""
+    """The architecture of an earlier trial, with its values if the trial is complete."""
 
     architecture: Architecture
     values: tuple[float, ...] | None
 
 
 class ArchitectureSampler(BaseSampler):
-    """Proposes whole architectures. What it draws depends on (seed, number of earlier proposals) and the study.
+    """Proposes whole architectures; a draw depends only on the study and on (seed, number of earlier proposals).
 
     Args:
-        accept: narrows the proposals, e.g. to those that keep hard limits.
+        accept: restricts the proposals, e.g. to architectures within hard limits.
     """
 
     def __init__(self, space: Space, *, seed: int, accept: Accept | None = None) -> None:
         self.space = space
         self.seed = seed
-        self._accept = accept
+        self.accepts: Accept = accept or (lambda architecture: True)
 
     @abstractmethod
     def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
         """The next architecture, given all earlier ones in order."""
 
-    def accepts(self, architecture: Architecture) -> bool:
-        """Whether an architecture may be proposed."""
-        return self._accept is None or self._accept(architecture)
-
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """All choices together."""
+        """All choices are sampled together."""
         return search_space(self.space)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The proposal as Optuna's parameters."""
+        """Proposes an architecture as Optuna parameters."""
         past = [
             Proposed(
                 self.space.architecture(other.params),
@@ -87,17 +88,13 @@ class ArchitectureSampler(BaseSampler):
         return self.propose(past, maximise=maximise, generator=generator).to_dict()
 
     def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Parameters outside the space are a mistake."""
+        """Refuses parameters outside the space."""
         raise InvalidInput(f"Expected only the choices of space {self.space.name!r}. Got {param_name!r}.")
 
     def _draw(self, seen: set[Architecture], generator: Generator) -> Architecture:
-        """A uniform draw that is allowed, and new if one is found soon."""
+        """An accepted uniform draw, and a new one if it turns up soon."""
         fallback = None
         for attempt in range(20 * FRESH_DRAWS):
             architecture = self.space.sample(generator)
@@ -107,23 +104,23 @@ class ArchitectureSampler(BaseSampler):
                 fallback = architecture
             if fallback is not None and attempt >= FRESH_DRAWS:
                 return fallback
-        raise ImpossibleSpace(f"Expected an allowed architecture in space {self.space.name!r}. Found none.")
+        raise ImpossibleSpace(f"Expected an acceptable architecture in space {self.space.name!r}. Found none.")
 
 
 class RandomSampler(ArchitectureSampler):
-    """Uniform draws, without repeats while there is something new to find."""
+    """Uniform draws without repeats, as long as new architectures turn up."""
 
     def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
-        """A uniform draw."""
-        return self._draw({item.architecture for item in past}, generator)
+        """Draws uniformly."""
+        return self._draw({earlier.architecture for earlier in past}, generator)
 
 
 class ExhaustiveSampler(ArchitectureSampler):
-    """Every allowed architecture once, in the order of the space."""
+    """Every accepted architecture once, in the order of the space."""
 
     def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
-        """The first one not yet proposed."""
-        seen = {item.architecture for item in past}
+        """Proposes the first architecture that was not proposed before."""
+        seen = {earlier.architecture for earlier in past}
         for architecture in self.space.enumerate():
             if architecture not in seen and self.accepts(architecture):
                 return architecture
@@ -131,11 +128,11 @@ class ExhaustiveSampler(ArchitectureSampler):
 
 
 class RegularisedEvolution(ArchitectureSampler):
-    """Ageing evolution (Real et al., 2019): the best of a random tournament among the youngest is mutated once.
+    """Ageing evolution: the winner of a random tournament among the youngest architectures is mutated once.
 
     Args:
-        population: how many of the latest finished architectures are alive; as many random ones come first.
-        tournament: how many of them compete to be the parent.
+        population: the number of latest completed architectures that are alive; the first as many are random.
+        tournament: how many of them compete to become the parent.
     """
 
     def __init__(
@@ -154,14 +151,14 @@ class RegularisedEvolution(ArchitectureSampler):
         self.tournament = tournament
 
     def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
-        """A random architecture at first, then a mutated parent."""
-        seen = {item.architecture for item in past}
-        alive = [item for item in past if item.values is not None][-self.population :]
+        """Draws at random until the population is complete, then mutates a parent."""
+        seen = {earlier.architecture for earlier in past}
+        alive = [earlier for earlier in past if earlier.values is not None][-self.population :]
         if len(past) < self.population or not alive:
             return self._draw(seen, generator)
         rows = torch.randperm(len(alive), generator=generator)[: self.tournament].tolist()
         sign = 1 if maximise else -1
-        parent = max((alive[row] for row in rows), key=lambda item: sign * (item.values or (0.0,))[0])
+        parent = max((alive[row] for row in rows), key=lambda one: sign * (one.values or (0.0,))[0])
         for attempt in range(FRESH_DRAWS):
             try:
                 child = mutate(parent.architecture, generator, accept=self.accepts)
@@ -173,12 +170,12 @@ class RegularisedEvolution(ArchitectureSampler):
 
 
 class OrderedNSGAII(NSGAIISampler):
-    """Optuna's NSGA-II with the parents of a generation in the order of their numbers.
+    """Optuna's NSGA-II with the parents of a generation sorted by trial number.
 
-    Optuna hands them out by rank when they are chosen and by number ever after: a search killed in between would
-    draw others.
+    Optuna returns them by rank when it selects them and by number ever after, so a search killed in between would
+    resume with other draws.
     """
 
     def select_parent(self, study: Study, generation: int) -> list[FrozenTrial]:
-        """The survivors of the generation before, sorted."""
+        """The survivors of the previous generation, sorted by number."""
         return sorted(super().select_parent(study, generation), key=lambda trial: trial.number)

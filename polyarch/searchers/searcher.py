@@ -1,4 +1,4 @@
-"""Search behind ask and tell, kept in an Optuna study that a killed run can go on with exactly."""
+"""Ask-and-tell search in an Optuna study, from which a killed run resumes exactly."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from polyarch.searchers.samplers import (
 from polyarch.spaces import Architecture
 
 BATCH = "batch"
-"""User attribute of every trial that was asked for completely: the batch it belongs to."""
+"""User attribute of every trial that was created completely: the batch it belongs to."""
 
 MakeSampler = Callable[[int, Limits], BaseSampler]
-"""Makes a sampler from a seed and the limits it may use."""
+"""(seed, limits) -> sampler."""
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A finished architecture with one value per objective."""
+    """A scored architecture with one value per objective."""
 
     architecture: Architecture
     values: tuple[float, ...]
@@ -48,30 +48,29 @@ class Searcher(ABC):
 
     @abstractmethod
     def ask(self, n: int) -> list[Architecture]:
-        """Up to n architectures to evaluate next; fewer when nothing is left, or when a resumed batch is."""
+        """Up to n architectures to score next; fewer at the end of the space or of a resumed batch."""
 
     @abstractmethod
     def tell(self, architectures: Sequence[Architecture], scores: Sequence[Sequence[float]]) -> None:
-        """The scores, one number per objective, of architectures that were asked for."""
+        """Reports the scores of architectures that were asked for, one number per objective."""
 
     @abstractmethod
     def finished(self) -> list[Evaluated]:
-        """Everything told so far, in the order it was proposed."""
+        """All scored architectures in the order of their proposal."""
 
 
 class StudySearcher(Searcher):
-    """Optuna supplies sampler and storage; this adds hard limits and exact resumption.
+    """Adds hard limits and exact resumption to Optuna's samplers and storage.
 
-    A new sampler is made for every proposal, seeded from (seed, number of proposals so far): nothing that a kill
-    could lose is kept in memory. A batch is asked for completely before any of it is told, so proposals depend
-    only on finished batches.
+    Every proposal gets a new sampler, seeded from (seed, number of proposals so far): no state in memory can be lost.
+    A batch is created completely before any of its scores arrive, so proposals depend only on finished batches.
 
     Args:
-        make_sampler: makes Optuna's or our samplers; see `random_search` and its neighbours.
+        limits: architectures that exceed them are never returned.
+        make_sampler: `random_search`, `exhaustive_search`, or what `evolution` and `nsga2` return.
         goals: one per objective.
-        limits: nothing that breaks them is ever returned.
-        storage: an SQLite file (optuna-dashboard can open it); in memory by default.
-        name: the study's name within the file.
+        storage: an SQLite file, which optuna-dashboard can open; in memory by default.
+        name: of the study within the file.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class StudySearcher(Searcher):
         self._abandon_half_asked()
 
     def ask(self, n: int) -> list[Architecture]:
-        """The next batch, or what is left of the batch that a kill cut short."""
+        """The next batch, or the rest of an interrupted one."""
         if n < 1:
             raise InvalidInput(f"Expected to ask for 1 or more architectures. Got {n}.")
         proposed = self._proposed()
@@ -125,7 +124,7 @@ class StudySearcher(Searcher):
         *,
         notes: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Scores of asked architectures; ``notes`` are kept with them as user attributes."""
+        """Reports scores of asked architectures; ``notes`` are stored with them as user attributes."""
         for row, (architecture, values) in enumerate(zip(architectures, scores, strict=True)):
             trial = self._open_trial(architecture)
             if any(value != value for value in values):
@@ -135,34 +134,34 @@ class StudySearcher(Searcher):
             self.study.tell(trial.number, list(values))
 
     def tell_failure(self, architecture: Architecture, reason: str) -> None:
-        """The architecture could not be scored; it is not proposed as a parent."""
+        """Reports an architecture that could not be scored; it will not become a parent."""
         trial = self._open_trial(architecture)
         self._note(trial, "failure", reason)
         self.study.tell(trial.number, state=TrialState.FAIL)
 
     def finished(self) -> list[Evaluated]:
-        """Everything told so far."""
+        """All scored architectures in the order of their proposal."""
         trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         return [Evaluated(self._architecture(trial), tuple(trial.values)) for trial in trials]
 
     def notes(self, name: str) -> dict[Architecture, Any]:
-        """The notes of that name by architecture."""
+        """Architecture -> its note of that name, where it has one."""
         trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         return {self._architecture(t): t.user_attrs[name] for t in trials if name in t.user_attrs}
 
     def count(self) -> int:
-        """How many architectures have been scored or have failed."""
+        """The number of architectures that were scored or failed."""
         return sum(trial.state.is_finished() for trial in self._proposed())
 
     def best(self) -> list[Evaluated]:
-        """The best one, or with several objectives the Pareto front."""
+        """The best architecture, or the front of several objectives."""
         if not self.finished():
             raise InvalidInput("Expected at least one scored architecture. Got none.")
         return [Evaluated(self._architecture(t), tuple(t.values)) for t in self.study.best_trials]
 
     def _propose(self, batch: int) -> Architecture | None:
         for _ in range(ATTEMPTS):
-            position = len(self.study.get_trials(deepcopy=False)) - self._abandoned_count()
+            position = sum(ABANDONED not in trial.user_attrs for trial in self.study.get_trials(deepcopy=False))
             seed = derive_seed(self.seed, "ask", position) % 2**32
             self.study.sampler = self._make_sampler(seed, self.limits)
             try:
@@ -183,7 +182,7 @@ class StudySearcher(Searcher):
             if violation is None:
                 trial.set_user_attr(BATCH, batch)
                 return architecture
-            # Optuna's own samplers know neither constraints nor limits: what lies outside is dropped, never scored.
+            # Optuna's own samplers know neither constraints nor limits: proposals beyond them are dropped unscored.
             trial.set_user_attr("rejected", violation)
             self.study.tell(trial, state=TrialState.PRUNED)
         raise self.limits.impossible()
@@ -191,11 +190,8 @@ class StudySearcher(Searcher):
     def _proposed(self) -> list[FrozenTrial]:
         return [trial for trial in self.study.get_trials(deepcopy=False) if BATCH in trial.user_attrs]
 
-    def _abandoned_count(self) -> int:
-        return sum(ABANDONED in trial.user_attrs for trial in self.study.get_trials(deepcopy=False))
-
     def _abandon_half_asked(self) -> None:
-        """Closes trials that a kill left without all their parameters or without a batch."""
+        """Closes trials that a kill left without some parameters or without a batch."""
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             if BATCH not in trial.user_attrs:
                 self._note(trial, ABANDONED, True)
@@ -217,7 +213,7 @@ class StudySearcher(Searcher):
 
 @contextmanager
 def _quiet_optuna() -> Iterator[None]:
-    """Without the line that tells of a new study; the caller's verbosity is put back."""
+    """Suppresses Optuna's message about a new study."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -227,34 +223,22 @@ def _quiet_optuna() -> Iterator[None]:
 
 
 def random_search(seed: int, limits: Limits) -> BaseSampler:
-    """Uniform draws."""
+    """Proposes uniform draws."""
     return RandomSampler(limits.net.space, seed=seed, accept=limits.allows)
 
 
 def exhaustive_search(seed: int, limits: Limits) -> BaseSampler:
-    """Every allowed architecture once."""
+    """Proposes every allowed architecture once."""
     return ExhaustiveSampler(limits.net.space, seed=seed, accept=limits.allows)
 
 
 def evolution(population: int = 20, tournament: int = 5) -> MakeSampler:
-    """Regularised evolution."""
-
-    def make(seed: int, limits: Limits) -> BaseSampler:
-        return RegularisedEvolution(
-            limits.net.space,
-            seed=seed,
-            accept=limits.allows,
-            population=population,
-            tournament=tournament,
-        )
-
-    return make
+    """Proposes mutations by `RegularisedEvolution`."""
+    return lambda seed, limits: RegularisedEvolution(
+        limits.net.space, seed=seed, accept=limits.allows, population=population, tournament=tournament
+    )
 
 
 def nsga2(population: int = 20) -> MakeSampler:
-    """NSGA-II, Optuna's own, for several objectives."""
-
-    def make(seed: int, limits: Limits) -> BaseSampler:
-        return OrderedNSGAII(population_size=population, seed=seed)
-
-    return make
+    """Optuna's NSGA-II, for several objectives."""
+    return lambda seed, limits: OrderedNSGAII(population_size=population, seed=seed)

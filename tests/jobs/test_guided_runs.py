@@ -310,7 +310,7 @@ def test_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
          "Expected method posterior-guided for a network with gates. Got method 'one-shot' and space multi_branch."),
         (["--budget", "5"], "Expected search.budget with method one-shot only"),
         (["--strategy", "fair"], "Expected train.strategy with method one-shot only. Got method 'posterior-guided'."),
-        (["--max-params", "10", *NARROW_OPTIONS], "to keep the limits"),
+        (["--max-params", "10", *NARROW_OPTIONS], "to meet the limits"),
         (["--set", "guided.drop=1.0"], "guided.drop"),
         (["--set", "guided.temperature=0"], "guided.temperature"),
         (["--space", "multi_branch", "--set", "space.kernels=[2]"], "odd kernel sizes"),

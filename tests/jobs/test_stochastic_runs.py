@@ -341,7 +341,7 @@ def test_unlabelled_images_from_the_command_line(tmp_path: Path, polyarch: Comma
         (["--space", "wired", "--set", "stochastic.architectures=9", "--set", "space.modules=2", "--set",
           "space.stages=3"], "Expected 9 different wirings"),
         (["--set", "stochastic.max_macs=10"], "Expected a budget for at least one of 5 architectures"),
-        (["--max-params", "100", "--space", "wired"], "to keep the limits"),
+        (["--max-params", "100", "--space", "wired"], "to meet the limits"),
         (["--unlabelled", "nowhere/at/all"], "nowhere/at/all"),
         (["--unlabelled", "spirals"], "Expected examples of shape (1, 8, 8) without labels. Got (2,)."),
         (["--set", "stochastic.weighting=best"], "stochastic.weighting"),

@@ -232,7 +232,7 @@ def test_impossible_limits() -> None:
     """One sentence of what was expected, one of what was found."""
     net, smallest = images(), min(sizes(images).values())
     expected = (
-        "Expected some architecture of space 'images' to keep the limits. "
+        "Expected some architecture of space 'images' to meet the limits. "
         f"Found none: params at most {smallest - 1} (smallest seen: {smallest})."
     )
     for _ in range(2):

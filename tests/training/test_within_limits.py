@@ -145,5 +145,5 @@ def test_mistakes() -> None:
     strategy = learner()
     with pytest.raises(InvalidInput, match=r"share of the epochs in 0\.\.1\. Got 1\.5"):
         WithinLimits(strategy, limits_of(strategy, 0.5), seed=0, descent=1.5)
-    with pytest.raises(ImpossibleSpace, match=r"to keep the limits\. Found none: params at most .*smallest seen"):
+    with pytest.raises(ImpossibleSpace, match=r"to meet the limits\. Found none: params at most .*smallest seen"):
         WithinLimits(strategy, limits_of(strategy, 1e-4), seed=0)

@@ -15,7 +15,7 @@ from polyarch.estimators import Parameters
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.nn import multiply_accumulates
 from polyarch.randomness import generator_at, global_seed
-from polyarch.searchers import Candidate, CandidateScoring, Limit, LimitedDraws, Limits, best_candidate
+from polyarch.searchers import DrawScoring, JudgedDraw, Limit, LimitedDraws, Limits, best_draw
 from polyarch.supernets import ConvolutionalDepth, GatedDepthSupernet, GatedSupernet, gate
 from polyarch.testing import random_data, same_bits
 from polyarch.testing.bits import state_of
@@ -42,7 +42,7 @@ def depths() -> GatedDepthSupernet:
     return GatedDepthSupernet(net, torch.zeros(2, *SHAPE, dtype=torch.float64))
 
 
-def scoring(net: GatedSupernet) -> CandidateScoring:
+def scoring(net: GatedSupernet) -> DrawScoring:
     """With statistics that training has moved, and in training mode: judging has to care for its own."""
     channels = KeepDrop(net.slice_space, net.groups, drop=0.3)
     q: KeepDrop | DepthAndChannels = channels
@@ -58,7 +58,7 @@ def scoring(net: GatedSupernet) -> CandidateScoring:
         kind: LimitedDraws(net, q.flat() if kind == "flat" else q, limits.get(kind), seed=0, stream=kind)
         for kind in ("guided", "flat", "small")
     }
-    return CandidateScoring(net, draws, held_out())
+    return DrawScoring(net, draws, held_out())
 
 
 @pytest.mark.parametrize("make", [network, depths])
@@ -92,7 +92,7 @@ def test_a_candidate_says_which_network_was_judged() -> None:
     """Draws under timed limits may be others the next time."""
     net = network()
     others = iter(net.space.sample(generator_at(0, "draws", position)) for position in range(20))
-    judge = CandidateScoring(net, {"timed": lambda position: next(others)}, held_out())
+    judge = DrawScoring(net, {"timed": lambda position: next(others)}, held_out())
     for _ in range(10):
         found = judge(("timed", 0))
         assert found.parameters == net.parameter_count(net.parse(found.notation))
@@ -107,7 +107,7 @@ def test_the_same_bits_from_every_executor() -> None:
     assert first[1] == scoring(depths())(ITEMS[1])
 
 
-def run_all(executor: Executor, judge: CandidateScoring) -> Mapping[int, Candidate]:
+def run_all(executor: Executor, judge: DrawScoring) -> Mapping[int, JudgedDraw]:
     with executor.open(judge) as run:
         return dict(run(ITEMS))
 
@@ -117,20 +117,20 @@ def test_batches_are_those_of_the_source() -> None:
     judge = scoring(network())
     data = random_data(SHAPE, examples=3, seed=4)
     few = Batches(data, 3, shuffle=False, preprocessing=Tensor.double)
-    found = CandidateScoring(judge.net, judge.draws, few)(("guided", 0))
+    found = DrawScoring(judge.net, judge.draws, few)(("guided", 0))
     logits = judge.net.eval()(data.inputs.double(), judge.draws["guided"](0))
     assert found.loss == pytest.approx(F.cross_entropy(logits, data.targets).item(), rel=1e-12)
     assert found.accuracy in (0, 1 / 3, 2 / 3, 1)
 
 
-def candidate(position: int, accuracy: float, loss: float) -> Candidate:
-    return Candidate(position, "", accuracy, loss, parameters=10 - position, macs=1.0)
+def candidate(position: int, accuracy: float, loss: float) -> JudgedDraw:
+    return JudgedDraw(position, "", accuracy, loss, parameters=10 - position, macs=1.0)
 
 
 def test_the_best_candidate() -> None:
     """Accuracy first, then the loss, then the earlier one; what it costs does not matter."""
     few = [candidate(0, 0.8, 0.1), candidate(1, 0.9, 0.7), candidate(2, 0.9, 0.5), candidate(3, 0.9, 0.5)]
-    assert best_candidate(few).position == 2
-    assert best_candidate(few[:2]).position == 1
-    assert best_candidate(few[:1]).position == 0
-    assert best_candidate(iter(few)).position == 2
+    assert best_draw(few).position == 2
+    assert best_draw(few[:2]).position == 1
+    assert best_draw(few[:1]).position == 0
+    assert best_draw(iter(few)).position == 2

@@ -1,0 +1,69 @@
+"""Networks drawn from a posterior and judged with the weights they inherit from the supernet.
+
+Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neural Architecture Search", arXiv:1906.09557.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from polyarch.data import BatchSource
+from polyarch.spaces import Architecture
+from polyarch.strategies import Tally
+from polyarch.supernets import GatedSupernet
+
+Draws = Callable[[int], Architecture]
+"""The draw at position 0, 1, ..."""
+
+
+@dataclass(frozen=True)
+class JudgedDraw:
+    """A drawn network with its held-out accuracy (0..1) and mean negative log-likelihood, and its cost.
+
+    ``notation`` is that of `GatedSupernet.notation`: under a latency limit the position alone does not identify the
+    network.
+    """
+
+    position: int
+    notation: str
+    accuracy: float
+    loss: float
+    parameters: int
+    macs: float
+
+
+@dataclass(frozen=True)
+class DrawScoring:
+    """Judges one draw at a time; a task for executors.
+
+    Each network is extracted, so that a small one is cheap to judge, and normalises with the running averages of the
+    training. Worker processes receive only positions and repeat the draws themselves.
+
+    Args:
+        draws: kinds of draws by name.
+        batches: held-out examples.
+    """
+
+    net: GatedSupernet
+    draws: Mapping[str, Draws]
+    batches: BatchSource
+
+    def __call__(self, draw: tuple[str, int]) -> JudgedDraw:
+        """Judges the draw (kind, position)."""
+        kind, position = draw
+        architecture = self.draws[kind](position)
+        network = self.net.extract(architecture).eval()
+        tally = Tally()
+        with torch.no_grad():
+            for inputs, targets in self.batches.epoch(0):
+                tally.add(network(inputs), targets)
+        found, cost, notation = tally.means(), self.net.cost(architecture), self.net.notation(architecture)
+        return JudgedDraw(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
+
+
+def best_draw(draws: Iterable[JudgedDraw]) -> JudgedDraw:
+    """The most accurate draw; the lowest loss breaks ties."""
+    return max(draws, key=lambda draw: (draw.accuracy, -draw.loss))
