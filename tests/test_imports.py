@@ -33,7 +33,6 @@ ROOMS = (
     "methods",
     "results",
     "jobs",
-    "experiments",
     "reports",
     "serving",
     "facade",

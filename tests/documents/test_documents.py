@@ -32,9 +32,6 @@ RESULT_PAGES = {
     "posterior-guided": {"posterior-guided search": set(range(1, 5))},
 }
 """Pages of results: their documents, and the numbers of the claims that are judged."""
-WITHOUT_A_PAGE = {"experiments"}
-"""Rooms for the command line only."""
-
 ON_THIS_MACHINE = {"workers"}
 """Settings whose default is not a value."""
 
@@ -117,7 +114,7 @@ def test_every_public_name_is_on_a_page_of_the_api() -> None:
     pages = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "api").glob("*.md")))
     shown = set(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
     assert {f"polyarch.{name}" for name in polyarch.__all__} <= shown
-    rooms = {module.name for module in pkgutil.iter_modules(polyarch.__path__)} - WITHOUT_A_PAGE
+    rooms = {module.name for module in pkgutil.iter_modules(polyarch.__path__)}
     public = {room for room in rooms if hasattr(importlib.import_module(f"polyarch.{room}"), "__all__")}
     assert {f"polyarch.{room}" for room in public} <= shown
 
