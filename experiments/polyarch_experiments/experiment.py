@@ -1,4 +1,4 @@
-"""What every experiment is: a claim of a document, settings per preset, and a run that ends in results."""
+"""What every experiment is: a claim of a paper, settings for every preset, and a run that ends in results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyarch_experiments.figures import Spec, write_figures
 from polyarch_experiments.results import Claim, ExperimentResults
 
 PRESETS = ("quick", "cpu", "paper")
-"""About a minute for the tests; ten to sixty minutes on two cores; the document's own settings."""
+"""About a minute, for tests; ten to sixty minutes on two cores; the paper's own settings."""
 
 Settings = dict[str, Any]
 
@@ -44,9 +44,11 @@ def _no_tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One file per claim makes one of these.
+    """A claim and how to test it.
 
     Args:
+        document: the paper whose claim it is, by its name in `PAPERS`.
+        claim: what is tested, in a sentence.
         presets: the settings of every preset.
         items: the independent runs of given settings, by name; they go to workers one by one.
         task: runs one item; gets (settings, item, folder) and returns plain values.
@@ -92,7 +94,7 @@ class Experiment:
         return results
 
     def _claim_folder(self, out: Path, preset: str) -> None:
-        """A folder belongs to one experiment with one set of settings: runs of others are not to be mixed with them."""
+        """A folder belongs to one experiment with one set of settings: results of others must not mix with its own."""
         mark = out / "experiment.json"
         value = {"experiment": self.name, "preset": preset, "settings": self.presets[preset]}
         if mark.exists():
@@ -111,9 +113,9 @@ def _read_mark(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except ValueError as error:
-        raise CorruptFile(f"Expected what experiment a folder is of, as JSON. Got a damaged file {path}.") from error
+        raise CorruptFile(f"Expected the experiment of a folder, as JSON. Got a damaged file {path}.") from error
     if not isinstance(content, dict):
-        raise CorruptFile(f"Expected what experiment a folder is of, as a JSON object. Got another value in {path}.")
+        raise CorruptFile(f"Expected the experiment of a folder, as a JSON object. Got another value in {path}.")
     return content
 
 

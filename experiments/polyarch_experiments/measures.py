@@ -17,7 +17,10 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def scores(log_probs: Tensor, targets: Tensor) -> dict[str, float]:
-    """Mean log p and mean p of the true class (the document's plots mix the two up), accuracy, calibration error."""
+    """Mean log p and mean p of the true class, accuracy and calibration error.
+
+    The plots of Antorán et al. (2020) mix the first two up.
+    """
     true = log_probs.gather(1, targets[:, None]).squeeze(1)
     return {
         "mean_log_p": float(true.mean()),

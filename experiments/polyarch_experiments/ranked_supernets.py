@@ -48,7 +48,7 @@ def recipe(
     """The settings of a run on CIFAR-10 that experiments on NAS-Bench-201 share.
 
     Args:
-        size: of the images; None leaves them as they are, with the augmentation of the documents.
+        size: of the images; None leaves them as they are, with the augmentation of the papers.
         rate: of the short run.
         adapting: batches by which normalisation statistics adapt to an architecture.
     """

@@ -109,7 +109,7 @@ class TestFolders:
     @pytest.mark.parametrize("content", ["{", "[1]"])
     def test_a_damaged_mark_is_said(self, content: str, tmp_path: Path) -> None:
         (tmp_path / "experiment.json").write_text(content)
-        with pytest.raises(CorruptFile, match="Expected what experiment a folder is of"):
+        with pytest.raises(CorruptFile, match="Expected the experiment of a folder"):
             numbers(1).run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
 
 

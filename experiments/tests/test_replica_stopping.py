@@ -17,7 +17,7 @@ from polyarch.randomness import global_seed
 from polyarch.strategies import Supervised
 from polyarch.supernets import FullyConnectedDepth
 from polyarch.testing import random_data, same_bits
-from polyarch.training import Callback, CheckpointStore, History, Run, StopRequest, fit
+from polyarch.training import Callback, CheckpointStore, FitState, History, StopRequest, fit
 from polyarch_experiments.depth.replica_stopping import ReplicaStopping
 from polyarch_experiments.depth.replicas import FullyConnectedReplicas
 from polyarch_experiments.depth.replicated import (
@@ -113,8 +113,8 @@ class StopAt(Callback):
         self.step = step
         self.request = StopRequest()
 
-    def on_step_end(self, run: Run, metrics: Any) -> None:
-        if run.step == self.step:
+    def on_step_end(self, state: FitState, metrics: Any) -> None:
+        if state.step == self.step:
             self.request.ask()
 
 

@@ -9,15 +9,15 @@ from typing import Any
 from polyarch.methods.depth.search import RULES
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.figures import Spec, grouped_bars, side_by_side, summary, with_spread
+from polyarch_experiments.images import NAMES
 from polyarch_experiments.measures import spread
 from polyarch_experiments.results import Claim
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.01)
-"""Of early exit; above 1 nobody leaves early."""
+"""Confidences of early exit; above 1 no input leaves early."""
 EXIT_CONFIDENCE = 0.95
 """The one that the claim on early exit is about."""
 MEASURES = {"accuracy": "accuracy", "mean_log_p": "mean log p", "mean_p": "mean p"}
-NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN", "digits": "digits"}
 
 
 def _seeds(settings: Settings, runs: dict[str, Any], name: str) -> list[dict[str, Any]]:

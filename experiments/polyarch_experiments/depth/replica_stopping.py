@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
-from polyarch.training.callbacks import Callback, Row, Run
+from polyarch.training.callbacks import Callback, FitState, Row
 from polyarch_experiments.depth.replicas import REPLICAS
 from polyarch_experiments.depth.replicated import Replicated, loss_name
 
@@ -28,11 +28,11 @@ class ReplicaStopping(Callback):
         self.stopped: list[int | None] = []
         self._states: dict[str, Tensor] = {}
 
-    def on_epoch_end(self, run: Run, row: Row) -> None:
+    def on_epoch_end(self, state: FitState, row: Row) -> None:
         """Keeps the state of every replica that is at its best; asks to stop when patience is over for all."""
-        epoch, tensors = int(row["epoch"]), _tensors(run)
+        epoch, tensors = int(row["epoch"]), _tensors(state)
         if not self.best:
-            count = _strategy(run).net.replicas
+            count = _strategy(state).net.replicas
             self.best, self.best_epochs, self.stopped = [float("inf")] * count, [-1] * count, [None] * count
             self._states = {name: value.detach().clone() for name, value in tensors.items()}
         better = []
@@ -52,12 +52,12 @@ class ReplicaStopping(Callback):
             for name, value in tensors.items():
                 rows = torch.tensor(better, device=value.device)
                 self._states[name].index_copy_(REPLICAS, rows, value.index_select(REPLICAS, rows))
-        run.should_stop = all(stopped is not None for stopped in self.stopped)
+        state.should_stop = all(stopped is not None for stopped in self.stopped)
 
-    def on_end(self, run: Run) -> None:
+    def on_end(self, state: FitState) -> None:
         """Puts the best states back."""
         with torch.no_grad():
-            for name, value in _tensors(run).items():
+            for name, value in _tensors(state).items():
                 value.copy_(self._states[name])
 
     def state_dict(self) -> dict[str, Any]:
@@ -70,13 +70,13 @@ class ReplicaStopping(Callback):
         self.stopped, self._states = state["stopped"], state["states"]
 
 
-def _strategy(run: Run) -> Replicated:
-    if not isinstance(run.strategy, Replicated):
-        raise InvalidInput(f"Expected networks that are trained side by side. Got {type(run.strategy).__name__}.")
-    return run.strategy
+def _strategy(state: FitState) -> Replicated:
+    if not isinstance(state.strategy, Replicated):
+        raise InvalidInput(f"Expected networks that are trained side by side. Got {type(state.strategy).__name__}.")
+    return state.strategy
 
 
-def _tensors(run: Run) -> dict[str, Tensor]:
+def _tensors(run: FitState) -> dict[str, Tensor]:
     """Everything of the networks and distributions that has replicas, without gradients."""
     found = {}
     for part, module in _strategy(run).parts().items():

@@ -25,9 +25,9 @@ SPIRALS: Settings = {
     "seeds": 6, "max_depth": 20, "width": 20, "train": 200, "test": 1800, "rotation": 720, "epochs": 3000,
     "patience": 500,
 }  # fmt: skip
-"""The document's setting, but for the number of steps, which it does not limit."""
+"""The paper's setting, except for the number of steps, which the paper does not limit."""
 QUICK: Settings = {**SPIRALS, "seeds": 2, "max_depth": 5, "epochs": 150, "patience": 100}
-"""For the tests: shows that everything runs, not what it gives."""
+"""For tests: shows that everything runs; the numbers mean nothing."""
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def _cost(settings: Settings, runs: Mapping[str, Any]) -> Claim:
     cells = [found["bias"] for space, found in ratios.items() if space != "macro"]
     return Claim(
         number=3,
-        text="A bias costs less than 18 % of a training step on NAS-Bench-201, the least that the document reports.",
+        text="A bias costs less than 18 % of a training step on NAS-Bench-201, the least that the paper reports.",
         supported=max(cells) < 1.18 if cells else None,
         numbers="; ".join(
             f"{space}: bias {100 * found['bias'] - 100:+.0f} %, split {100 * found['split'] - 100:+.0f} %"

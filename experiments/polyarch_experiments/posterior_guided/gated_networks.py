@@ -46,10 +46,10 @@ SMALL: Settings = {
     "square_length_scale": 13.3, "q_rate_factor": 25.0, "drop": 0.1, "temperature": 0.2, "candidates": 64,
     "tuning_epochs": 5, "tuning_rate": 0.01,
 }  # fmt: skip
-"""Images, networks and their training, as two cores have the time for; then in a few seconds, and in the document.
+"""Images, networks and training that two cores have time for; `TINY` takes seconds, `LARGE` is the paper's setting.
 
-d^2 / N is that of the document. Two thousand steps are few for drop probabilities to get anywhere, so that they have a
-higher rate than in the document, whose training has 600,000.
+d^2 / N is that of the paper. Two thousand steps are few for drop probabilities to move far, so their learning rate is
+higher than in the paper, which trains for 600,000 steps.
 """
 TINY: Settings = {
     **SMALL, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4, "epochs": 1, "candidates": 3,

@@ -55,7 +55,7 @@ def drops(found: list[dict[str, Any]]) -> bool:
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Points 1, 3, 4 of the page; a claim holds where it holds for every family and data set, by means over seeds.
+    """Claims 1, 3 and 4; a claim holds if it holds for every family and data set, by means over seeds.
 
     Where nothing is dropped, draws are not compared with each other.
     """
@@ -160,7 +160,7 @@ def _shares(settings: Settings, runs: dict[str, Any]) -> Claim:
         )
     return Claim(
         number=4,
-        text="The share of dropped channels is that of the document, 18 to 44 %.",
+        text="The share of dropped channels is that of the paper, 18 to 44 %.",
         supported=all(held),
         numbers="; ".join(parts),
         document="18 to 44 % of channels, 10 to 26 % of whole operations",

@@ -30,7 +30,7 @@ GUIDED_FAMILIES = replace(
     name="guided_families",
     claim="The comparison of guided_draws for other networks: "
     f"{'; '.join(f'{name}: {FAMILIES[name]}' for name in OTHERS)}. "
-    "The document has R and D on ImageNet only, and all of them larger.",
+    "The paper has R and D on ImageNet only, and all of them larger.",
     presets={
         "quick": {
             **_CPU, **TINY, "data": ["digits"], "seeds": {"R": 1, "D": 1}, "best_of": [1, 3], "members": 2,

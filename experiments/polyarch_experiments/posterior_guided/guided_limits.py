@@ -1,4 +1,4 @@
-"""Small networks by a limit: on draws from what was learned, and on what is learned (beyond the document)."""
+"""Small networks by a limit: on draws from what was learned, and on what is learned (beyond the paper)."""
 
 from __future__ import annotations
 

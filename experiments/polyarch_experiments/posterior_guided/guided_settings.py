@@ -74,7 +74,7 @@ def usual(settings: Settings) -> str:
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Points 2 and 3 of the page; a claim holds where it holds on every data set, by means over seeds."""
+    """Claims 2 and 3; a claim holds if it holds on every data set, by means over seeds."""
     return [*_prior(settings, runs), _temperature(settings, runs), _decay(settings, runs)]
 
 
@@ -204,7 +204,7 @@ GUIDED_SETTINGS = Experiment(
     document=POSTERIOR_GUIDED_SEARCH,
     claim="The best of some draws under other length scales of the prior, another temperature of the relaxation, and a "
     "constant in place of d^2 (1 - p) / (2N), about the mean of what it stands for. N is eleven times smaller here "
-    "than in the document, and so is every d^2.",
+    "than in the paper, and so is every d^2.",
     presets={
         "quick": {
             **_CPU, **TINY, "data": ["digits"], "seeds": 1, "square_length_scales": [4.4, 13.3],

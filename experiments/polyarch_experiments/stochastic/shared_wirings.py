@@ -1,4 +1,4 @@
-"""One set of weights under many wirings: batch statistics, ensembles of wirings, wirings never seen (points 1 to 3)."""
+"""One set of weights under many wirings: batch statistics, ensembles of wirings, wirings never seen (claims 1 to 3)."""
 
 from __future__ import annotations
 

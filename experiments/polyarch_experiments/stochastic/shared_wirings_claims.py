@@ -29,7 +29,7 @@ def of(settings: Settings, runs: dict[str, Any], data: str, method: str) -> list
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Points 1, 2 and 3 of the page; a claim holds where it holds on every data set, by means over seeds."""
+    """Claims 1, 2 and 3; a claim holds if it holds on every data set, by means over seeds."""
     return [
         _variance(settings, runs),
         _disparity(settings, runs),
@@ -182,7 +182,7 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
             policies.append([*where, *(spread([100 * run["policies"][name] for run in found], 2) for name in names)])
     return {
         "Accuracy of seen and unseen wirings, %": Table(
-            ["data", "method and S", "seen", "unseen", "edges, seen", "edges, unseen", "AUC", "document's AUC"], seen
+            ["data", "method and S", "seen", "unseen", "edges, seen", "edges, unseen", "AUC", "paper's AUC"], seen
         ),
         "Batch and running statistics; var(mean) is relative, for one wiring per batch and per example": Table(
             ["data", "method and S", "batch, %", "running, %", "Spearman", "var(mean), batch", "var(mean), example",

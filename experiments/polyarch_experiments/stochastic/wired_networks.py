@@ -23,7 +23,7 @@ SMALL: Settings = {
     "size": 16, "train": 4000, "valid": 500, "test": 1000, "cutout": False, "width": 8, "modules": 4, "stages": 3,
     "batch_size": 32, "learning_rate": 0.02, "weight_decay": 5e-4,
 }  # fmt: skip
-"""Images, networks and their training, as two cores have the time for; then in a few seconds, and in the document."""
+"""Images, networks and training that two cores have time for; `TINY` takes seconds, `LARGE` is the paper's setting."""
 TINY: Settings = {
     **SMALL, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4, "modules": 3, "stages": 2,
 }  # fmt: skip

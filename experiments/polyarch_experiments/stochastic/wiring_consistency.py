@@ -101,7 +101,7 @@ def _of(settings: Settings, runs: dict[str, Any], data: str, method: str) -> lis
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Point 6 of the page, by the accuracy of single wirings."""
+    """Claim 6, by the accuracy of single wirings."""
     parts, over_labels, over_pi = [], [], []
     for data in settings["data"]:
         found = {

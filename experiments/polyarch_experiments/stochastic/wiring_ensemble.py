@@ -1,4 +1,4 @@
-"""Ensembles of wirings and other ways to be unsure: accuracy, calibration, strange inputs, attacks (points 4, 5)."""
+"""Ensembles of wirings and other ways to be unsure: accuracy, calibration, strange inputs, attacks (claims 4, 5)."""
 
 from __future__ import annotations
 

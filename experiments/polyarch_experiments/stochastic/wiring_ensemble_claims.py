@@ -50,7 +50,7 @@ def on_common_seeds(*sides: list[float]) -> list[list[float]]:
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Points 4 and 5 of the page; a claim holds where it holds on every data set, by means over seeds."""
+    """Claims 4 and 5; a claim holds if it holds on every data set, by means over seeds."""
     return [
         _against(settings, runs, "accuracy", "residual"),
         _against(settings, runs, "calibration_error", "residual"),
@@ -112,8 +112,8 @@ def _deep_ensemble(settings: Settings, runs: dict[str, Any]) -> Claim:
     )
 
 
-def documented_score(settings: Settings, runs: dict[str, Any], data: str, method: str, strange: str) -> list[float]:
-    """By mutual information, as the document has it, or by entropy for one network; AUROC per seed."""
+def reported_score(settings: Settings, runs: dict[str, Any], data: str, method: str, strange: str) -> list[float]:
+    """AUROC per seed, by mutual information as in the paper, or by entropy for one network."""
     found = [run["detection"][strange] for run in of(settings, runs, data, method)]
     score = "mutual_information" if "mutual_information" in found[0] else "entropy"
     return [one[score]["auroc"] for one in found]
@@ -123,7 +123,7 @@ def _detection(settings: Settings, runs: dict[str, Any]) -> Claim:
     parts, held = [], []
     for data in settings["data"]:
         for strange in settings["outside"][data]:
-            found = {method: documented_score(settings, runs, data, method, strange) for method in settings["seeds"]}
+            found = {method: reported_score(settings, runs, data, method, strange) for method in settings["seeds"]}
             other = best_dropout(settings, found.__getitem__)
             ours, theirs = on_common_seeds(found["nsa-id"], found[other])
             held.append(statistics.fmean(ours) > statistics.fmean(theirs))
@@ -252,7 +252,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
             accuracy.append(_bar(NAMES[data], method, [100 * run["test"]["accuracy"] for run in found]))
             calibration.append(_bar(NAMES[data], method, [run["test"]["calibration_error"] for run in found]))
             noticed += [
-                _bar(_strange(strange), method, documented_score(settings, runs, data, method, strange))
+                _bar(_strange(strange), method, reported_score(settings, runs, data, method, strange))
                 for strange in found[0]["detection"]
             ]
             struck += [

@@ -20,7 +20,7 @@ REPORTED = {
     "darts": 59.84, "darts-second-order": 65.38, "sotl-darts": 92.66, "sovl-darts": 54.30, "drnas": 93.76,
     "sotl-drnas": 93.76,
 }  # fmt: skip
-"""True accuracies of the document's table 4.6 on CIFAR-10."""
+"""True accuracies on CIFAR-10 in table 4.6 of the thesis."""
 
 
 def items(settings: Settings) -> dict[str, tuple[str, int]]:
@@ -36,7 +36,7 @@ def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, An
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Claims 9, 10, 11 and 14 of the document."""
+    """Claims 9, 10, 11 and 14 of the thesis."""
     return [
         _collapse(settings, runs),
         _validation_collapse(settings, runs),
@@ -123,7 +123,7 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
         ]
         minutes = spread([one["seconds"] / 60 for one in searches], 1)
         rows.append([method, str(seeds), *values, minutes, f"{REPORTED[method]:.2f}" if method in REPORTED else "-"])
-    columns = ["method", "seeds", "true accuracy, %", "skips", "depth", "entropy share", "minutes", "document, %"]
+    columns = ["method", "seeds", "true accuracy, %", "skips", "depth", "entropy share", "minutes", "thesis, %"]
     return {
         "The cell that q points at after the last epoch, by the NAS-Bench-201 table (CIFAR-10)": Table(columns, rows)
     }

@@ -45,7 +45,7 @@ def searches_of(settings: Settings, runs: dict[str, Any], space: str) -> dict[st
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Claims 12 and 13 of the document."""
+    """Claims 12 and 13 of the thesis."""
     short, long, nodes = (searches_of(settings, runs, space) for space in settings["spaces"])
     skips = {name: {m: ends(side[m], "skips") for m in METHODS} for name, side in (("short", short), ("long", long))}
     depths = {m: ends(short[m], "cell_depth_normal") for m in METHODS}

@@ -147,7 +147,7 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
             supported=all(abs(value - degree) <= NEAR for values in finals.values() for value in values),
             numbers=f"T = {settings['unroll']}, MaxDeg at the end: "
             + "; ".join(f"from {start}: {spread(values, 2)}" for start, values in finals.items())
-            + f"; terms up to MaxDeg, as the document keeps them: {', '.join(f'{kept}' for kept in sorted(floors))}",
+            + f"; terms up to MaxDeg, as the thesis keeps them: {', '.join(f'{kept}' for kept in sorted(floors))}",
             document="figure 4.3a: converges towards 3 from all starts, T = 25",
         ),
         Claim(

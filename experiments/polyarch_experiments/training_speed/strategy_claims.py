@@ -1,4 +1,4 @@
-"""What the runs of `strategy_ranking` say about the claims of the document."""
+"""What the runs of `strategy_ranking` say about the claims of the thesis."""
 
 from __future__ import annotations
 
