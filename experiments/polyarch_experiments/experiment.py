@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import polyarch
-from polyarch.errors import ConfigError, CorruptFile, MissingExtra
+from polyarch.errors import ConfigError, CorruptFile
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.files import Journal, write_json
 from polyarch.runs.display import Display
@@ -87,10 +87,7 @@ class Experiment:
             runs=runs,
         )
         results.write(out / "results.json")
-        try:
-            write_figures(self.figures(settings, runs), out / "figures")
-        except MissingExtra as error:
-            display.say(f"No figures: {error}")
+        write_figures(self.figures(settings, runs), out / "figures")
         return results
 
     def _claim_folder(self, out: Path, preset: str) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyarch.errors import MissingExtra
 from polyarch.files import write_atomically
 
 Spec = dict[str, Any]
@@ -221,11 +220,9 @@ def _panel(title: str, encoding: Spec, rows: list[Row], layer: list[Spec]) -> Sp
 
 
 def write_figures(specs: Mapping[str, Spec], folder: Path) -> list[Path]:
-    """One PNG per specification; needs the ``report`` extra."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra("Drawing figures", "report") from None
+    """One PNG per specification."""
+    import vl_convert  # a browser's engine, which only drawing needs
+
     written = []
     for name, spec in specs.items():
         whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": CONFIG, **spec}
