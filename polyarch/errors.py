@@ -39,7 +39,8 @@ class UnknownName(InvalidInput, KeyError):
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         known = list(known)
         self._arguments = (kind, name, known)
-        self.message = f"Expected a {kind} out of {', '.join(known)}. Got {str(name)!r}.{closest_name(str(name), known)}"
+        hint = closest_name(str(name), known)
+        self.message = f"Expected a {kind} out of {', '.join(known)}. Got {str(name)!r}.{hint}"
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would print the repr of the message

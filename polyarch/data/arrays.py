@@ -1,9 +1,11 @@
-"""Arrays as data sets: pairs (X, y), .npz files and torch data sets."""
+"""Data sets from arrays: pairs (X, y) and .npz files."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,9 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
+from polyarch.data.examples import TensorData
 from polyarch.data.labels import Array, ClassLabels, check_counts
 from polyarch.data.splits import stratified_split
-from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, DataError, first_line
 
 CHANNELS = (1, 3, 4)
@@ -26,12 +28,12 @@ SPLITS = (("x_train", "y_train", "x_test", "y_test"), ("X_train", "y_train", "X_
 
 
 def read_pair(inputs: Any, labels: Any, *, test_share: float = 0.2) -> Dataset:
-    """Arrays or tensors X (N, ...) and y (N,); ``test_share`` of every class is for testing."""
+    """Reads arrays or tensors X (N, ...) and y (N,); ``test_share`` of every class becomes the test set."""
     return _divided("arrays", inputs, labels, ("X", "y"), test_share)
 
 
 def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
-    """A file of arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test, y_test."""
+    """Reads arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test."""
     arrays = _read_arrays(path)
     for names in SPLITS:
         if all(name in arrays for name in names):
@@ -61,7 +63,7 @@ def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
 def input_tensor(values: Any, origin: str) -> Tensor:
     """(N, F), (N, H, W), (N, H, W, C) or (N, C, H, W) -> (N, F) or (N, C, H, W), bytes or float32.
 
-    Where both readings of four dimensions fit, the last is the channel for numpy and the second for torch.
+    If both the second and the last dimension could be channels, numpy arrays have them last and tensors second.
     """
     is_tensor = isinstance(values, Tensor)
     array = values.detach().cpu().numpy() if is_tensor else np.asarray(values)
@@ -91,7 +93,7 @@ def input_tensor(values: Any, origin: str) -> Tensor:
 
 
 def label_array(values: Any, origin: str) -> Array:
-    """(N,) or (N, 1) labels -> (N,)."""
+    """(N,) or (N, 1) labels -> (N,) array."""
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -120,25 +122,27 @@ def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> T
 
 def _read_arrays(path: Path) -> dict[str, Array]:
     wanted = {name for names in (*SPLITS, *PAIRS) for name in names}
+    with _opened(path) as arrays:  # reads only wanted arrays; others may hold anything
+        return {name: arrays[name] if name in wanted else np.empty(0) for name in arrays.files}
+
+
+def read_array(path: Path) -> Array:
+    """Reads the array x of an .npz file, or its only array."""
+    with _opened(path) as arrays:
+        names = list(arrays.files)
+        name = "x" if "x" in names else names[0] if len(names) == 1 else None
+        if name is not None:
+            return np.asarray(arrays[name])
+    raise DataError(f"Expected an array x, or only one array, in {path}. Found {', '.join(names) or 'none'}.")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
             arrays = np.load(file, allow_pickle=False)
             if isinstance(arrays, np.ndarray):
                 raise ValueError("a single array without a name")
-            # others than the wanted ones are not read: they may be anything
-            return {name: arrays[name] if name in wanted else np.empty(0) for name in arrays.files}
+            yield arrays
     except (KeyError, ValueError, OSError, EOFError, SyntaxError, zipfile.BadZipFile, zlib.error) as error:
         raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {first_line(error)}.") from None
-
-
-def read_array(path: Path) -> np.ndarray:
-    """The array x of a file, or its only one."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            names = list(arrays.files)
-            name = "x" if "x" in names else names[0] if len(names) == 1 else None
-            if name is not None:
-                return np.asarray(arrays[name])
-    except (AttributeError, KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {error}.") from None
-    raise DataError(f"Expected an array x, or only one, in {path}. Found {', '.join(names) or 'none'}.")

@@ -1,4 +1,8 @@
-"""Augmentation of whole batches (B, C, H, W), one tensor operation each instead of one call per image."""
+"""Random augmentation of whole batches (B, C, H, W) with one tensor operation instead of one call per image.
+
+Cutout: DeVries & Taylor (2017), "Improved Regularization of Convolutional Neural Networks with Cutout",
+arXiv:1708.04552.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from torch import Generator, Tensor
 
 @dataclass(frozen=True)
 class RandomShift:
-    """Pads with zeros and crops back at a random place: a shift of up to ``padding`` pixels per image."""
+    """Shifts each image by up to ``padding`` pixels in both directions and fills the border with zeros."""
 
     padding: int = 4
 
@@ -36,7 +40,7 @@ class RandomFlip:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Sets a square of side ``length`` around a random pixel to zero; parts outside the image are lost."""
+    """Zeroes a square of side ``length`` around a random pixel, clipped at the border of the image."""
 
     length: int = 16
 
@@ -48,5 +52,4 @@ class Cutout:
         rows, columns = torch.arange(height), torch.arange(width)
         in_rows = (rows >= row) & (rows < row + self.length)  # (B, H)
         in_columns = (columns >= column) & (columns < column + self.length)  # (B, W)
-        hole = in_rows[:, None, :, None] & in_columns[:, None, None, :]
-        return inputs.masked_fill(hole, 0)
+        return inputs.masked_fill(in_rows[:, None, :, None] & in_columns[:, None, None, :], 0)

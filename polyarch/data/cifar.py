@@ -1,4 +1,8 @@
-"""CIFAR-10 and CIFAR-100 in their official formats, and CIFAR-10 as mosaics."""
+"""CIFAR-10 and CIFAR-100 in their official formats, CIFAR-10 as mosaics, and NAS-Bench-201's split of its training set.
+
+The data: Krizhevsky (2009), "Learning Multiple Layers of Features from Tiny Images". The split: Dong & Yang (2020),
+"NAS-Bench-201: Extending the Scope of Reproducible Neural Architecture Search", arXiv:2001.00326.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
+from polyarch.data.examples import TensorData
 from polyarch.data.locations import data_root, missing
 from polyarch.data.pickles import read_plain_pickle
 from polyarch.data.splits import AnyExamples
-from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, DataError, MissingData, first_line
 
 SIDE = 32
@@ -25,27 +29,25 @@ PIXELS = 3 * SIDE * SIDE
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-CIFAR100_CLASSES = tuple(f"fine label {label}" for label in range(100))
 
 
 @dataclass(frozen=True)
-class _Format:
-    """The names that the binary and the python version of a set use."""
+class CifarFormat:
+    """The file names and keys of one of the sets in its official binary and Python versions."""
 
     name: str
-    class_names: tuple[str, ...]  # where no file names them
+    class_names: tuple[str, ...]  # used if no file names the classes
     binary_folder: str
     python_folder: str
     train: tuple[str, ...]
     test: str
-    label_bytes: int  # of a binary record; the last is the label
+    label_bytes: int  # bytes before the pixels of a binary record; the last of them is the label
     names_text: str
     names_pickle: str
-    names_key: str
-    label_key: str
+    key_prefix: str  # of the keys "label_names" and "labels" in pickles
 
 
-CIFAR10 = _Format(
+CIFAR10 = CifarFormat(
     name="cifar10",
     class_names=CIFAR10_CLASSES,
     binary_folder="cifar-10-batches-bin",
@@ -55,12 +57,11 @@ CIFAR10 = _Format(
     label_bytes=1,
     names_text="batches.meta.txt",
     names_pickle="batches.meta",
-    names_key="label_names",
-    label_key="labels",
+    key_prefix="",
 )
-CIFAR100 = _Format(
+CIFAR100 = CifarFormat(
     name="cifar100",
-    class_names=CIFAR100_CLASSES,
+    class_names=tuple(f"fine label {label}" for label in range(100)),
     binary_folder="cifar-100-binary",
     python_folder="cifar-100-python",
     train=("train",),
@@ -68,71 +69,49 @@ CIFAR100 = _Format(
     label_bytes=2,  # the coarse label, then the fine one
     names_text="fine_label_names.txt",
     names_pickle="meta",
-    names_key="fine_label_names",
-    label_key="fine_labels",
+    key_prefix="fine_",
 )
 MOSAICS = (*(f"train_{part}.webp" for part in range(1, 6)), "test.webp", "labels.npz")
 
 
-def read_cifar10(root: Path) -> Dataset:
-    """CIFAR-10 from the binary files, the python files or the mosaics, whichever is there."""
-    mosaics = _mosaic_folder(root)
-    if mosaics and not _binary_folder(root, CIFAR10) and not _python_folder(root, CIFAR10):
+def read_cifar(root: Path, kind: CifarFormat) -> Dataset:
+    """One of the sets from whichever files are present; CIFAR-100 with its 100 fine labels."""
+    found = _official_files(root, kind)
+    if found:
+        return _read_official(*found, kind)
+    mosaics = _mosaic_folder(root, kind)
+    if mosaics:
         return _read_mosaics(mosaics)
-    return _read_official(root, CIFAR10)
+    either = f"{kind.binary_folder}/{kind.train[0]}.bin, {kind.python_folder}/{kind.train[0]}"
+    mosaic = f" or {MOSAICS[0]}" if kind is CIFAR10 else ""
+    raise missing(kind.name, root / kind.name, f"{either}{mosaic} and its companions")
 
 
-def read_cifar100(root: Path) -> Dataset:
-    """CIFAR-100 with its 100 fine labels, from the binary files or the python files."""
-    return _read_official(root, CIFAR100)
+def cifar_folder(root: Path, kind: CifarFormat) -> Path | None:
+    """The folder that holds all files of a set; None if some are missing."""
+    found = _official_files(root, kind)
+    return found[0] if found else _mosaic_folder(root, kind)
 
 
-def cifar10_folder(root: Path) -> Path | None:
-    """The folder of the files, if they are there."""
-    return _binary_folder(root, CIFAR10) or _python_folder(root, CIFAR10) or _mosaic_folder(root)
-
-
-def cifar100_folder(root: Path) -> Path | None:
-    """The folder of the files, if they are there."""
-    return _binary_folder(root, CIFAR100) or _python_folder(root, CIFAR100)
-
-
-def _binary_folder(root: Path, kind: _Format) -> Path | None:
-    return _holder(root, kind, kind.binary_folder, [f"{name}.bin" for name in (*kind.train, kind.test)])
-
-
-def _python_folder(root: Path, kind: _Format) -> Path | None:
-    return _holder(root, kind, kind.python_folder, [*kind.train, kind.test])
-
-
-def _mosaic_folder(root: Path) -> Path | None:
-    folder = root / "cifar10"
-    return folder if all((folder / name).is_file() for name in MOSAICS) else None
-
-
-def _holder(root: Path, kind: _Format, official: str, names: Sequence[str]) -> Path | None:
-    for folder in (root / kind.name / official, root / kind.name, root / official):
-        if all((folder / name).is_file() for name in names):
-            return folder
+def _official_files(root: Path, kind: CifarFormat) -> tuple[Path, str] | None:
+    """The folder of the binary or else the Python version, and the suffix of its files."""
+    for official, suffix in ((kind.binary_folder, ".bin"), (kind.python_folder, "")):
+        for folder in (root / kind.name / official, root / kind.name, root / official):
+            if all((folder / f"{name}{suffix}").is_file() for name in (*kind.train, kind.test)):
+                return folder, suffix
     return None
 
 
-def _read_official(root: Path, kind: _Format) -> Dataset:
-    folder = _binary_folder(root, kind)
-    if folder:
-        read, suffix = read_binary, ".bin"
-        class_names = _names_from_text(folder / kind.names_text)
-    else:
-        folder = _python_folder(root, kind)
-        if folder is None:
-            either = f"{kind.binary_folder}/{kind.train[0]}.bin, {kind.python_folder}/{kind.train[0]}"
-            mosaics = f" or {MOSAICS[0]}" if kind is CIFAR10 else ""
-            raise missing(kind.name, root / kind.name, f"{either}{mosaics} and its companions")
-        read, suffix = read_python, ""
-        class_names = _names_from_pickle(folder / kind.names_pickle, kind.names_key)
-    class_names = class_names or kind.class_names
+def _mosaic_folder(root: Path, kind: CifarFormat) -> Path | None:
+    folder = root / kind.name
+    return folder if kind is CIFAR10 and all((folder / name).is_file() for name in MOSAICS) else None
+
+
+def _read_official(folder: Path, suffix: str, kind: CifarFormat) -> Dataset:
+    read = read_binary if suffix else read_python
+    class_names = (_names_from_text if suffix else _names_from_pickle)(folder, kind) or kind.class_names
     if len(class_names) != len(kind.class_names):
-        raise CorruptFile(f"Expected {len(kind.class_names)} names of classes in {folder}. Found {len(class_names)}.")
+        raise CorruptFile(f"Expected {len(kind.class_names)} class names in {folder}. Found {len(class_names)}.")
 
     def part(names: Sequence[str]) -> TensorData:
         batches = [read(folder / f"{name}{suffix}", kind) for name in names]
@@ -142,8 +121,8 @@ def _read_official(root: Path, kind: _Format) -> Dataset:
     return Dataset(kind.name, part(kind.train), part((kind.test,)), class_names)
 
 
-def read_binary(path: Path, kind: _Format) -> tuple[Tensor, Tensor]:
-    """Records of label bytes and 3072 pixels as (N, 3, 32, 32) uint8 and (N,) labels."""
+def read_binary(path: Path, kind: CifarFormat) -> tuple[Tensor, Tensor]:
+    """Reads records of label bytes and 3072 pixels as (N, 3, 32, 32) uint8 and (N,) labels."""
     content = np.fromfile(path, np.uint8)
     record = kind.label_bytes + PIXELS
     if content.size == 0 or content.size % record:
@@ -153,25 +132,25 @@ def read_binary(path: Path, kind: _Format) -> tuple[Tensor, Tensor]:
     return images, records[:, kind.label_bytes - 1].long()
 
 
-def read_python(path: Path, kind: _Format) -> tuple[Tensor, Tensor]:
-    """A pickled batch as (N, 3, 32, 32) uint8 and (N,) labels."""
-    content = read_plain_pickle(path)
-    data, labels = content.get("data"), content.get(kind.label_key)
+def read_python(path: Path, kind: CifarFormat) -> tuple[Tensor, Tensor]:
+    """Reads a pickled batch as (N, 3, 32, 32) uint8 and (N,) labels."""
+    content, key = read_plain_pickle(path), f"{kind.key_prefix}labels"
+    data, labels = content.get("data"), content.get(key)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != PIXELS:
         raise CorruptFile(f"Expected 'data' of {path} to be N x {PIXELS} bytes. Found another value.")
     if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
-        raise CorruptFile(f"Expected {kind.label_key!r} of {path} to be a list of integers. Found another value.")
+        raise CorruptFile(f"Expected {key!r} of {path} to be a list of integers. Found another value.")
     return torch.from_numpy(data.copy()).view(-1, 3, SIDE, SIDE), torch.tensor(labels, dtype=torch.int64)
 
 
-def _names_from_text(path: Path) -> tuple[str, ...]:
+def _names_from_text(folder: Path, kind: CifarFormat) -> tuple[str, ...]:
+    path = folder / kind.names_text
     return tuple(path.read_text(errors="replace").split()) if path.is_file() else ()
 
 
-def _names_from_pickle(path: Path, key: str) -> tuple[str, ...]:
-    if not path.is_file():
-        return ()
-    names = read_plain_pickle(path).get(key)
+def _names_from_pickle(folder: Path, kind: CifarFormat) -> tuple[str, ...]:
+    path, key = folder / kind.names_pickle, f"{kind.key_prefix}label_names"
+    names = read_plain_pickle(path).get(key) if path.is_file() else []
     if not isinstance(names, list):
         raise CorruptFile(f"Expected {key!r} of {path} to be a list of names. Found another value.")
     return tuple(map(str, names))
@@ -180,18 +159,13 @@ def _names_from_pickle(path: Path, key: str) -> tuple[str, ...]:
 def _read_mosaics(folder: Path) -> Dataset:
     """Lossless WebP mosaics of 100x100 images and a file of labels."""
     labels = _read_rows(folder / "labels.npz", ("train", "test"))
-    train = torch.cat([read_mosaic(folder / name) for name in MOSAICS[:5]])
-    test = read_mosaic(folder / MOSAICS[5])
-    return Dataset(
-        "cifar10",
-        TensorData(train, labels["train"], 10),
-        TensorData(test, labels["test"], 10),
-        CIFAR10_CLASSES,
-    )
+    train = TensorData(torch.cat([read_mosaic(folder / name) for name in MOSAICS[:5]]), labels["train"], 10)
+    test = TensorData(read_mosaic(folder / MOSAICS[5]), labels["test"], 10)
+    return Dataset("cifar10", train, test, CIFAR10_CLASSES)
 
 
 def read_mosaic(path: Path, *, size: int = SIDE) -> Tensor:
-    """A mosaic of square images in row order as (N, 3, size, size) uint8."""
+    """Cuts a mosaic of square images, row by row, into (N, 3, size, size) uint8."""
     from PIL import Image, UnidentifiedImageError
 
     try:

@@ -1,4 +1,4 @@
-"""The columns of a table, and how a data frame becomes rows of numbers."""
+"""The columns of a table, and the conversion of data frames to rows of numbers."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of numbers, or of categories.
+    """A column of numbers or of categories.
 
     Args:
-        name: as in the file.
-        categories: their names, a raw value being the index; None for numbers.
+        name: the name in the file.
+        categories: the category names, to which raw values are indices; None for numbers.
     """
 
     name: str
     categories: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for files."""
+        """Plain values, to write to a file."""
         return {"name": self.name, "categories": None if self.categories is None else list(self.categories)}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Column:
-        """What ``to_dict`` gave."""
+        """Reads the output of ``to_dict``."""
         categories = content["categories"]
         return cls(content["name"], None if categories is None else tuple(categories))
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one column: each is a code into the distinct values, -1 if missing.
+    """The cells of one column, each stored as an index into the distinct values.
 
     Args:
-        codes: (N,)
-        numbers: the distinct values as numbers, NaN where one is a text; infinity is kept.
-        texts: the distinct values as they were written; None if the column is one of numbers.
+        codes: (N,) indices, -1 for missing cells.
+        numbers: the distinct values as numbers, NaN for a value that is not a number; infinity is kept.
+        texts: the distinct values as written; None for a numeric column.
     """
 
     codes: npt.NDArray[np.int64]
@@ -61,27 +61,27 @@ class Cells:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether all that are not missing are numbers."""
+        """Whether all cells that are not missing hold numbers."""
         return not np.isnan(self.numbers).any()
 
     def words(self) -> tuple[str, ...]:
-        """The distinct values as texts; whole numbers without a point, as a file without gaps would show them."""
+        """The distinct values as texts; whole numbers without a decimal point, as if no cell were missing."""
         if self.texts is not None:
             return self.texts
         return tuple(str(int(n)) if n.is_integer() and abs(n) < 2**53 else str(n) for n in self.numbers.tolist())
 
     def as_numbers(self) -> Numbers:
-        """(N,), NaN where missing or a text."""
+        """(N,) numbers, NaN for cells that are missing or hold no number."""
         return np.append(self.numbers, np.nan)[self.codes]
 
     def as_categories(self, categories: Sequence[str]) -> Numbers:
-        """(N,) the index of the category, -1 if it is not among them, NaN if missing."""
+        """(N,) category indices, -1 for unknown categories, NaN for missing cells."""
         index = {category: position for position, category in enumerate(categories)}
         return np.array([*(index.get(word, -1) for word in self.words()), np.nan], dtype=np.float64)[self.codes]
 
 
 def cells_of(series: pd.Series[Any], origin: str) -> Cells:
-    """The cells of a column, whatever its type: numbers, truth values, dates (seconds since 1970), texts."""
+    """Reads a column of numbers, booleans, dates (as seconds since 1970) or texts."""
     import pandas as pd
 
     types = pd.api.types
@@ -94,29 +94,29 @@ def cells_of(series: pd.Series[Any], origin: str) -> Cells:
     if types.is_numeric_dtype(series) and not (types.is_bool_dtype(series) or types.is_complex_dtype(series)):
         codes, numbers = pd.factorize(series.to_numpy(dtype=np.float64, na_value=np.nan))
         return Cells(codes.astype(np.int64), np.asarray(numbers, dtype=np.float64))
-    strange = _strange(series)
-    if strange:
+    unreadable = _unreadable(series)
+    if unreadable:
         raise DataError(
-            f"Expected numbers, texts or dates in column {str(series.name)!r} of {origin}. Found {strange}."
+            f"Expected numbers, texts or dates in column {str(series.name)!r} of {origin}. Found {unreadable}."
         )
     codes, values = pd.factorize(series.astype(object))
-    places = np.full(len(values) + 1, -1, dtype=np.int64)  # the last is that of code -1
+    places = np.full(len(values) + 1, -1, dtype=np.int64)  # the last entry stands for missing cells, code -1
     texts: dict[str, int] = {}
     for position, value in enumerate(values.tolist()):
         text = str(value).strip()
         if text not in MISSING_WORDS:
-            places[position] = texts.setdefault(text, len(texts))  # " a" and "a" are one text
+            places[position] = texts.setdefault(text, len(texts))  # " a" and "a" are the same text
     return Cells(places[codes], np.array([_number(text) for text in texts], dtype=np.float64), tuple(texts))
 
 
 def encode_rows(frame: pd.DataFrame, columns: Sequence[Column], *, origin: str = "the table") -> Tensor:
-    """A data frame as (N, columns) float32: numbers, indices of categories (-1 if unknown), NaN where missing.
+    """A data frame as (N, columns) float32: numbers, category indices (-1 if unknown), NaN for missing cells.
 
-    Dates are seconds since 1970, which float32 keeps to about a minute.
+    Dates become seconds since 1970, which float32 resolves to about a minute.
 
     Args:
-        frame: has all columns by name; others are ignored.
-        origin: what sentences call the frame.
+        frame: holds all these columns by name; others are ignored.
+        origin: how error messages refer to the frame.
     """
     names = [str(name) for name in frame.columns]
     absent = [column.name for column in columns if column.name not in names]
@@ -132,6 +132,13 @@ def encode_rows(frame: pd.DataFrame, columns: Sequence[Column], *, origin: str =
         else:
             encoded[:, position] = cells.as_categories(column.categories)
     return torch.from_numpy(encoded)
+
+
+def require_distinct(names: Sequence[str], origin: str) -> None:
+    """Refuses column names that occur more than once."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"Expected distinct column names in {origin}. Found {repeated[0]!r} twice.")
 
 
 def _checked_numbers(cells: Cells, name: str, origin: str) -> Numbers:
@@ -150,7 +157,7 @@ def _checked_numbers(cells: Cells, name: str, origin: str) -> Numbers:
 
 
 def _number(text: str) -> float:
-    """NaN if the text is no number."""
+    """The number that a text stands for; NaN if it stands for none."""
     if text.lower() in TRUTH_WORDS:
         return TRUTH_WORDS[text.lower()]
     try:
@@ -159,8 +166,8 @@ def _number(text: str) -> float:
         return np.nan
 
 
-def _strange(series: pd.Series[Any]) -> str | None:
-    """The first value that is neither number nor text, such as a list."""
+def _unreadable(series: pd.Series[Any]) -> str | None:
+    """Describes the first value that is neither a number nor a text, such as a list."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.StringDtype):

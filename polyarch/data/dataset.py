@@ -1,26 +1,25 @@
-"""A data set: training and test examples, and what is known about them."""
+"""A data set: training and test examples, class names and, for tables, columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from polyarch.data.columns import Column
+from polyarch.data.examples import Examples, TensorData, resident
 from polyarch.data.image_files import ImageFiles
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding
-from polyarch.data.tensors import Examples, TensorData, resident
+from polyarch.data.resizing import resize
 from polyarch.errors import DataError, InvalidInput
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set as it is published: training and test examples, and the names of its classes.
+    """Training and test examples, and the names of their classes.
 
     Args:
-        columns: of a table; empty for everything else.
+        columns: the columns of a table; empty for other data.
         notes: sentences on what loading left out or changed.
     """
 
@@ -38,7 +37,7 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one raw example; `Preprocessing.output_shape` says what a network takes in."""
+        """The shape of one raw example; `Preprocessing.output_shape` gives the shape that a network reads."""
         return self.train.input_shape
 
     @property
@@ -53,15 +52,15 @@ class Dataset:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether raw examples are bytes 0..255; otherwise they are floats."""
+        """Whether raw examples are bytes 0..255 rather than floats."""
         return not isinstance(self.train, TensorData) or self.train.inputs.dtype == torch.uint8
 
     def preprocessing(self, train: Examples) -> Preprocessing:
-        """Fitted on this part of the training data."""
+        """The preprocessing fitted on this part of the training data."""
         return TableEncoding.of(train, self.columns) if self.is_table else Normalisation.of(train)
 
     def resized(self, size: int) -> Dataset:
-        """The same images at size x size, each pixel the mean of the area it covers."""
+        """The same images at size x size; each pixel is the mean of the area it covers."""
         if not self.is_image:
             raise DataError(f"Expected images to resize. Got examples of shape {self.input_shape}.")
         if size < 1:
@@ -74,12 +73,3 @@ def _resized(data: Examples, size: int) -> Examples:
         return data.resized(size)
     whole = resident(data)
     return TensorData(resize(whole.inputs, size), whole.targets, whole.classes)
-
-
-def resize(images: Tensor, size: int) -> Tensor:
-    """(N, C, H, W) -> (N, C, size, size) of the same type, in pieces so that bytes stay bytes in memory."""
-    pieces = []
-    for piece in images.split(4096):
-        resized = F.interpolate(piece.float(), size=(size, size), mode="area")
-        pieces.append(resized if images.is_floating_point() else resized.round().to(images.dtype))
-    return torch.cat(pieces)

@@ -1,4 +1,4 @@
-"""From the file of an image to its pixels: the same crop and size in training, prediction and serving."""
+"""Decodes image files to pixels, with the same crop and size in training, prediction and serving."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from polyarch.errors import CorruptFile, DataError, PolyarchError, first_line
 
 Pixels = npt.NDArray[np.uint8]
 ImageContent = Path | bytes
-"""A file, or what is in it."""
+"""The path of an image file, or its bytes."""
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 MOST_PIXELS = 2**26
-"""Of an image before it is resized; a small file can claim to be a huge image."""
+"""The largest image that is decoded; a small file can claim to be a huge image."""
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 GREY_MODES = frozenset({"1", "L", "LA", "I;16", "I;16B", "I;16L", "I;16N", "I"})
 
 
 class ImageHeader(NamedTuple):
-    """What can be known of an image without decoding it."""
+    """What a file says about its image before it is decoded."""
 
     width: int
     height: int
@@ -37,7 +37,7 @@ class ImageHeader(NamedTuple):
 
 
 def read_header(content: ImageContent, name: str | None = None) -> ImageHeader:
-    """Width, height and whether the image is grey; ``name`` is for sentences."""
+    """Reads width, height and whether the image is grey; error messages call the image ``name``."""
     with _opened(content, name) as image:
         return ImageHeader(image.width, image.height, image.mode in GREY_MODES)
 
@@ -45,8 +45,8 @@ def read_header(content: ImageContent, name: str | None = None) -> ImageHeader:
 def decode_image(content: ImageContent, input_shape: tuple[int, ...], name: str | None = None) -> Tensor:
     """An image as uint8 (C, H, W).
 
-    The middle of the image in the proportions of H x W, shrunk to the mean of the area that each pixel covers (or
-    enlarged bicubically). Orientation as the camera noted it; what is transparent lies over white.
+    Crops the centre to the aspect ratio of H x W, then shrinks it by area averaging or enlarges it bicubically. Applies
+    the camera's orientation tag and composites transparent pixels on white.
     """
     return torch.from_numpy(decode_pixels(content, input_shape, name))
 
@@ -54,7 +54,7 @@ def decode_image(content: ImageContent, input_shape: tuple[int, ...], name: str 
 def decode_pixels(content: ImageContent, input_shape: tuple[int, ...], name: str | None = None) -> Pixels:
     """Like `decode_image`, as a numpy array."""
     with _opened(content, name) as image:
-        if image.format == "JPEG":  # a decoder that shrinks by 2, 4 or 8 is many times faster on photographs
+        if image.format == "JPEG":  # decoding at 1/2, 1/4 or 1/8 size is many times faster on photographs
             side = 2 * max(input_shape[1:])
             image.draft(None, (side, side))
         return image_pixels(ImageOps.exif_transpose(image), input_shape)
@@ -78,8 +78,8 @@ def image_pixels(image: Image.Image, input_shape: tuple[int, ...]) -> Pixels:
 
 
 def flattened(image: Image.Image, mode: str) -> Image.Image:
-    """The image in mode L, RGB or RGBA; transparency over white unless the mode has it too."""
-    if image.mode.startswith("I"):  # 16 bits of grey: the upper eight, where converting would clip
+    """Converts the image to mode L, RGB or RGBA; modes without transparency composite it on white."""
+    if image.mode.startswith("I"):  # 16 bits of grey: keep the upper eight, because convert() would clip
         image = Image.fromarray((np.asarray(image).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8))
     elif image.mode == "F":
         raise DataError("Expected an image of 8 or 16 bits per channel. Found floating-point numbers.")
@@ -92,7 +92,7 @@ def flattened(image: Image.Image, mode: str) -> Image.Image:
 
 @contextmanager
 def _opened(content: ImageContent, name: str | None) -> Iterator[Image.Image]:
-    """The open image; whatever goes wrong with it becomes a sentence that names it."""
+    """Opens the image and turns every failure inside the block into an error that names it."""
     name = name or (str(content) if isinstance(content, Path) else "the image")
     source: Any = io.BytesIO(content) if isinstance(content, bytes) else content
     try:
@@ -108,5 +108,5 @@ def _opened(content: ImageContent, name: str | None) -> Iterator[Image.Image]:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise CorruptFile(f"Expected {name} to have at most {MOST_PIXELS} pixels. Found more.") from None
-    except Exception as error:  # damaged bytes make decoders raise anything
+    except Exception as error:  # decoders raise all kinds of errors on damaged bytes
         raise CorruptFile(f"Expected {name} to be a readable image. Found: {first_line(error)}.") from None

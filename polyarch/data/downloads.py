@@ -1,4 +1,4 @@
-"""Official files from the network, checked against their published checksums."""
+"""Downloads official files and checks them against their published checksums."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName,
 
 CHUNK = 2**18
 TIMEOUT = 60.0
-"""Seconds without an answer."""
+"""Seconds to wait for an answer."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the file's name, the bytes so far and, if it is known, their number."""
+"""Called with the file's name, the bytes received so far and the total, if the server tells it."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file in the network and its MD5 sum."""
+    """A file on the network and its MD5 sum."""
 
     address: str
     md5: str
 
     @property
     def name(self) -> str:
-        """The last part of the address."""
+        """The file name, which is the last part of the address."""
         return self.address.rsplit("/", 1)[1]
 
     @property
     def is_archive(self) -> bool:
-        """Whether the file is unpacked."""
+        """Whether the file is an archive to unpack."""
         return self.name.endswith(".tar.gz")
 
 
 @dataclass(frozen=True)
 class Download:
-    """What to fetch for a data set; ``megabytes`` in all."""
+    """The files of a data set and their total size in megabytes."""
 
     files: tuple[RemoteFile, ...]
     megabytes: int
@@ -102,15 +102,15 @@ DOWNLOADS: dict[str, Download] = {
 
 
 def present_folder(name: str, root: Path | None = None) -> Path | None:
-    """Where the files of a named data set are, None if they are not there (or not needed)."""
+    """The folder with the files of a named data set; None if they are missing or the set needs none."""
     folder = DATASETS[name].folder
     return folder(root or data_root()) if folder else None
 
 
 def download(name: str, *, root: Path | None = None, progress: Progress | None = None) -> Path:
-    """Fetches what is not there yet; the folder of the files."""
+    """Fetches the files that are missing and returns their folder."""
     if name in DATASETS and DATASETS[name].folder is None:
-        raise InvalidInput(f"Expected a data set with files. Got {name!r}, which is there without any.")
+        raise InvalidInput(f"Expected a data set with files. Got {name!r}, which needs none.")
     if name not in DOWNLOADS:
         raise UnknownName("data set to download", name, DOWNLOADS)
     root = root or data_root()
@@ -120,7 +120,7 @@ def download(name: str, *, root: Path | None = None, progress: Progress | None =
     folder = root / name
     for file in DOWNLOADS[name].files:
         path = folder / file.name
-        if file.is_archive and path.is_file():  # put there by hand: it stays
+        if file.is_archive and path.is_file():  # the user put it there, so it is not deleted
             unpack(path, folder)
         elif file.is_archive:
             fetch(file, path, progress or _silent)
@@ -130,12 +130,12 @@ def download(name: str, *, root: Path | None = None, progress: Progress | None =
             fetch(file, path, progress or _silent)
     complete = present_folder(name, root)
     if complete is None:
-        raise CorruptFile(f"Expected all files of {name} in {folder} now. Found some missing.")
+        raise CorruptFile(f"Expected all files of {name} in {folder} after the download. Found some missing.")
     return complete
 
 
 def fetch(file: RemoteFile, path: Path, progress: Progress) -> None:
-    """The file at its path, or nothing: it is moved there after its checksum."""
+    """Downloads a file and moves it to its path only if its checksum matches."""
     _make_folder(path.parent)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     digest = hashlib.md5(usedforsecurity=False)
@@ -150,26 +150,26 @@ def fetch(file: RemoteFile, path: Path, progress: Progress) -> None:
                 progress(path.name, done, int(length) if length else None)
         if digest.hexdigest() != file.md5:
             raise CorruptFile(f"Expected {file.address} to have MD5 sum {file.md5}. Found {digest.hexdigest()}.")
-        Path(temporary).chmod(0o644)  # mkstemp makes files private
+        Path(temporary).chmod(0o644)  # mkstemp creates private files
         Path(temporary).replace(path)
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         reason = getattr(error, "reason", None) or error
         raise MissingData(
-            f"Expected to fetch {file.address}. Found: {reason}. A copy fetched by hand belongs at {path}"
-            f"{'; then repeat the command' if file.is_archive else ''}."
+            f"Expected to fetch {file.address}. Found: {reason}. You can also fetch it yourself and save it as {path}"
+            f"{', then repeat the command' if file.is_archive else ''}."
         ) from None
     finally:
         Path(temporary).unlink(missing_ok=True)
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks a tar archive beside its place first, so that a folder with all files is a complete one."""
+    """Unpacks a tar archive to a temporary folder first, so that no file appears before all are unpacked."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".unpacked.") as temporary:
         try:
             with tarfile.open(archive) as content:
-                content.extractall(temporary, filter="data")  # nothing outside, no devices, no foreign owners
+                content.extractall(temporary, filter="data")  # refuses outside paths, devices and foreign owners
         except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
             raise CorruptFile(f"Expected {archive} to be a readable archive. Found: {first_line(error)}.") from None
         for path in sorted(Path(temporary).rglob("*")):
@@ -184,7 +184,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MissingData(
-            f"Expected to write to {folder}. Found: {error.strerror}; POLYARCH_DATA names another data folder."
+            f"Expected to write to {folder}. Found: {error.strerror}; POLYARCH_DATA sets another data folder."
         ) from None
 
 

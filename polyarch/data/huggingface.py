@@ -1,4 +1,4 @@
-"""Folders that Hugging Face's ``datasets`` wrote with ``save_to_disk``."""
+"""Reads folders that Hugging Face's ``datasets`` wrote with ``save_to_disk``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import torch
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import ImageContent
+from polyarch.data.examples import Examples
 from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, default_shape, fits_in_memory
 from polyarch.data.labels import ClassLabels, check_counts
 from polyarch.data.splits import stratified_split
 from polyarch.data.table_dataset import TableSource, table_dataset, target_column
-from polyarch.data.tensors import Examples
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, first_line
 
 TEST_SIDES = ("test", "validation", "valid", "val")
 
 
 def is_huggingface_folder(folder: Path) -> bool:
-    """Whether ``save_to_disk`` wrote the folder."""
+    """Whether ``save_to_disk`` wrote this folder."""
     return (folder / "dataset_dict.json").is_file() or (
         (folder / "dataset_info.json").is_file() and (folder / "state.json").is_file()
     )
@@ -37,14 +37,14 @@ def read_huggingface_folder(
     test_share: float = 0.2,
     resident_limit: int = RESIDENT_LIMIT,
 ) -> Dataset:
-    """Images with labels, or the columns of a table; the splits train and test (or validation) if there are any."""
+    """Reads labelled images or table columns, with the splits train and test (or validation) if there are any."""
     try:
         datasets = import_module("datasets")
     except ImportError:
         raise MissingExtra("Reading a Hugging Face dataset folder", "huggingface") from None
     try:
         loaded = datasets.load_from_disk(str(folder))
-    except Exception as error:  # damaged files make the reader raise anything
+    except Exception as error:  # the reader raises all kinds of errors on damaged files
         raise CorruptFile(
             f"Expected {folder} to be a readable Hugging Face folder. Found: {first_line(error)}."
         ) from None
@@ -84,7 +84,7 @@ def read_huggingface_folder(
 
 @dataclass(frozen=True)
 class HuggingFaceImages:
-    """The encoded images of a column; the rows stay on disk."""
+    """The encoded images of a column, read from disk on demand."""
 
     dataset: Any
     column: str
@@ -101,12 +101,12 @@ class HuggingFaceImages:
         return encoded
 
     def name(self, index: int, /) -> str:
-        """The row, counted as people do."""
+        """How error messages refer to the image: by its row, counted from 1."""
         return f"row {index + 1} of {self.origin}"
 
 
 def _sides(loaded: Any, folder: Path) -> tuple[Any, Any]:
-    """The training and the test split; no test split is None."""
+    """The training split, and the test split or None."""
     if not isinstance(loaded, dict):
         return loaded, None
     tests = [loaded[name] for name in TEST_SIDES if name in loaded]
@@ -118,11 +118,10 @@ def _sides(loaded: Any, folder: Path) -> tuple[Any, Any]:
 
 
 def _frame(side: Any) -> Any:
-    """A data frame in which class labels are their names."""
+    """A data frame with class names in place of class indices."""
     datasets = import_module("datasets")
     frame = side.with_format(None).to_pandas()
     for name, feature in side.features.items():
         if isinstance(feature, datasets.ClassLabel):
-            names = dict(enumerate(feature.names))
-            frame[name] = frame[name].map(names)
+            frame[name] = frame[name].map(dict(enumerate(feature.names)))
     return frame

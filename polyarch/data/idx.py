@@ -1,4 +1,9 @@
-"""MNIST and the sets in its format: files of bytes with a header, called idx."""
+"""MNIST and other sets in its idx format: a header followed by bytes.
+
+LeCun et al. (1998), "Gradient-Based Learning Applied to Document Recognition"; Xiao et al. (2017), "Fashion-MNIST: a
+Novel Image Dataset for Benchmarking Machine Learning Algorithms", arXiv:1708.07747; Clanuwat et al. (2018), "Deep
+Learning for Classical Japanese Literature" (KMNIST), arXiv:1812.01718.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +18,8 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
+from polyarch.data.examples import TensorData
 from polyarch.data.locations import find, missing
-from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, DataError, first_line
 
 DIGIT_CLASSES = tuple(map(str, range(10)))
@@ -29,7 +34,7 @@ IDX_FILES = tuple(
 
 
 def read_idx_dataset(root: Path, name: str, class_names: tuple[str, ...]) -> Dataset:
-    """The four official files in ``root/name``, each plain or gzipped."""
+    """Reads the four official files in ``root/name``, each plain or gzipped."""
 
     def read(file: str) -> Tensor:
         path = find(root / name, file)
@@ -47,12 +52,12 @@ def read_idx_dataset(root: Path, name: str, class_names: tuple[str, ...]) -> Dat
 
 
 def idx_folder(root: Path, name: str) -> Path | None:
-    """The folder of the four files, if they are there."""
+    """The folder that holds all four files; None if some are missing."""
     return root / name if all(find(root / name, file) for file in IDX_FILES) else None
 
 
 def read_idx(path: Path) -> Tensor:
-    """A file of unsigned bytes in idx format, plain or gzipped, as a uint8 tensor."""
+    """Reads a file of unsigned bytes in idx format, plain or gzipped, as a uint8 tensor."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:

@@ -1,4 +1,4 @@
-"""Images in files: decoded once into memory if they fit, by worker processes in every epoch if they do not."""
+"""Images in files: decoded once into memory if they fit, otherwise by worker processes in every epoch."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from polyarch.data.decoding import ImageContent, Pixels, decode_pixels, read_header
-from polyarch.data.tensors import TensorData
+from polyarch.data.examples import TensorData
 from polyarch.errors import PolyarchError, WorkerDied, first_line
 
 RESIDENT_LIMIT = 2 * 2**30
-"""Bytes of decoded images that are still kept in memory."""
+"""Decoded images of up to this many bytes are kept in memory."""
 
 LARGEST_DEFAULT_SIZE = 64
 HEADER_SAMPLE = 1024
-"""So many images, evenly spread, decide on size and channels."""
+"""The number of images, evenly spread, that decide on the default size and channels."""
 
 WORKERS = 2
 
 
 class ImageContents(Protocol):
-    """Encoded images by number."""
+    """A sequence of encoded images."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of images."""
 
     def __getitem__(self, index: int, /) -> ImageContent:
-        """The file of an image, or what is in it."""
+        """The path or the bytes of an image."""
 
     def name(self, index: int, /) -> str:
-        """What sentences call the image."""
+        """How error messages refer to the image."""
 
 
 @dataclass(frozen=True)
 class ImagePaths:
-    """Images in files of their own."""
+    """Images stored one per file."""
 
     paths: tuple[str, ...]
 
@@ -58,20 +58,20 @@ class ImagePaths:
         return Path(self.paths[index])
 
     def name(self, index: int, /) -> str:
-        """The path."""
+        """How error messages refer to the image: by its path."""
         return self.paths[index]
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images too many for memory: they are decoded when they are asked for, in worker processes.
+    """Images that do not fit in memory; worker processes decode them on demand.
 
     Args:
         contents: the encoded images.
-        rows: (N,) the numbers of these examples among them.
+        rows: (N,) the positions of these examples in ``contents``.
         targets: (N,) class indices.
         classes: the number of classes.
-        input_shape: (C, H, W) of an image afterwards.
+        input_shape: (C, H, W) of a decoded image.
     """
 
     contents: ImageContents
@@ -93,18 +93,19 @@ class ImageFiles:
         return replace(self, input_shape=(self.input_shape[0], size, size))
 
     def stream(self, orders: Sequence[Tensor], /) -> Generator[Tensor, None, None]:
-        """The images (B, C, H, W) uint8 of each tensor of rows (B,), one after the other.
+        """Yields the images (B, C, H, W) uint8 for each tensor of rows (B,).
 
-        Worker processes decode ahead; they end with the generator.
+        Worker processes decode ahead; they end when the generator is closed.
         """
         loader: DataLoader[Any] = DataLoader(
             _Decoder(self),
             batch_sampler=[rows.tolist() for rows in orders],
             num_workers=min(WORKERS, len(os.sched_getaffinity(0)), max(len(orders), 1)),
-            collate_fn=_as_it_is,
+            collate_fn=_unchanged,
             worker_init_fn=_start_worker,
-            generator=torch.Generator(),  # its own: the global one must not depend on where the images are
-            multiprocessing_context=_start_method(),
+            generator=torch.Generator(),  # leaves the global generator as it is for images in memory
+            # Workers start anew in every epoch; forked ones need not import torch each time.
+            multiprocessing_context="fork" if sys.platform == "linux" else None,
         )
         batches = iter(loader)
         try:
@@ -118,7 +119,7 @@ class ImageFiles:
             del batches  # ends the workers
 
     def decode(self, rows: Sequence[int]) -> Pixels:
-        """The images (B, C, H, W) at these rows."""
+        """Decodes the images (B, C, H, W) at these rows."""
         places = [int(self.rows[row]) for row in rows]
         return np.stack(
             [decode_pixels(self.contents[place], self.input_shape, self.contents.name(place)) for place in places]
@@ -142,7 +143,7 @@ class ImageFiles:
 
 
 class _Decoder(torch.utils.data.Dataset[Any]):
-    """What the worker processes hold."""
+    """The data set that worker processes read."""
 
     def __init__(self, images: ImageFiles) -> None:
         self.images = images
@@ -151,29 +152,28 @@ class _Decoder(torch.utils.data.Dataset[Any]):
         return len(self.images)
 
     def __getitems__(self, rows: list[int]) -> Pixels | PolyarchError:
-        # As numpy through the pipe: tensors would go through shared memory, which is small in containers. An error
-        # comes back as a value: raised, it would arrive wrapped in the worker's traceback.
+        # Arrays travel through a pipe; tensors would take shared memory, which is scarce in containers. Errors are
+        # returned because raised ones would arrive wrapped in the worker's traceback.
         try:
             return self.images.decode(rows)
         except PolyarchError as error:
             return error
 
 
-def _start_method() -> str | None:
-    """Forked where that is usual: started anew in every epoch, workers must not import torch each time."""
-    return "fork" if sys.platform == "linux" else None
-
-
-def _as_it_is(batch: Any) -> Any:
+def _unchanged(batch: Any) -> Any:
     return batch
 
 
 def _start_worker(worker: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent handles it
 
 
 def default_shape(contents: ImageContents, size: int | None) -> tuple[int, int, int]:
-    """(C, S, S): one channel if all are grey; the size of square images of one size, else the median, at most 64."""
+    """(C, S, S): one channel if all images are grey, otherwise three; the given size or a default.
+
+    The default is the common size if all images are equal squares, otherwise the median of their shorter sides, at
+    most 64.
+    """
     step = max(len(contents) / HEADER_SAMPLE, 1.0)
     places = [int(step * number) for number in range(min(len(contents), HEADER_SAMPLE))]
     headers = [read_header(contents[place], contents.name(place)) for place in places]

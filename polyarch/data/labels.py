@@ -1,4 +1,4 @@
-"""From the labels that people write to class indices."""
+"""Converts labels as people write them to class indices."""
 
 from __future__ import annotations
 
@@ -14,46 +14,42 @@ from torch import Tensor
 from polyarch.errors import DataError
 
 FEWEST_EXAMPLES = 3
-"""Of every class that is still to be split: one each for training, validation and test."""
+"""Examples that every class needs before splitting: one each for training, validation and test."""
 
 MOST_FRACTIONS = 50
-"""So many different fractions may be classes; more are the values of a regression."""
+"""More distinct fractions than this are taken for the targets of a regression."""
 
 Array = npt.NDArray[Any]
 Place = Callable[[int], str]
-"""What sentences call the position of a label."""
+"""How error messages refer to the position of a label."""
 
 
 def example_place(position: int) -> str:
-    """Of arrays, counted as Python does."""
+    """The place of a label in an array, counted from 0."""
     return f"example {position}"
 
 
 def row_place(position: int) -> str:
-    """Of tables, counted as people do."""
+    """The place of a label in a table, counted from 1."""
     return f"row {position + 1}"
 
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """The classes of a data set.
-
-    Args:
-        values: the label of each class, sorted: all integers, all fractions or all texts.
-    """
+    """The sorted labels of a data set's classes: all integers, all fractions or all texts."""
 
     values: tuple[int | float | str, ...]
 
     @classmethod
     def of(cls, labels: Array, origin: str, place: Place = example_place) -> ClassLabels:
-        """The classes that occur in (training) labels (N,)."""
+        """The classes that occur in the training labels (N,)."""
         found = np.unique(_uniform(labels, origin, place))
         if len(found) == 0:
             raise DataError(f"Expected two or more classes in {origin}. Found no examples.")
         if found.dtype.kind == "f" and int((found != np.floor(found)).sum()) > MOST_FRACTIONS:
             raise DataError(
-                f"Expected classes as labels in {origin}: polyarch classifies. Found {len(found)} different numbers, "
-                "as for a regression."
+                f"Expected class labels in {origin}. Found {len(found)} different numbers, as for a regression, "
+                "which polyarch does not do."
             )
         if len(found) < 2:
             raise DataError(f"Expected two or more classes in {origin}. Found only {str(found[0])!r}.")
@@ -74,14 +70,14 @@ class ClassLabels:
         if (encoded < 0).any():
             first = int(np.flatnonzero(encoded < 0)[0])
             raise DataError(
-                f"Expected only labels of the training data in {origin}. "
+                f"Expected only labels that occur in the training data in {origin}. "
                 f"Found {str(uniform[first])!r} in {place(first)}."
             )
         return torch.from_numpy(encoded)
 
 
 def check_counts(targets: Tensor, class_names: Sequence[str], origin: str, *, fewest: int = FEWEST_EXAMPLES) -> None:
-    """Refuses a single class, and classes with too few examples to split them."""
+    """Refuses a single class, and classes with too few examples to split."""
     if len(class_names) < 2:
         raise DataError(f"Expected two or more classes in {origin}. Found only {', '.join(map(repr, class_names))}.")
     counts = targets.bincount(minlength=len(class_names)).tolist()
@@ -93,7 +89,7 @@ def check_counts(targets: Tensor, class_names: Sequence[str], origin: str, *, fe
 
 
 def _uniform(labels: Array, origin: str, place: Place) -> Array:
-    """Labels as int64, float64 or text; float64 only if some are fractions."""
+    """Labels as int64, as float64 if some are fractions, or as text."""
     match labels.dtype.kind:
         case "i" | "u":
             return labels.astype(np.int64)

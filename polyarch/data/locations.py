@@ -1,4 +1,4 @@
-"""Where data sets lie on this machine."""
+"""Where polyarch looks for data sets on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyarch.errors import MissingData
 
 
 def data_root() -> Path:
-    """``POLYARCH_DATA``, or the user's cache folder."""
+    """The folder named by ``POLYARCH_DATA``, or ``polyarch`` in the user's cache folder."""
     named = os.environ.get("POLYARCH_DATA")
     if named:
         return Path(named)
@@ -18,7 +18,7 @@ def data_root() -> Path:
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """The file, plain or gzipped."""
+    """The path of a file that is there plain or gzipped; None if it is not."""
     for candidate in (folder / name, folder / f"{name}.gz"):
         if candidate.is_file():
             return candidate
@@ -26,7 +26,7 @@ def find(folder: Path, name: str) -> Path | None:
 
 
 def missing(dataset: str, folder: Path, expected: str) -> MissingData:
-    """The sentence on files that are not there."""
+    """The error for a file that is not there; says how to get it."""
     return MissingData(
         f"Expected {expected} in {folder}. Found no such file; POLYARCH_DATA names the data folder, and "
         f"`polyarch data download {dataset}` fetches the files."

@@ -1,4 +1,7 @@
-"""From raw examples to what a network takes in: fitted on training data, kept in artifacts, exported inside."""
+"""Converts raw examples to network inputs.
+
+Preprocessing is fitted on training data, saved in artifacts and exported as part of the program.
+"""
 
 from __future__ import annotations
 
@@ -11,45 +14,47 @@ import torch
 from torch import Tensor
 
 from polyarch.data.columns import Column
-from polyarch.data.tensors import Examples, TensorData, resident
+from polyarch.data.examples import Examples, TensorData, resident
 from polyarch.errors import CorruptFile, DataError
 from polyarch.randomness import generator_at
 
 STATISTICS_SAMPLE = 4096
-"""So many examples give the statistics of data that is not in memory."""
+"""The number of examples that the statistics of data outside memory are estimated from."""
+
+TABLE_STATISTICS = ("medians", "means", "stds", "marked")
 
 
 class Preprocessing(Protocol):
-    """A pure function of a batch, made of operations that `torch.export` and ONNX know."""
+    """A pure function of a batch, made of operations that `torch.export` and ONNX support."""
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(B, ...) raw examples -> (B, ...) floats."""
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of one example afterwards."""
+        """The shape of one preprocessed example."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for files; see `preprocessing_from`."""
+        """Plain values, to write to a file; `preprocessing_from` reads them."""
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """(x - mean) / std per channel (or feature), after bytes have become 0..1."""
+    """(x - mean) / std per channel (or feature), with bytes scaled to 0..1 first."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     @classmethod
     def of(cls, data: Examples) -> Normalisation:
-        """The statistics of (training) data per channel; a channel that never varies gets std 1.
+        """Fits mean and std per channel on training data; a channel that never varies gets std 1.
 
-        Of data that is not in memory, a fixed random sample of up to `STATISTICS_SAMPLE` examples.
+        Data outside memory is represented by a fixed random sample of up to `STATISTICS_SAMPLE` examples.
         """
         if isinstance(data, TensorData) and data.inputs.is_floating_point():
             values = data.inputs.double()
             axes = [axis for axis in range(values.dim()) if axis != 1]
             mean, std = values.mean(axes), values.std(axes, correction=0)
-        else:  # by counting, so that a large byte tensor is not copied as floats
+        else:  # counts byte values, to avoid a copy of the data as floats
             levels = torch.arange(256, dtype=torch.float64) / 255
             counts = sum(_counts(piece) for piece in _byte_pieces(data))
             assert isinstance(counts, Tensor)
@@ -68,11 +73,11 @@ class Normalisation:
         return (inputs.float() - mean) / std
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Unchanged."""
+        """Normalisation keeps the shape."""
         return input_shape
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for files; see `preprocessing_from`."""
+        """Plain values, to write to a file; `preprocessing_from` reads them."""
         return {"kind": "normalisation", "mean": list(self.mean), "std": list(self.std)}
 
 
@@ -84,24 +89,24 @@ def _byte_pieces(data: Examples) -> Iterator[Tensor]:
 
 
 def _counts(images: Tensor) -> Tensor:
-    """(N, C, ...) bytes -> (C, 256): how often each value occurs."""
+    """(N, C, ...) bytes -> (C, 256) counts of each value."""
     channels = images.transpose(0, 1).flatten(1)
     return torch.stack([torch.bincount(c.flatten().int(), minlength=256) for c in channels]).double()
 
 
 @dataclass(frozen=True)
 class TableEncoding:
-    """Rows of a table as features: numbers standardised, marks of missing numbers, categories one-hot.
+    """Turns table rows into features: standardised numbers, marks for missing numbers, one-hot categories.
 
-        number    (x - mean) / std,  a missing x is the median
-        mark      1 if x is missing, else 0; for the numbers that were missing in training
-        category  1 at its own place; all zeros if missing or unknown
+        number    (x - mean) / std; a missing x is replaced by the median
+        mark      1 if x is missing, else 0; for each numeric column with missing values in training
+        category  one-hot; all zeros if missing or unknown
 
-    in this order, each in the order of the columns. Mean and std are those of the training values after imputation.
+    in this order, each in the order of the columns. Mean and std are computed on training values after imputation.
 
     Args:
         columns: the columns of the raw rows (N, columns).
-        medians, means, stds: one per numeric column.
+        medians, means, stds: one value per numeric column.
         marked: the numeric columns that get a mark, counted among the numeric ones.
     """
 
@@ -113,25 +118,22 @@ class TableEncoding:
 
     @classmethod
     def of(cls, train: Examples, columns: Sequence[Column]) -> TableEncoding:
-        """The statistics of training rows; a column that never varies gets std 1, an empty one median 0."""
+        """Fits the statistics on training rows; a column that never varies gets std 1, an empty one median 0."""
         rows = resident(train).inputs.double().numpy()
-        medians: list[float] = []
-        means: list[float] = []
-        stds: list[float] = []
+        statistics: list[tuple[float, float, float]] = []
         marked: list[int] = []
         for index in _numeric(columns):
             values = rows[:, index]
             missing = np.isnan(values)
             if missing.any():
-                marked.append(len(medians))
+                marked.append(len(statistics))
             median = 0.0 if missing.all() else float(np.median(values[~missing]))
             filled = np.where(missing, median, values)
-            std = float(filled.std())  # rounding gives a constant column a tiny one
+            std = float(filled.std())  # tiny but not zero for a constant column, due to rounding
             varies = filled.min() < filled.max() and std > np.finfo(np.float32).tiny
-            medians.append(median)
-            means.append(float(filled.mean()))
-            stds.append(std if varies else 1.0)
-        return cls(tuple(columns), tuple(medians), tuple(means), tuple(stds), tuple(marked))
+            statistics.append((median, float(filled.mean()), std if varies else 1.0))
+        medians, means, stds = zip(*statistics, strict=True) if statistics else ((), (), ())
+        return cls(tuple(columns), medians, means, stds, tuple(marked))
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(B, columns) raw rows -> (B, features) floats."""
@@ -152,7 +154,7 @@ class TableEncoding:
             for index, column in enumerate(self.columns)
             for category in range(len(column.categories or ()))
         ]
-        if places:  # NaN and -1 equal no category
+        if places:  # NaN and -1 match no category
             index, category = torch.tensor(places, device=device).unbind(1)
             parts.append((inputs.index_select(1, index) == category).float())
         return torch.cat(parts, 1)
@@ -165,15 +167,9 @@ class TableEncoding:
         return (len(self.means) + len(self.marked) + categories,)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for files; see `preprocessing_from`."""
-        return {
-            "kind": "table",
-            "columns": [column.to_dict() for column in self.columns],
-            "medians": list(self.medians),
-            "means": list(self.means),
-            "stds": list(self.stds),
-            "marked": list(self.marked),
-        }
+        """Plain values, to write to a file; `preprocessing_from` reads them."""
+        numbers = {name: list(getattr(self, name)) for name in TABLE_STATISTICS}
+        return {"kind": "table", "columns": [column.to_dict() for column in self.columns], **numbers}
 
 
 def _numeric(columns: Sequence[Column]) -> list[int]:
@@ -181,12 +177,11 @@ def _numeric(columns: Sequence[Column]) -> list[int]:
 
 
 def preprocessing_from(content: Mapping[str, Any]) -> Preprocessing:
-    """What ``to_dict`` gave."""
+    """Reads the output of ``to_dict``."""
     match content.get("kind"):
         case "normalisation":
             return Normalisation(tuple(content["mean"]), tuple(content["std"]))
         case "table":
             columns = tuple(Column.from_dict(column) for column in content["columns"])
-            numbers = (tuple(content[key]) for key in ("medians", "means", "stds", "marked"))
-            return TableEncoding(columns, *numbers)
+            return TableEncoding(columns, *(tuple(content[name]) for name in TABLE_STATISTICS))
     raise CorruptFile(f"Expected a known kind of preprocessing. Found {content.get('kind')!r}.")

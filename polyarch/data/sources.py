@@ -1,4 +1,7 @@
-"""`load`: a data set from its name, a file, a folder, arrays or a torch data set."""
+"""`load`: a data set from its name, a file, a folder, arrays or a torch data set.
+
+The digits: Alpaydin & Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from polyarch.data.arrays import read_npz, read_pair
-from polyarch.data.cifar import cifar10_folder, cifar100_folder, read_cifar10, read_cifar100
+from polyarch.data.cifar import CIFAR10, CIFAR100, CifarFormat, cifar_folder, read_cifar
 from polyarch.data.dataset import Dataset
+from polyarch.data.examples import TensorData
 from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder
 from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
 from polyarch.data.image_folders import read_image_folder
-from polyarch.data.locations import data_root as data_root
+from polyarch.data.locations import data_root
 from polyarch.data.spirals import spirals
 from polyarch.data.splits import stratified_split
 from polyarch.data.svhn import read_svhn, svhn_folder
 from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_table_file, read_table_folder, table_files
-from polyarch.data.tensors import TensorData
 from polyarch.data.torch_datasets import read_torch_dataset
 from polyarch.errors import DataError, InvalidInput, MissingData, UnknownName
 
@@ -38,40 +41,44 @@ def load(
     size: int | None = None,
     test_share: float = 0.2,
 ) -> Dataset:
-    """A data set, split into training and test examples.
+    """Loads a data set, split into training and test examples.
 
     Args:
         source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
             of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set.
-        root: the folder of the named sets, one folder each; ``data_root()`` by default.
-        target: the column of labels of a table.
-        size: of images, in pixels.
-        test_share: of every class, where the source has no test examples of its own.
+        root: the folder that holds a subfolder for each named set; ``data_root()`` by default.
+        target: the label column of a table.
+        size: the side of images in pixels.
+        test_share: the share of every class to test on if the source has no test examples.
     """
     if target is not None and not _may_have_columns(source):
         raise InvalidInput(f"Expected a table for target {target!r}. Got {_name_of(source)}.")
     if isinstance(source, str) and source in DATASETS:
-        return _at_size(DATASETS[source].read(root or data_root()), size)
-    if isinstance(source, (str, Path)):
-        return _load_path(_existing(source), target, size, test_share)
-    if isinstance(source, torch.utils.data.Dataset):
-        return _at_size(read_torch_dataset(source, size=size, test_share=test_share), size)
-    if isinstance(source, tuple) and len(source) == 2:
-        return _at_size(read_pair(*source, test_share=test_share), size)
-    raise InvalidInput(
-        f"Expected the name of a data set, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}."
-    )
+        data = DATASETS[source].read(root or data_root())
+    elif isinstance(source, (str, Path)):
+        data = _load_path(_existing(source), target, size, test_share)
+    elif isinstance(source, torch.utils.data.Dataset):
+        data = read_torch_dataset(source, size=size, test_share=test_share)
+    elif isinstance(source, tuple) and len(source) == 2:
+        data = read_pair(*source, test_share=test_share)
+    else:
+        raise InvalidInput(
+            f"Expected the name of a data set, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}."
+        )
+    if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
+        return data
+    return data.resized(size)
 
 
 def _load_path(path: Path, target: str | None, size: int | None, test_share: float) -> Dataset:
     if path.is_file() and path.suffix.lower() == ".npz":
-        return _at_size(read_npz(path, test_share=test_share), size)
+        return read_npz(path, test_share=test_share)
     if path.is_dir() and is_huggingface_folder(path):
         return read_huggingface_folder(path, target=target, size=size, test_share=test_share)
     if path.is_file() and is_table_file(path):
-        return _at_size(read_table_file(path, target=target, test_share=test_share), size)
+        return read_table_file(path, target=target, test_share=test_share)
     if path.is_dir() and "train" in table_files(path):
-        return _at_size(read_table_folder(path, target=target, test_share=test_share), size)
+        return read_table_folder(path, target=target, test_share=test_share)
     if path.is_dir():
         return read_image_folder(path, size=size, test_share=test_share)
     raise DataError(f"Expected a folder, or a file that ends in {', '.join(TABLE_SUFFIXES)} or .npz. Got {path}.")
@@ -86,12 +93,6 @@ def _existing(source: str | Path) -> Path:
             f"Expected a file or folder at {path}, or a data set out of {', '.join(DATASETS)}. Found nothing there."
         )
     raise UnknownName("data set", source, [*DATASETS, "or the path of a file or folder that exists"])
-
-
-def _at_size(data: Dataset, size: int | None) -> Dataset:
-    if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
-        return data
-    return data.resized(size)
 
 
 def _may_have_columns(source: Source) -> bool:
@@ -110,7 +111,7 @@ def _name_of(source: object) -> str:
 
 
 def _read_digits(root: Path) -> Dataset:
-    """A fixed stratified fifth is the test set."""
+    """The test set is a fixed stratified fifth."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -125,12 +126,12 @@ def _read_spirals(root: Path) -> Dataset:
 
 @dataclass(frozen=True)
 class NamedSource:
-    """A data set with a name.
+    """A data set that `load` knows by name.
 
     Args:
-        what: a line for lists.
-        read: from the data folder.
-        folder: where its files are in the data folder, None if they are not; None for an embedded set.
+        what: one line that describes it in lists.
+        read: reads it from the data folder.
+        folder: finds the folder of its files below the data folder, None if they are missing; None if it has no files.
     """
 
     what: str
@@ -146,13 +147,18 @@ def _idx(name: str, what: str, class_names: tuple[str, ...]) -> NamedSource:
     )
 
 
+def _cifar(kind: CifarFormat) -> NamedSource:
+    what = f"{len(kind.class_names)} kinds of things, 32x32 colour, 50,000 + 10,000"
+    return NamedSource(what, partial(read_cifar, kind=kind), partial(cifar_folder, kind=kind))
+
+
 DATASETS: dict[str, NamedSource] = {
-    "digits": NamedSource("written digits, 8x8 grey, 1,438 + 359, embedded in scikit-learn", _read_digits),
+    "digits": NamedSource("handwritten digits, 8x8 grey, 1,438 + 359, embedded in scikit-learn", _read_digits),
     "spirals": NamedSource("points on two spirals, 2 numbers, 200 + 1,800, computed", _read_spirals),
-    "mnist": _idx("mnist", "written digits", DIGIT_CLASSES),
+    "mnist": _idx("mnist", "handwritten digits", DIGIT_CLASSES),
     "fashion_mnist": _idx("fashion_mnist", "pieces of clothing", FASHION_CLASSES),
     "kmnist": _idx("kmnist", "cursive Japanese letters", KUZUSHIJI_CLASSES),
-    "cifar10": NamedSource("10 kinds of things, 32x32 colour, 50,000 + 10,000", read_cifar10, cifar10_folder),
-    "cifar100": NamedSource("100 kinds of things, 32x32 colour, 50,000 + 10,000", read_cifar100, cifar100_folder),
+    "cifar10": _cifar(CIFAR10),
+    "cifar100": _cifar(CIFAR100),
     "svhn": NamedSource("digits of house numbers, 32x32 colour, 73,257 + 26,032", read_svhn, svhn_folder),
 }

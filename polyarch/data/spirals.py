@@ -1,4 +1,4 @@
-"""Two interleaved spirals in the plane: a small problem whose difficulty is the rotation."""
+"""Two interleaved spirals in the plane: a small classification problem that gets harder with their rotation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from polyarch.data.tensors import TensorData
+from polyarch.data.examples import TensorData
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
 
 
 def spirals(n: int, *, seed: int, stream: str = "train", rotation: float = 720.0, noise: float = 0.15) -> TensorData:
-    """n points on two arms, (n, 2) float; labels alternate, so both classes have the same size (up to one).
+    """n points on two arms, (n, 2) float; labels alternate, so the class sizes differ by at most one.
 
     Angle theta = sqrt(u) * rotation with u uniform, radius = theta, second arm turned by half a circle, Gaussian
     noise of standard deviation ``noise`` on both coordinates.

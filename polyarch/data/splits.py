@@ -1,4 +1,4 @@
-"""Splits of a data set: stratified and seeded, or an official one."""
+"""Seeded splits that keep the proportions of the classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from polyarch.data.tensors import Examples
+from polyarch.data.examples import Examples
 from polyarch.errors import DataError, InvalidInput
 from polyarch.randomness import generator_at
 
@@ -15,9 +15,9 @@ AnyExamples = TypeVar("AnyExamples", bound=Examples)
 
 
 def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Splits (N,) labels into the rest and a part with ``fraction`` of every class; both sorted.
+    """Splits (N,) labels into the sorted rows of the rest and of a part with ``fraction`` of every class.
 
-    Every class that occurs has at least one example on each side.
+    Every class that occurs gets at least one example on each side.
     """
     if not 0 < fraction < 1:
         raise InvalidInput(f"Expected a fraction between 0 and 1. Got {fraction}.")
@@ -35,6 +35,6 @@ def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[
 
 
 def stratified_split(data: AnyExamples, fraction: float, *, seed: int) -> tuple[AnyExamples, AnyExamples]:
-    """The rest, and a part with ``fraction`` of every class."""
+    """Splits examples into the rest and a part with ``fraction`` of every class."""
     rest, part = stratified_indices(data.targets, fraction, seed=seed)
     return data.subset(rest), data.subset(part)

@@ -1,4 +1,7 @@
-"""SVHN: cropped digits of house numbers, in Matlab files."""
+"""SVHN: cropped digits of house numbers, in Matlab files.
+
+Netzer et al. (2011), "Reading Digits in Natural Images with Unsupervised Feature Learning".
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ import numpy as np
 import torch
 
 from polyarch.data.dataset import Dataset
+from polyarch.data.examples import TensorData
 from polyarch.data.idx import DIGIT_CLASSES
 from polyarch.data.locations import missing
-from polyarch.data.tensors import TensorData
 from polyarch.errors import CorruptFile, first_line
 
 FILES = ("train_32x32.mat", "test_32x32.mat")
 
 
 def read_svhn(root: Path) -> Dataset:
-    """The official training and test file of cropped digits, 32x32 pixels."""
+    """Reads the official training and test file of cropped digits, 32x32 pixels."""
     folder = root / "svhn"
     for name in FILES:
         if not (folder / name).is_file():
@@ -27,17 +30,17 @@ def read_svhn(root: Path) -> Dataset:
 
 
 def svhn_folder(root: Path) -> Path | None:
-    """The folder of the two files, if they are there."""
+    """The folder that holds both files; None if one is missing."""
     return root / "svhn" if all((root / "svhn" / name).is_file() for name in FILES) else None
 
 
 def read_digits(path: Path) -> TensorData:
-    """X (H, W, 3, N) and y (N, 1) of a file; its label 10 is the digit 0."""
+    """Reads X (H, W, 3, N) and y (N, 1) of a file, in which label 10 is the digit 0."""
     from scipy.io import loadmat
 
     try:
         content = loadmat(path, variable_names=["X", "y"])
-    except Exception as error:  # damaged bytes make the reader raise anything
+    except Exception as error:  # the reader raises all kinds of errors on damaged bytes
         raise CorruptFile(f"Expected {path} to be a readable Matlab file. Found: {first_line(error)}.") from None
     images, labels = (np.asarray(content.get(name)) for name in ("X", "y"))
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:

@@ -1,34 +1,33 @@
-"""Tables in data frames: which column is the label, what the others are, and which rows are for testing."""
+"""Data sets from data frames: finds the label column, infers the other columns and splits off test rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyarch.data.columns import Cells, Column, cells_of, encode_rows
+from polyarch.data.columns import TRUTH_WORDS, Cells, Column, cells_of, encode_rows, require_distinct
 from polyarch.data.dataset import Dataset
+from polyarch.data.examples import TableData
 from polyarch.data.labels import Array, ClassLabels, check_counts, row_place
 from polyarch.data.splits import stratified_indices
-from polyarch.data.tensors import TableData
-from polyarch.errors import DataError, InvalidInput
+from polyarch.errors import DataError, InvalidInput, closest_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TARGET_NAMES = ("label", "target", "class", "y")
 MOST_CATEGORIES = 64
-"""Of one column; the less frequent ones count as unknown."""
+"""The most categories of one column; less frequent ones count as unknown."""
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """A data frame, what sentences call it, and notes on how it was read."""
+    """A data frame, how error messages refer to it, and notes on how it was read."""
 
     frame: pd.DataFrame
     origin: str
@@ -43,11 +42,11 @@ def table_dataset(
     target: str | None = None,
     test_share: float = 0.2,
 ) -> Dataset:
-    """A data set of a table's rows.
+    """Builds a data set from the rows of a table.
 
     Args:
-        test: rows of their own; without them, ``test_share`` of every class.
-        target: the column of labels; by default the one called label, target, class or y, else the last.
+        test: the test rows; by default ``test_share`` of every class is split off.
+        target: the label column; by default the column named label, target, class or y, otherwise the last one.
     """
     train, test = _named_by_text(train), test and _named_by_text(test)
     target = target_column(list(train.frame.columns), target, train.origin)
@@ -71,25 +70,24 @@ def table_dataset(
 
 
 def target_column(names: Sequence[str], target: str | None, origin: str) -> str:
-    """The column of labels: the given one, or by name, or the last."""
+    """The label column: the given one, the one named like a label, or the last."""
     if target is not None:
         if target not in names:
-            close = get_close_matches(target, names, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = closest_name(target, names)
             raise InvalidInput(f"Expected the target out of the columns of {origin}. Got {target!r}.{hint}")
         return target
     found = [name for name in names if name.lower() in TARGET_NAMES]
     if len(found) > 1:
         raise InvalidInput(
-            f"Expected one column of labels in {origin}. Found {', '.join(map(repr, found))}: choose with --target."
+            f"Expected one label column in {origin}. Found {', '.join(map(repr, found))}: choose with --target."
         )
     return found[0] if found else names[-1]
 
 
 def infer_columns(table: TableSource, target: str, train_rows: Tensor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns other than the label, and notes on those that are left out.
+    """The columns other than the label, and notes on those that were left out.
 
-    Whether a column is numeric is decided by all rows; categories, and whether it varies, by the training rows.
+    All rows decide whether a column is numeric; the training rows decide its categories and whether it varies.
     """
     columns, notes = [], []
     rows = train_rows.numpy()
@@ -117,7 +115,7 @@ def infer_columns(table: TableSource, target: str, train_rows: Tensor) -> tuple[
 
 
 def _frequent(cells: Cells, rows: Array) -> tuple[str, ...]:
-    """The most frequent texts, ties by name."""
+    """The most frequent texts; ties are sorted by name."""
     words = cells.words()
     codes = cells.codes[rows]
     counts = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
@@ -126,7 +124,7 @@ def _frequent(cells: Cells, rows: Array) -> tuple[str, ...]:
 
 
 def _labels(table: TableSource, target: str) -> Array:
-    """(N,) whole numbers, fractions or texts."""
+    """(N,) labels: whole numbers, fractions or texts."""
     if target not in table.frame.columns:
         raise DataError(f"Expected column {target!r} with the labels in {table.origin}. Found none of that name.")
     cells = cells_of(table.frame[target], table.origin)
@@ -136,21 +134,16 @@ def _labels(table: TableSource, target: str) -> Array:
             f"Expected a label in column {target!r} of {table.origin} in every row. "
             f"Found none in {row_place(int(absent[0]))}."
         )
-    if cells.are_numbers and (cells.texts is None or not _are_truths(cells.texts)):
+    written_truths = cells.texts is not None and all(text.lower() in TRUTH_WORDS for text in cells.texts)
+    if cells.are_numbers and not written_truths:
         return cells.as_numbers()
     return np.array(cells.words(), dtype=np.str_)[cells.codes]
 
 
-def _are_truths(texts: tuple[str, ...]) -> bool:
-    return all(text.lower() in ("true", "false") for text in texts)
-
-
 def _named_by_text(table: TableSource) -> TableSource:
-    """Checks that there are rows and two columns or more, with names of their own."""
+    """The table with stripped column names; refuses repeated names, tables without rows and fewer than two columns."""
     names = [str(name).strip() for name in table.frame.columns]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(f"Expected columns with names of their own in {table.origin}. Found {repeated[0]!r} twice.")
+    require_distinct(names, table.origin)
     if len(names) < 2 or len(table.frame) == 0:
         raise DataError(
             f"Expected rows of two columns or more in {table.origin}. "

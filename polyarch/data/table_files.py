@@ -1,4 +1,4 @@
-"""Tables in files: CSV (also gzipped) and parquet, one file or a folder of train and test."""
+"""Reads tables from CSV (also gzipped) and parquet files, or from a folder of train and test files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from polyarch.data.columns import require_distinct
 from polyarch.data.dataset import Dataset
 from polyarch.data.table_dataset import TableSource, table_dataset
 from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra, first_line
@@ -21,12 +22,12 @@ SEPARATORS = ",;\t|"
 
 
 def is_table_file(path: Path) -> bool:
-    """Whether the name ends like a table's."""
+    """Whether the file name has the suffix of a table."""
     return path.name.lower().endswith(TABLE_SUFFIXES)
 
 
 def table_files(folder: Path) -> dict[str, Path]:
-    """The tables called train, test, ... in a folder, by that name."""
+    """The tables of a folder that are named train, test, val, ..., by name."""
     found: dict[str, Path] = {}
     for side in ("train", "test", "val", "valid", "validation"):
         for suffix in TABLE_SUFFIXES:
@@ -37,12 +38,12 @@ def table_files(folder: Path) -> dict[str, Path]:
 
 
 def read_table_file(path: Path, *, target: str | None = None, test_share: float = 0.2) -> Dataset:
-    """The data set of one file; ``test_share`` of every class is for testing."""
+    """Reads one file; ``test_share`` of every class becomes the test set."""
     return table_dataset(path.name, _table(path), target=target, test_share=test_share)
 
 
 def read_table_folder(folder: Path, *, target: str | None = None, test_share: float = 0.2) -> Dataset:
-    """The data set of train.csv and test.csv (or parquet); of train.csv alone, ``test_share`` is for testing."""
+    """Reads train.csv and test.csv (or parquet); without a test file, ``test_share`` of train becomes the test set."""
     files = table_files(folder)
     train = _table(files.pop("train"))
     tests = list(files.values())
@@ -53,7 +54,7 @@ def read_table_folder(folder: Path, *, target: str | None = None, test_share: fl
 
 
 def read_frame(path: Path) -> pd.DataFrame:
-    """A table as a data frame, with every row as long as the header."""
+    """Reads a table as a data frame; refuses CSV rows that are shorter or longer than the header."""
     import pandas
 
     if not path.is_file():
@@ -63,7 +64,7 @@ def read_frame(path: Path) -> pd.DataFrame:
             return pandas.read_parquet(path)
         except ImportError:
             raise MissingExtra("Reading a parquet file", "parquet") from None
-        except Exception as error:  # damaged bytes make the reader raise anything
+        except Exception as error:  # the reader raises all kinds of errors on damaged bytes
             raise CorruptFile(f"Expected {path} to be a readable parquet file. Found: {first_line(error)}.") from None
     try:
         separator, rows = _checked_lines(path)
@@ -74,7 +75,7 @@ def read_frame(path: Path) -> pd.DataFrame:
             index_col=False,
             skipinitialspace=True,
             na_values=["?"],
-            low_memory=False,  # types of whole columns, not of pieces
+            low_memory=False,  # infers types from whole columns, not from chunks
         )
     except DataError:
         raise
@@ -88,7 +89,7 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 
 def _checked_lines(path: Path) -> tuple[str, int]:
-    """The separator and the number of rows; pandas would fill short rows and cut long ones without a word."""
+    """The separator and the number of rows; pandas would silently pad short rows and cut long ones."""
     with _open_text(path) as file:
         header = file.readline()
         separator = max(SEPARATORS, key=header.count)
@@ -97,9 +98,7 @@ def _checked_lines(path: Path) -> tuple[str, int]:
         names = [name.strip() for name in next(lines, [])]
         if not names:
             raise CorruptFile(f"Expected {path} to have a line of column names. Found an empty file.")
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise DataError(f"Expected columns with names of their own in {path}. Found {repeated[0]!r} twice.")
+        require_distinct(names, str(path))
         rows = 0
         for cells in lines:
             if not cells:
@@ -119,7 +118,7 @@ def _open_text(path: Path) -> IO[str]:
 
 
 def _table(path: Path) -> TableSource:
-    """The table without columns that have no name: they number the rows."""
+    """The table without its unnamed columns, which number the rows."""
     frame = read_frame(path)
     unnamed = [name for name in frame.columns if str(name).startswith("Unnamed: ")]
     notes = tuple(f"{name.replace('Unnamed:', 'Column')} is left out: it has no name." for name in unnamed)

@@ -1,4 +1,4 @@
-"""Map-style torch data sets, taken into memory."""
+"""Reads map-style torch data sets into memory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch import Tensor
 from polyarch.data.arrays import input_tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import GREY_MODES, image_pixels
+from polyarch.data.examples import TensorData
 from polyarch.data.labels import ClassLabels, check_counts
 from polyarch.data.splits import stratified_split
-from polyarch.data.tensors import TensorData
 from polyarch.errors import DataError
 
 
 def read_torch_dataset(
     source: torch.utils.data.Dataset[Any], *, size: int | None = None, test_share: float = 0.2
 ) -> Dataset:
-    """Pairs of an input (tensor, array or PIL image) and an integer label, one after the other.
+    """Reads all pairs of an input (tensor, array or PIL image) and an integer label.
 
     Args:
-        size: PIL images are cropped and resized to it; without it they must have one size.
+        size: crops and resizes PIL images to this side; by default they must all have the same size.
     """
     name = type(source).__name__
     if not hasattr(source, "__len__") or isinstance(source, torch.utils.data.IterableDataset):
@@ -66,7 +66,7 @@ def _pair(item: Any, origin: str) -> tuple[Any, int]:
 
 
 def _example(item: Any, size: int | None, origin: str) -> Tensor:
-    """(F,), or (C, H, W); torch has the channel first, numpy and PIL last."""
+    """(F,) or (C, H, W); tensors have their channels first, arrays and PIL images last."""
     if isinstance(item, Image.Image):
         channels = 1 if item.mode in GREY_MODES else 3
         height, width = (size, size) if size else (item.height, item.width)
@@ -77,7 +77,7 @@ def _example(item: Any, size: int | None, origin: str) -> Tensor:
 
 
 def _classes(labels: Tensor, names: Any, origin: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Class indices, and the names that the data set gives its classes or else the labels as texts."""
+    """Class indices (N,) and class names: those of the data set if it has any, otherwise the labels as texts."""
     if names is None:
         classes = ClassLabels.of(labels.numpy(), origin)
         return classes.encode(labels.numpy(), origin), classes.names

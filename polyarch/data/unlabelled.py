@@ -1,4 +1,4 @@
-"""Examples without labels, in the form of the data that they are learned together with."""
+"""Unlabelled examples, converted to the format of the labelled data that they are used with."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from polyarch.data.table_files import is_table_file, table_files
 from polyarch.errors import DataError
 
 FEWEST = 2
-"""A single example has no batch statistics."""
+"""The fewest examples: batch statistics need at least two."""
 
 
 def unlabelled_examples(source: Any, data: Dataset) -> Examples:
-    """The inputs of a source, in the shape and type of the data; every label is 0 and means nothing.
+    """Reads the inputs of a source in the shape and type of the data; every label is 0 and has no meaning.
 
-    Of sources with a training and a test side only the training side is taken.
+    Of sources with a training and a test set only the training set is used.
 
     Args:
         source: a known name; the path of a folder of images, of a table with the columns of the data, or of an .npz
@@ -63,7 +63,7 @@ def _read(source: Any, data: Dataset) -> Examples:
 
 
 def _images(folder: Path, data: Dataset) -> Examples:
-    """All images below a folder, however they are sorted."""
+    """All images below a folder, in whatever subfolders."""
     if not data.is_image:
         raise DataError(f"Expected examples of shape {data.input_shape} without labels. Found a folder: {folder}.")
     side = folder / TRAIN_SIDE
@@ -89,14 +89,14 @@ def _rows(path: Path, data: Dataset) -> Examples:
 
 
 def _alike(examples: Examples, data: Dataset) -> Examples:
-    """Examples of another data set; those of the very same form stay where they are, also on disk."""
+    """Converts examples of another data set; those that already have the right format stay on disk."""
     if isinstance(examples, ImageFiles) and data.is_bytes and examples.input_shape == data.input_shape:
         return examples
     return _inputs(resident(examples).inputs, data)
 
 
 def _inputs(inputs: Tensor, data: Dataset) -> Examples:
-    """Inputs (N, ...) as they are, or images at the size, with the channels and in the type of the data's."""
+    """Converts images to the size, channels and type of the data if these differ; other inputs must match."""
     if inputs.shape[1:] != data.input_shape or (inputs.dtype == torch.uint8) != data.is_bytes:
         if inputs.dim() != 4 or not data.is_image:
             raise DataError(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polyarch.data.sources import data_root
+from polyarch.data.locations import data_root
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
 from polyarch.spaces import NB201_OPERATIONS, Architecture, nb201_space
 from polyarch.tables.rows import Rows

@@ -161,7 +161,7 @@ class TestDamage:
         [
             (lambda f: (f / "data_batch_2.bin").write_bytes(b"x" * 3000), "records of 3073 bytes. Found 3000 bytes"),
             (lambda f: (f / "test_batch.bin").write_bytes(b""), "records of 3073 bytes. Found 0 bytes"),
-            (lambda f: (f / "batches.meta.txt").write_text("a b"), "10 names of classes in .* Found 2"),
+            (lambda f: (f / "batches.meta.txt").write_text("a b"), "10 class names in .* Found 2"),
         ],
     )
     def test_binary_files(self, tmp_path: Path, damage: Callable[[Path], object], complaint: str) -> None:

@@ -148,14 +148,14 @@ class TestNotFetched:
         path = tmp_path / "data" / "svhn" / "train_32x32.mat"
         assert str(caught.value) == (
             f"Expected to fetch {served[1]}/train_32x32.mat. Found: File not found. "
-            f"A copy fetched by hand belongs at {path}."
+            f"You can also fetch it yourself and save it as {path}."
         )
         self.check_nothing_left(path.parent)
 
     def test_offline(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         address = "http://127.0.0.1:9/cifar-100-binary.tar.gz"
         monkeypatch.setitem(DOWNLOADS, "cifar100", Download((RemoteFile(address, "0"),), 1))
-        with pytest.raises(MissingData, match=rf"fetch {address}\. Found: .*refused.*; then repeat the command\."):
+        with pytest.raises(MissingData, match=rf"fetch {address}\. Found: .*refused.*, then repeat the command\."):
             download("cifar100", root=tmp_path)
         self.check_nothing_left(tmp_path / "cifar100")
 
@@ -193,7 +193,7 @@ class TestNotFetched:
         self, tmp_path: Path, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(DOWNLOADS, "cifar100", offered(*served, {"other.tar.gz": archive({"a.txt": b"x"})}))
-        with pytest.raises(CorruptFile, match=r"all files of cifar100 in \S*cifar100 now"):
+        with pytest.raises(CorruptFile, match=r"all files of cifar100 in \S*cifar100 after the download"):
             download("cifar100", root=tmp_path)
 
     def test_folder_that_cannot_be_made(self, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ class TestComplaints:
             (lambda f: emptied(f / "cat"), r"Expected images in \S*cat\. Found an empty folder"),
             (
                 lambda f: (emptied(f / "cat") / "a.txt").write_text("x"),
-                r"images in \S*cat\. Found \S*cat/a\.txt, which has no suffix of an image",
+                r"images in \S*cat\. Found \S*cat/a\.txt, which does not have the suffix of an image",
             ),
             (
                 lambda f: [removed(f / name) for name in ("cat", "ape")],

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyarch.data import DATASETS, Dataset, load, resident
 from polyarch.data import data_root as default_data_root
-from polyarch.data.dataset import resize
+from polyarch.data.resizing import resize
 from polyarch.errors import DataError, MissingData, UnknownName
 from polyarch.randomness import generator_at
 

@@ -1,24 +1,37 @@
-"""Images of one data set in the form of another's, so that one network can look at both."""
+"""Images at another size, or converted to the format of another data set so that one network can read both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from polyarch.data.dataset import resize
 from polyarch.errors import InvalidInput
 
 
-def shaped_like(images: Tensor, shape: Sequence[int], *, as_bytes: bool) -> Tensor:
-    """Images (N, c, h, w) as (N, C, size, size): resized, grey repeated in every channel or colours averaged to grey.
+def resize(images: Tensor, size: int) -> Tensor:
+    """(N, C, H, W) -> (N, C, size, size) of the same type; each pixel is the mean of the area it covers.
 
-    Values are rounded to bytes on the way, so that images of both data sets have the same levels.
+    Works in chunks, so that only a few byte images at a time are held as floats.
+    """
+    pieces = []
+    for piece in images.split(4096):
+        resized = F.interpolate(piece.float(), size=(size, size), mode="area")
+        pieces.append(resized if images.is_floating_point() else resized.round().to(images.dtype))
+    return torch.cat(pieces)
+
+
+def shaped_like(images: Tensor, shape: Sequence[int], *, as_bytes: bool) -> Tensor:
+    """Resizes (N, c, h, w) to (N, C, size, size), repeats grey in every channel or averages colours to grey.
+
+    Values are rounded to bytes on the way, so that the images of both data sets have the same levels.
 
     Args:
         images: bytes, or floats in 0..1.
-        shape: (C, size, size), of one example of the other data set.
-        as_bytes: whether its examples are bytes; otherwise floats in 0..1.
+        shape: (C, size, size), the shape of one example of the other data set.
+        as_bytes: whether to return bytes; otherwise floats in 0..1.
     """
     channels, height, width = shape
     if height != width:

@@ -1,0 +1,115 @@
+"""Labelled examples: the interface that all data sets share, and data sets held in memory as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from polyarch.errors import DataError
+
+
+class Examples(Protocol):
+    """Labelled examples; labels are in memory, inputs may be read on demand."""
+
+    def __len__(self) -> int:
+        """The number of examples N."""
+
+    @property
+    def targets(self) -> Tensor:
+        """(N,) int64 class indices."""
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
+
+    def subset(self, rows: Tensor | Sequence[int], /) -> Self:
+        """The examples at these rows, in this order."""
+
+    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Tensor]:
+        """Yields the raw inputs (B, ...) for each tensor of rows (B,)."""
+
+
+@dataclass(frozen=True)
+class TensorData:
+    """Examples and labels in memory, checked once.
+
+    Args:
+        inputs: (N, ...) float, or uint8 for images with values 0..255.
+        targets: (N,) class indices.
+        classes: the number of classes.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    classes: int
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.targets):
+            raise DataError(f"Expected one label per example. Got {len(self.inputs)} and {len(self.targets)}.")
+        if len(self.inputs) == 0:
+            raise DataError("Expected at least one example. Got an empty data set.")
+        if self.inputs.dim() < 2:
+            raise DataError(f"Expected examples of one dimension or more. Got shape {tuple(self.inputs.shape)}.")
+        if self.targets.dtype != torch.int64 or self.targets.dim() != 1:
+            raise DataError(
+                f"Expected labels as one-dimensional int64. Got {self.targets.dtype}, {tuple(self.targets.shape)}."
+            )
+        low, high = int(self.targets.min()), int(self.targets.max())
+        if low < 0 or high >= self.classes:
+            raise DataError(f"Expected labels in 0..{self.classes - 1}. Found {low}..{high}.")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        if self.inputs.is_floating_point():
+            finite = self.inputs.flatten(1).isfinite().all(1)
+            if not finite.all():
+                row = int((~finite).nonzero()[0])
+                raise DataError(f"Expected finite inputs. Found NaN or infinity in example {row}.")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
+        return tuple(self.inputs.shape[1:])
+
+    def subset(self, rows: Tensor | Sequence[int], /) -> Self:
+        """The examples at these rows, in this order."""
+        rows = torch.as_tensor(rows)
+        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows])
+
+    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Tensor]:
+        """Yields the raw inputs (B, ...) for each tensor of rows (B,)."""
+        return (self.inputs[rows] for rows in orders)
+
+
+@dataclass(frozen=True)
+class TableData(TensorData):
+    """Table rows (N, columns) float32: categories are stored as indices, unknown ones as -1, missing values as NaN."""
+
+    def _check_values(self) -> None:
+        if self.inputs.dim() != 2 or self.inputs.dtype != torch.float32:
+            raise DataError(
+                f"Expected a table as (N, columns) of float32. Got {self.inputs.dtype}, {tuple(self.inputs.shape)}."
+            )
+        infinite = self.inputs.isinf()
+        if infinite.any():
+            row, column = infinite.nonzero()[0].tolist()
+            raise DataError(f"Expected finite or missing values. Found infinity in example {row}, column {column}.")
+
+
+def resident(data: Examples) -> TensorData:
+    """The same examples in memory."""
+    if isinstance(data, TensorData):
+        return data
+    inputs = torch.cat(list(data.stream(torch.arange(len(data)).split(256))))
+    return TensorData(inputs, data.targets, data.classes)
