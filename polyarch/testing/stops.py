@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polyarch.training import Callback, Run, StopRequest
+from polyarch.training import Callback, FitState, StopRequest
 
 
 class StopAt(Callback):
@@ -14,7 +14,7 @@ class StopAt(Callback):
         self.step = step
         self.request = StopRequest()
 
-    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
+    def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
         """Asks, if it is this step."""
-        if run.step == self.step:
+        if state.step == self.step:
             self.request.ask()

@@ -1,12 +1,11 @@
-"""Training: the loop, what hangs onto it, checkpoints and interruption."""
+"""Training: the loop, its callbacks, checkpoints and interruption."""
 
-from polyarch.training.annealing import Annealing, SkipDropout, WeightsFirst
 from polyarch.training.callbacks import (
     Callback,
     EarlyStopping,
     EpochLog,
+    FitState,
     Row,
-    Run,
     Schedule,
     StepProgress,
     TensorBoard,
@@ -18,12 +17,12 @@ from polyarch.training.collapse_guard import CollapseGuard, CollapseLimits
 from polyarch.training.expectation_step import ExpectationStep
 from polyarch.training.interruption import StopRequest, stop_on_signal
 from polyarch.training.loop import History, fit
-from polyarch.training.search_diagnostics import SearchDiagnostics, Searching
+from polyarch.training.search_diagnostics import SearchDiagnostics, SearchingStrategy
+from polyarch.training.search_schedules import SkipDropout, TemperatureAnnealing, WeightsFirst
 from polyarch.training.split_weights import SplitWeights, split_weights
 from polyarch.training.within_limits import WithinLimits
 
 __all__ = [
-    "Annealing",
     "Callback",
     "CheckpointStore",
     "CollapseGuard",
@@ -32,16 +31,17 @@ __all__ = [
     "EarlyStopping",
     "EpochLog",
     "ExpectationStep",
+    "FitState",
     "History",
     "Row",
-    "Run",
     "Schedule",
     "SearchDiagnostics",
-    "Searching",
+    "SearchingStrategy",
     "SkipDropout",
     "SplitWeights",
     "StepProgress",
     "StopRequest",
+    "TemperatureAnnealing",
     "TensorBoard",
     "WeightsFirst",
     "WithinLimits",

@@ -1,4 +1,4 @@
-"""Checkpoints: atomic, checksummed, two generations, read without unpickling arbitrary objects."""
+"""Checkpoints: written atomically, checksummed, two generations, read without unpickling arbitrary objects."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ KEEP = 2
 
 
 class CorruptCheckpoint(UserWarning):
-    """A checkpoint could not be read and the one before it is used."""
+    """A checkpoint is damaged, and the previous one is used."""
 
 
 class CheckpointStore:
-    """A folder of checkpoints named by their step; the newest two are kept.
-
-    A file is the magic line, the sha256 of the rest, and what ``torch.save`` wrote.
-    """
+    """A folder with the two newest checkpoints, named by step: a magic line, a SHA-256 digest and a ``torch.save``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Writes a generation, then drops all but the newest two."""
+        """Writes a checkpoint, then deletes all but the newest two."""
         buffer = io.BytesIO()
         torch.save(state, buffer)
         payload = buffer.getvalue()
@@ -43,25 +40,25 @@ class CheckpointStore:
             old.unlink(missing_ok=True)
 
     def load(self) -> dict[str, Any] | None:
-        """The newest generation that is whole, with a warning for each that is not; ``None`` if there is none.
+        """The newest intact checkpoint, with a warning for each damaged one; ``None`` if the folder has none.
 
-        Raises `CorruptFile` when there are checkpoints but none can be read.
+        Raises `CorruptFile` if all of them are damaged.
         """
         files = self._files()
         for path in files:
             try:
                 return _read(path)
             except CorruptFile as error:
-                warnings.warn(f"{error} The checkpoint before it is used.", CorruptCheckpoint, stacklevel=2)
+                warnings.warn(f"{error} The previous checkpoint is used.", CorruptCheckpoint, stacklevel=2)
         if files:
             raise CorruptFile(
                 f"Expected a readable checkpoint in {self.folder}. Found {len(files)}, all damaged; "
-                "remove the folder to start that stage again."
+                "remove the folder to restart that stage."
             )
         return None
 
     def _files(self) -> list[Path]:
-        """Newest first."""
+        """The checkpoints, newest first."""
         if not self.folder.is_dir():
             return []
         named = (path for path in self.folder.iterdir() if re.fullmatch(r"step-\d{10}\.ckpt", path.name))

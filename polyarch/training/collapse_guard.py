@@ -1,4 +1,8 @@
-"""Notices when a differentiable search collapses, and can stop it or take it back to before that."""
+"""Detects the collapse of a differentiable search, and can stop the search or roll it back.
+
+The eigenvalue criterion is DARTS-ES: Zela, Elsken, Saikia, Marrakchi, Brox and Hutter (2020), "Understanding and
+Robustifying Differentiable Architecture Search", arXiv:1909.09656.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from polyarch.errors import InvalidInput, UnknownName
-from polyarch.training.callbacks import Callback, Row, Run, copy_state
+from polyarch.training.callbacks import Callback, FitState, Row
 
 Action = Literal["warn", "stop", "roll_back"]
-"""Say it; also stop the search; also put the last state before the trouble back."""
+"""Report it; also stop the search; also restore the last epoch before the trouble."""
 
 _NEEDED = ("epoch", "skip_share", "entropy_share")
 
@@ -20,17 +24,16 @@ _NEEDED = ("epoch", "skip_share", "entropy_share")
 class CollapseLimits:
     """What counts as a collapse.
 
-    - skips: more than the share ``skips`` of the chosen operations are skips, ``patience`` epochs in a row.
-    - growth: the mean of the last ``window`` eigenvalues is more than ``growth`` times the mean of the ``window``
-      before them, as in DARTS-ES (Zela et al., 2020), whose code has 1.3 and 5. Not judged where the earlier mean is
-      not positive. A warning, no proof: there are searches in which the eigenvalue grows and the architectures do not
-      get worse.
-    - too sure too early: in the first half of the epochs the entropy of q is below the share ``lowest_entropy`` of its
-      maximum, ``patience`` epochs in a row; q has then decided on weights that have hardly learned.
-    - undecided: at the end the entropy is above the share ``highest_entropy``, so that what is chosen is hardly better
-      than what is not. Only said: there is nothing to stop any more.
+    - Skips: more than the share ``skips`` of the chosen operations are skips, ``patience`` epochs in a row.
+    - Growth: the mean of the last ``window`` eigenvalues exceeds ``growth`` times the mean of the ``window`` before
+      them, if that is positive; the defaults are those of the DARTS-ES code. It is a warning rather than a proof: in
+      some searches the eigenvalue grows although the architectures do not get worse.
+    - Too sure too early: in the first half of the epochs the entropy of q is below the share ``lowest_entropy`` of its
+      maximum, ``patience`` epochs in a row, although the weights have hardly learned.
+    - Undecided: at the end the entropy is above the share ``highest_entropy``, so the chosen options are hardly more
+      probable than the others. This is only reported, as there is nothing left to stop.
 
-    Skips and eigenvalues are not judged in the first part of the epochs, the share ``after``.
+    Skips and eigenvalues do not count in the first epochs, the share ``after``.
     """
 
     skips: float = 0.5
@@ -51,7 +54,7 @@ class CollapseLimits:
 
 @dataclass(frozen=True)
 class _Trouble:
-    """What is wrong, in a word and in a sentence, and the last epoch before; None: there is none to go back to."""
+    """What is wrong, in a word and in a sentence, and the last epoch before it, if there is one."""
 
     kind: str
     sentence: str
@@ -59,15 +62,15 @@ class _Trouble:
 
 
 class CollapseGuard(Callback):
-    """Judges every epoch's row by `CollapseLimits`; comes after `SearchDiagnostics`.
+    """Checks every epoch's row against `CollapseLimits`; place it after `SearchDiagnostics`.
 
     Args:
-        action: what to do at the first trouble. To roll back, the states of the last epochs are kept, up to
-            ``window + patience`` copies of everything that training changes; they go into checkpoints too.
-        say: gets every finding, for example to show it.
+        action: what to do at the first trouble. Rolling back needs up to ``window + patience`` copies of the training
+            state, in memory and in checkpoints.
+        say: receives every finding, e.g. to print it.
 
-    ``findings`` are sentences with what was expected and found, one whenever a trouble begins; ``back_to`` is the epoch
-    whose state is put back at the end.
+    ``findings`` has one "expected ... Got ..." sentence for every trouble; ``back_to`` is the epoch to restore at the
+    end.
     """
 
     def __init__(
@@ -88,30 +91,29 @@ class CollapseGuard(Callback):
         self._present: list[str] = []
         self._states: dict[int, dict[str, Any]] = {}
 
-    def on_epoch_end(self, run: Run, row: Row) -> None:
-        """Judges the epoch and acts on what begins with it."""
+    def on_epoch_end(self, state: FitState, row: Row) -> None:
+        """Checks the epoch and acts on new troubles."""
         for name in _NEEDED:
             if name not in row:
                 raise UnknownName("measured value", name, row)
         self._seen.append({name: row[name] for name in (*_NEEDED, "eigenvalue") if name in row})
-        troubles = list(self._troubles(run.epochs))
+        troubles = list(self._troubles(state.epochs))
         begun = [trouble for trouble in troubles if trouble.kind not in self._present]
         for trouble in begun:
             self._tell(trouble.sentence)
         if self.action != "warn":
-            self._stop(run, [trouble.before for trouble in begun if trouble.kind != "undecided"])
+            self._stop(state, [trouble.before for trouble in begun if trouble.kind != "undecided"])
         self._present = [trouble.kind for trouble in troubles]
         if self.action == "roll_back":
-            self._keep(run, int(row["epoch"]))
+            self._keep(state, int(row["epoch"]))
 
-    def on_end(self, run: Run) -> None:
-        """Puts the state from before the trouble back."""
+    def on_end(self, state: FitState) -> None:
+        """Restores the last epoch before the trouble."""
         if self.back_to is not None:
-            for name, part in run.strategy.parts().items():
-                part.load_state_dict(self._states[self.back_to][name])
+            state.load_parts(self._states[self.back_to])
 
     def state_dict(self) -> dict[str, Any]:
-        """Findings, what was seen, and the states to go back to."""
+        """The findings, the relevant values of all rows, and the states to roll back to."""
         return {
             "findings": self.findings,
             "back_to": self.back_to,
@@ -121,7 +123,7 @@ class CollapseGuard(Callback):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts them back."""
+        """Restores what ``state_dict`` returned."""
         self.findings, self.back_to = state["findings"], state["back_to"]
         self._seen, self._present, self._states = state["seen"], state["present"], state["states"]
 
@@ -130,29 +132,29 @@ class CollapseGuard(Callback):
         if self.say:
             self.say(sentence)
 
-    def _stop(self, run: Run, before: list[int | None]) -> None:
-        """Stops if trouble has begun, and chooses the last state before all of it."""
+    def _stop(self, state: FitState, before: list[int | None]) -> None:
+        """Stops if there are new troubles, and picks the last epoch before all of them."""
         if not before:
             return
-        run.should_stop = True
+        state.should_stop = True
         known = [epoch for epoch in before if epoch is not None]
         if self.action == "stop":
             self._tell("The search was stopped.")
         elif len(known) < len(before):
-            self._tell("The search was stopped; there is no state from before the trouble to go back to.")
+            self._tell("The search was stopped; there is no epoch before the trouble to roll back to.")
         else:
             self.back_to = min(known)
-            self._tell(f"The search was stopped and goes back to epoch {self.back_to}, the last before the trouble.")
+            self._tell(f"The search was stopped and rolled back to epoch {self.back_to}, the last before the trouble.")
 
-    def _keep(self, run: Run, epoch: int) -> None:
-        """The states that the next epochs could go back to; the others are dropped."""
+    def _keep(self, state: FitState, epoch: int) -> None:
+        """Keeps the states that later epochs could roll back to."""
         if self.back_to is None:
-            self._states[epoch] = {name: copy_state(part.state_dict()) for name, part in run.strategy.parts().items()}
+            self._states[epoch] = state.copied_parts()
             measured = [int(row["epoch"]) for row in self._seen if "eigenvalue" in row]
             kept = {*range(epoch + 1 - self.limits.patience, epoch + 1), *measured[-self.limits.window :]}
         else:
             kept = {self.back_to}
-        self._states = {known: state for known, state in self._states.items() if known in kept}
+        self._states = {known: parts for known, parts in self._states.items() if known in kept}
 
     def _troubles(self, epochs: int) -> Iterator[_Trouble]:
         limits, last = self.limits, self._seen[-1]
@@ -162,8 +164,8 @@ class CollapseGuard(Callback):
         if _lasts(judged, limits.patience, lambda row: row["skip_share"] > limits.skips):
             yield _Trouble(
                 "skips",
-                f"{now} at most {limits.skips:.0%} of the operations to be skips. Got {last['skip_share']:.0%}, and "
-                f"too many for {limits.patience} epochs.",
+                f"{now} at most {limits.skips:.0%} of the operations to be skips. Got {last['skip_share']:.0%} (epochs "
+                f"in a row: {limits.patience}).",
                 _before(judged, limits.patience),
             )
         yield from self._growth(judged, now)
@@ -172,14 +174,14 @@ class CollapseGuard(Callback):
             yield _Trouble(
                 "too sure",
                 f"{now} an entropy of q of at least {limits.lowest_entropy:.0%} of its maximum in the first half of "
-                f"the epochs. Got {last['entropy_share']:.1%}, and too little for {limits.patience} epochs.",
+                f"the epochs. Got {last['entropy_share']:.1%} (epochs in a row: {limits.patience}).",
                 _before(early, limits.patience),
             )
         if last["epoch"] == epochs - 1 and last["entropy_share"] > limits.highest_entropy:
             yield _Trouble(
                 "undecided",
                 f"{now} an entropy of q of at most {limits.highest_entropy:.0%} of its maximum at the end. Got "
-                f"{last['entropy_share']:.1%}: what is chosen is hardly more probable than the rest.",
+                f"{last['entropy_share']:.1%}: the chosen options are hardly more probable than the rest.",
                 None,
             )
 
@@ -193,18 +195,18 @@ class CollapseGuard(Callback):
         if past > 0 and present > self.limits.growth * past:
             yield _Trouble(
                 "growth",
-                f"{now} the dominant eigenvalue to grow less than {self.limits.growth:g} times over {window} of its "
-                f"values. Got {present / past:.2f} times: {past:.3g} became {present:.3g}.",
+                f"{now} the dominant eigenvalue to grow by a factor below {self.limits.growth:g} (window: {window}). "
+                f"Got {present / past:.2f}, from {past:.3g} to {present:.3g}.",
                 int(measured[-window - 1]["epoch"]),
             )
 
 
 def _lasts(rows: list[Row], patience: int, holds: Callable[[Row], bool]) -> bool:
-    """Whether a condition holds for as many of the last rows."""
+    """Whether a condition holds for the last ``patience`` rows."""
     return len(rows) >= patience and all(map(holds, rows[-patience:]))
 
 
 def _before(rows: list[Row], patience: int) -> int | None:
-    """The epoch before the last rows."""
+    """The epoch before the last ``patience`` rows."""
     first = int(rows[-patience]["epoch"])
     return first - 1 if first else None

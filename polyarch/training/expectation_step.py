@@ -1,4 +1,8 @@
-"""The E step of expectation maximisation over architectures."""
+"""The E step of expectation maximisation over architectures.
+
+Dempster, Laird and Rubin (1977), "Maximum Likelihood from Incomplete Data via the EM Algorithm", Journal of the Royal
+Statistical Society B 39.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,20 @@ from polyarch.errors import InvalidInput
 from polyarch.objectives import categorical_log_likelihood, log_posterior
 from polyarch.randomness import global_seed
 from polyarch.supernets import Supernet
-from polyarch.training.callbacks import Callback, Run
+from polyarch.training.callbacks import Callback, FitState
 
 
 class ExpectationStep(Callback):
-    """Sets q to its optimum for the weights as they are, at the start of every epoch from one on.
+    """Sets q to its optimum for the current weights at the start of every epoch, after a share of the epochs.
 
-    q(a) = softmax_a( sum_n log p(y_n | x_n, a) + log prior(a) ), over the whole training set, with the batch statistics
-    that training uses; the running averages stay as they are. The M step is the epoch of weight updates that follows.
+    q(a) = softmax_a( sum_n log p(y_n | x_n, a) + log prior(a) ), over the whole training set, with batch statistics as
+    in training; the running averages do not change. The following epoch of weight updates is the M step.
 
-    Before that q is the prior. The posterior of weights that have not learned anything excludes whatever is a little
-    worse than the rest, and what q excludes does not learn: with E steps from the start the first choice is the last.
+    Until then q is the prior. Under untrained weights the posterior excludes every option that is slightly worse than
+    the rest, and an excluded option never learns: with E steps from the start, the first choice would be final.
 
     Args:
-        q: a distribution that no optimiser moves.
+        q: a distribution that no optimiser updates.
         train: all training examples, in order and not augmented.
         after: the share of the epochs before the first E step, from 0 to 1.
     """
@@ -39,18 +43,18 @@ class ExpectationStep(Callback):
         self.train = train
         self.after = after
 
-    def on_step_start(self, run: Run) -> None:
-        """At the first step of an epoch."""
-        if run.step == 0:
+    def on_step_start(self, state: FitState) -> None:
+        """Takes an E step at the first step of an epoch."""
+        if state.step == 0:
             with torch.no_grad():
                 self.q.logits.copy_(self.prior.log_prob(self.q.architectures))
-        if run.step % run.steps_per_epoch == 0 and run.epoch >= self.after * run.epochs:
-            with global_seed(run.step, "expectation step"):  # for layers that draw, e.g. dropout
+        if state.step % state.steps_per_epoch == 0 and state.epoch >= self.after * state.epochs:
+            with global_seed(state.step, "expectation step"):  # for random layers, e.g. dropout
                 self.apply()
 
     @torch.no_grad()
     def apply(self) -> None:
-        """One E step."""
+        """Takes one E step."""
         self.net.train()
         before = {name: buffer.clone() for name, buffer in self.net.named_buffers()}
         architectures = self.q.architectures

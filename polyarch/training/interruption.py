@@ -1,4 +1,4 @@
-"""Ctrl-C that loses nothing: the first asks for a stop at the next safe point, the second stops at once."""
+"""Ctrl-C without losses: the first requests a stop at the next safe point, the second stops immediately."""
 
 from __future__ import annotations
 
@@ -12,31 +12,27 @@ from polyarch.errors import Interrupted
 
 
 class StopRequest:
-    """Whether the user asked to stop.
+    """The user's request to stop, if any; ``resume_with`` is the option or command that the error recommends."""
 
-    Args:
-        goes_on: what the user is told to go on with.
-    """
-
-    def __init__(self, goes_on: str = "--resume") -> None:
-        self.goes_on = goes_on
+    def __init__(self, resume_with: str = "--resume") -> None:
+        self.resume_with = resume_with
         self.asked = False
         self._raises = False
 
     def ask(self) -> None:
-        """Asks for a stop; raises `Interrupted` right here inside `at_once`."""
+        """Requests a stop; inside `at_once` it raises `Interrupted` immediately."""
         self.asked = True
         if self._raises:
             self.check()
 
     def check(self) -> None:
-        """Raises `Interrupted` if a stop was asked for; called where everything needed is on disk."""
+        """Raises `Interrupted` if a stop was requested; called where everything needed to resume is on disk."""
         if self.asked:
-            raise Interrupted(f"Stopped as asked; nothing is lost, and {self.goes_on} goes on from here.")
+            raise Interrupted(f"Stopped as requested; nothing is lost, and {self.resume_with} continues from here.")
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """For blocks in which every finished item is on disk already: nothing has to be waited for."""
+        """For blocks that may stop at any time because every finished item is already on disk."""
         self.check()
         self._raises = True
         try:
@@ -46,9 +42,9 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signal(goes_on: str = "--resume") -> Iterator[StopRequest]:
-    """Turns SIGINT and SIGTERM into a request for the duration of the block (main thread only)."""
-    request = StopRequest(goes_on)
+def stop_on_signal(resume_with: str = "--resume") -> Iterator[StopRequest]:
+    """Turns SIGINT and SIGTERM into stop requests during the block (main thread only)."""
+    request = StopRequest(resume_with)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -14,16 +14,16 @@ from polyarch.data import BatchSource, endless
 from polyarch.errors import InvalidInput
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.strategies import Strategy
-from polyarch.training.callbacks import Callback, Row, Run
+from polyarch.training.callbacks import Callback, FitState, Row
 from polyarch.training.checkpoint import CheckpointStore
 from polyarch.training.interruption import StopRequest
 
 
 @dataclass
 class History:
-    """What was measured: one row per epoch."""
+    """The measurements of a training, one row per epoch; ``history["loss"]`` is a column."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row]
 
     def __getitem__(self, name: str) -> list[float]:
         return [row[name] for row in self.rows]
@@ -32,17 +32,6 @@ class History:
     def last(self) -> Row:
         """The last epoch's row."""
         return self.rows[-1]
-
-
-@dataclass
-class _Epoch:
-    """Sums of the metrics of the epoch that is under way; kept in checkpoints."""
-
-    totals: dict[str, float] = field(default_factory=dict)
-
-    def add(self, metrics: dict[str, float]) -> None:
-        for name, value in metrics.items():
-            self.totals[name] = self.totals.get(name, 0.0) + value
 
 
 def fit(
@@ -58,61 +47,61 @@ def fit(
     checkpoint_seconds: float = 30.0,
     stop: StopRequest | None = None,
 ) -> History:
-    """Trains for a number of epochs and returns what was measured.
+    """Trains for a number of epochs and returns the measurements.
 
-    All randomness is derived from (seed, step): a run that is stopped and resumed ends with the same bits as one
-    that never stopped.
+    All randomness is derived from (seed, step): a training that is interrupted and resumed ends with the same bits as
+    an uninterrupted one.
 
     Args:
-        valid: judged by ``strategy.evaluate`` after every epoch, as ``valid_loss`` and ``valid_accuracy``.
-        held_out: for strategies whose steps look at held-out data; one epoch of it after another.
-        checkpoints: where to keep the state; if it already holds one, training goes on from there.
-        checkpoint_seconds: a checkpoint is written when this much time has passed since the last one.
-        stop: checked after every step; when asked, the state is saved and `Interrupted` raised.
+        valid: evaluated after every epoch, as ``valid_loss`` and ``valid_accuracy``.
+        held_out: for strategies whose steps use held-out data, epoch after epoch.
+        checkpoints: where to keep the state; if there is a checkpoint, training resumes from it.
+        checkpoint_seconds: the time between two checkpoints.
+        stop: checked after every step; on a request, `fit` writes a checkpoint and raises `Interrupted`.
     """
     steps_per_epoch = len(train) // strategy.batches_per_step
     if epochs < 1 or steps_per_epoch < 1:
         raise InvalidInput(
             f"Expected 1 or more epochs and {strategy.batches_per_step} or more batches. "
-            f"Got {epochs} epochs of {len(train)} batches."
+            f"Got {epochs=} and {len(train)} batches."
         )
     if strategy.held_out_per_step and held_out is None:
         raise InvalidInput(f"Expected held-out data for {type(strategy).__name__}. Got none.")
-    run = Run(strategy, epochs=epochs, steps_per_epoch=steps_per_epoch)
-    history, current = History(), _Epoch()
-    state = checkpoints.load() if checkpoints else None
-    if state:
-        _restore(state, run, history, current, callbacks)
-        if state["finished"]:
-            return history
+    state = FitState(strategy, epochs=epochs, steps_per_epoch=steps_per_epoch)
+    saved = checkpoints.load() if checkpoints else None
+    if saved:
+        _restore(saved, state, callbacks)
+        if saved["finished"]:
+            return History(state.rows)
 
     def save(*, finished: bool) -> None:
         if checkpoints:
-            checkpoints.save(run.step, _snapshot(run, history, current, callbacks, finished=finished))
+            checkpoints.save(state.step, _snapshot(state, callbacks, finished=finished))
 
     saved_at = time.monotonic()
-    # Dropout and the like draw from torch's global generator: it is seeded at every step, and put back at the end.
+    # Dropout and the like draw from torch's global generator: it is seeded at every step and restored at the end.
     with torch.random.fork_rng():
         for callback in callbacks:
-            callback.on_start(run)
-        while run.step < run.total_steps and not run.should_stop:
-            first = (run.step % steps_per_epoch) * strategy.batches_per_step
-            batches = train.epoch(run.epoch, start=first)
-            others = endless(held_out, start=run.step * strategy.held_out_per_step) if held_out else iter(())
+            callback.on_start(state)
+        while state.step < state.total_steps and not state.should_stop:
+            first = (state.step % steps_per_epoch) * strategy.batches_per_step
+            batches = train.epoch(state.epoch, start=first)
+            others = endless(held_out, start=state.step * strategy.held_out_per_step) if held_out else iter(())
             while True:
                 for callback in callbacks:
-                    callback.on_step_start(run)
+                    callback.on_step_start(state)
                 group = list(islice(batches, strategy.batches_per_step))
-                seed_global(derive_seed(seed, "global", run.step))
+                seed_global(derive_seed(seed, "global", state.step))
                 aside = list(islice(others, strategy.held_out_per_step))
-                metrics = strategy.step(group, aside, generator=generator_at(seed, "step", run.step))
-                run.step += 1
-                current.add(metrics)
+                metrics = strategy.step(group, aside, generator=generator_at(seed, "step", state.step))
+                state.step += 1
+                for name, value in metrics.items():
+                    state.totals[name] = state.totals.get(name, 0.0) + value
                 for callback in callbacks:
-                    callback.on_step_end(run, metrics)
-                ended = run.step % steps_per_epoch == 0
+                    callback.on_step_end(state, metrics)
+                ended = state.step % steps_per_epoch == 0
                 if ended:
-                    _end_epoch(run, history, current, valid, seed, callbacks)
+                    _end_epoch(state, valid, seed, callbacks)
                 asked = stop is not None and stop.asked
                 if asked or time.monotonic() - saved_at >= checkpoint_seconds:
                     save(finished=False)
@@ -122,51 +111,39 @@ def fit(
                 if ended:
                     break
         for callback in callbacks:
-            callback.on_end(run)
+            callback.on_end(state)
     save(finished=True)
-    return history
+    return History(state.rows)
 
 
-def _end_epoch(
-    run: Run,
-    history: History,
-    current: _Epoch,
-    valid: BatchSource | None,
-    seed: int,
-    callbacks: Sequence[Callback],
-) -> None:
-    epoch = run.step // run.steps_per_epoch - 1
-    row: Row = {"epoch": epoch, "step": run.step}
-    row.update({name: total / run.steps_per_epoch for name, total in current.totals.items()})
-    current.totals.clear()
+def _end_epoch(state: FitState, valid: BatchSource | None, seed: int, callbacks: Sequence[Callback]) -> None:
+    epoch = state.step // state.steps_per_epoch - 1
+    row: Row = {"epoch": epoch, "step": state.step}
+    row.update({name: total / state.steps_per_epoch for name, total in state.totals.items()})
+    state.totals.clear()
     if valid is not None:
-        measured = run.strategy.evaluate(valid.epoch(0), generator=generator_at(seed, "valid", epoch))
+        measured = state.strategy.evaluate(valid.epoch(0), generator=generator_at(seed, "valid", epoch))
         row.update({f"valid_{name}": value for name, value in measured.items()})
-    history.rows.append(row)
+    state.rows.append(row)
     for callback in callbacks:
-        callback.on_epoch_end(run, row)
+        callback.on_epoch_end(state, row)
 
 
-def _snapshot(
-    run: Run, history: History, current: _Epoch, callbacks: Sequence[Callback], *, finished: bool
-) -> dict[str, Any]:
+def _snapshot(state: FitState, callbacks: Sequence[Callback], *, finished: bool) -> dict[str, Any]:
     return {
-        "step": run.step,
-        "should_stop": run.should_stop,
+        "step": state.step,
+        "should_stop": state.should_stop,
         "finished": finished,
-        "rows": history.rows,
-        "totals": current.totals,
-        "parts": {name: part.state_dict() for name, part in run.strategy.parts().items()},
+        "rows": state.rows,
+        "totals": state.totals,
+        "parts": {name: part.state_dict() for name, part in state.strategy.parts().items()},
         "callbacks": [callback.state_dict() for callback in callbacks],
     }
 
 
-def _restore(state: dict[str, Any], run: Run, history: History, current: _Epoch, callbacks: Sequence[Callback]) -> None:
-    run.step = state["step"]
-    run.should_stop = state["should_stop"]
-    history.rows = state["rows"]
-    current.totals = state["totals"]
-    for name, part in run.strategy.parts().items():
-        part.load_state_dict(state["parts"][name])
-    for callback, saved in zip(callbacks, state["callbacks"], strict=True):
-        callback.load_state_dict(saved)
+def _restore(saved: dict[str, Any], state: FitState, callbacks: Sequence[Callback]) -> None:
+    state.step, state.should_stop = saved["step"], saved["should_stop"]
+    state.rows, state.totals = saved["rows"], saved["totals"]
+    state.load_parts(saved["parts"])
+    for callback, kept in zip(callbacks, saved["callbacks"], strict=True):
+        callback.load_state_dict(kept)

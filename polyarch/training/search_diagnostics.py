@@ -1,4 +1,4 @@
-"""What a differentiable search is doing, measured along its way."""
+"""Measurements of a differentiable search along the way."""
 
 from __future__ import annotations
 
@@ -18,50 +18,48 @@ from polyarch.objectives import dominant_eigenvalue
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, cell_depths, operation_count, skip_count
 from polyarch.supernets import Supernet
-from polyarch.training.callbacks import Callback, Row, Run
+from polyarch.training.callbacks import Callback, FitState, Row
 
 
 @runtime_checkable
-class Searching(Protocol):
-    """A strategy that searches while it trains: it moves a distribution q over relaxed choices."""
+class SearchingStrategy(Protocol):
+    """A strategy that searches while it trains: it updates a distribution q over relaxed choices."""
 
     @property
     def net(self) -> Supernet:
-        """The weights that all architectures share."""
+        """The supernet whose weights all architectures share."""
 
     @property
     def q(self) -> ArchDistribution:
-        """Over the relaxed choices, which may be others than those of ``net.space``."""
+        """The distribution over relaxed choices, which may differ from those of ``net.space``."""
 
     def architecture(self) -> Architecture:
-        """What the search would choose now, in ``net.space``."""
+        """The current choice of the search, in ``net.space``."""
 
     def relaxed_loss(self, batch: Batch) -> Tensor:
-        """The scalar loss with the mean gates of q, twice differentiable in its parameters."""
+        """The scalar loss under the mean gates of q, twice differentiable in the parameters of q."""
 
 
 class SearchDiagnostics(Callback):
-    """Adds to every epoch's row what the search would choose now, and how sure of it q is.
+    """Adds the current choice of the search, and how certain q is, to every epoch's row.
 
-    - ``skips`` and ``skip_share``: chosen skips, and their share of the chosen operations
-    - ``cell_depth``, or ``cell_depth_normal`` and ``cell_depth_reduce``: see `cell_depths`; only where there are cells
-    - ``entropy`` and ``entropy_share``: H[q] in nats, and over its maximum, the log of the number of combinations
-      that are left
-    - ``eigenvalue``: the largest of the Hessian of the loss on ``held_out`` in the parameters of q, with batch
-      statistics and without dropout; weights, statistics and gradients stay as they are
-    - ``true_accuracy``: of the chosen architecture, in percent, where a table knows it
+    - ``skips`` and ``skip_share``: the number of chosen skips, and their share of the chosen operations
+    - ``cell_depth``, or ``cell_depth_normal`` and ``cell_depth_reduce``: see `cell_depths`; only in spaces of cells
+    - ``entropy`` and ``entropy_share``: H[q] in nats, and as a share of its maximum, the log of the number of
+      remaining combinations
+    - ``eigenvalue``: the largest eigenvalue of the Hessian of the loss on ``held_out`` in the parameters of q, with
+      batch statistics and without dropout; weights, statistics and gradients do not change
+    - ``true_accuracy``: of the chosen architecture, in percent, if ``truth`` knows it
 
-    Comes before callbacks that read these values or write rows elsewhere.
+    Place it before callbacks that read these values or write rows elsewhere. ``architectures`` holds the key of the
+    choice after each epoch, ``marginals`` the option probabilities of every choice: choice -> (O,).
 
     Args:
-        held_out: always the same batches; the graphs of all of them are in memory at once. Without any there is no
-            eigenvalue. For a search that optimises training losses, take training batches.
-        every: how many epochs there are from one eigenvalue to the next; it costs ``steps`` double backward passes.
-        truth: the true accuracy of an architecture in percent, None where it is not known.
-        seed: of the start vector of the eigenvalue.
-
-    ``architectures`` are the keys of what would have been chosen after each epoch, ``marginals`` the probabilities of
-    the options of every choice: choice -> (O,).
+        held_out: the batches of all eigenvalues, whose graphs are in memory at the same time; without batches there is
+            no eigenvalue. A search that optimises training losses takes training batches.
+        every: the number of epochs between two eigenvalues, each of which takes ``steps`` double backward passes.
+        truth: the true accuracy of an architecture in percent, None if it is unknown.
+        seed: of the start vector of the power iteration.
     """
 
     def __init__(
@@ -83,10 +81,10 @@ class SearchDiagnostics(Callback):
         self.architectures: list[str] = []
         self.marginals: list[dict[str, list[float]]] = []
 
-    def on_epoch_end(self, run: Run, row: Row) -> None:
-        """Adds to the row, which is already in the history."""
-        strategy = run.strategy
-        if not isinstance(strategy, Searching):
+    def on_epoch_end(self, state: FitState, row: Row) -> None:
+        """Adds the measurements to the row, which is already in the history."""
+        strategy = state.strategy
+        if not isinstance(strategy, SearchingStrategy):
             raise InvalidInput(f"Expected a strategy that searches while it trains. Got {type(strategy).__name__}.")
         architecture = strategy.architecture()
         row["skips"] = float(skip_count(architecture))
@@ -106,15 +104,15 @@ class SearchDiagnostics(Callback):
         self.marginals.append(marginals)
 
     def state_dict(self) -> dict[str, Any]:
-        """Architectures and marginals of the epochs so far; the rows keep the rest."""
+        """The architectures and marginals of all epochs; the rows keep the rest."""
         return {"architectures": self.architectures, "marginals": self.marginals}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts them back."""
+        """Restores what ``state_dict`` returned."""
         self.architectures, self.marginals = state["architectures"], state["marginals"]
 
-    def _eigenvalue(self, strategy: Searching) -> float:
-        """Of the mean over all held-out examples."""
+    def _eigenvalue(self, strategy: SearchingStrategy) -> float:
+        """The dominant eigenvalue of the mean loss over all held-out examples."""
         sizes = [len(batch.targets) for batch in self.held_out]
 
         def loss() -> Tensor:
@@ -122,15 +120,15 @@ class SearchDiagnostics(Callback):
             return torch.stack(losses).sum() / sum(sizes)
 
         parameters = [parameter for parameter in strategy.q.parameters() if parameter.requires_grad]
-        with _as_it_was(strategy.net):
+        with _restored(strategy.net):
             BatchStatistics().prepare(strategy.net, ())
             generator = generator_at(self.seed, "curvature")
             return dominant_eigenvalue(loss, parameters, steps=self.steps, generator=generator)
 
 
 @contextmanager
-def _as_it_was(net: nn.Module) -> Iterator[None]:
-    """Puts the modes and buffers of all modules back at the end."""
+def _restored(net: nn.Module) -> Iterator[None]:
+    """Restores the modes and buffers of all modules at the end."""
     modes = {module: module.training for module in net.modules()}
     buffers = {buffer: buffer.clone() for buffer in net.buffers()}
     try:

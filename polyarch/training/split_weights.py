@@ -1,4 +1,7 @@
-"""The moment from which copies of a supernet's operations are trained apart."""
+"""Splits the shared weights of a supernet into copies that train separately.
+
+Laube and Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,18 @@ import torch
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, SplitCopies
 from polyarch.supernets import Supernet
-from polyarch.training.callbacks import Callback, Run
+from polyarch.training.callbacks import Callback, FitState
 
 
 class SplitWeights(Callback):
     """Splits the weights of a supernet with ``InterChoice("split")`` before the first step of an epoch.
 
-    Every copy starts with the weights, the statistics and the optimiser's state of its operation, and has its own from
-    then on. Whether it has happened is part of the supernet's state, so a resumed run needs nothing else.
+    Every copy starts with the weights, statistics and optimiser state of its operation. The state of the supernet
+    records the split, so that a resume needs nothing else.
 
     Args:
         optimizer: holds all parameters of the supernet.
-        epoch: N, how many epochs are trained before.
+        epoch: the number of epochs before the split.
     """
 
     def __init__(self, net: Supernet, optimizer: torch.optim.Optimizer, *, epoch: int) -> None:
@@ -32,21 +35,21 @@ class SplitWeights(Callback):
         if missing:
             raise InvalidInput(f"Expected an optimiser of all parameters of the supernet. Got one without {missing}.")
 
-    def on_start(self, run: Run) -> None:
-        """Refuses an epoch that never comes."""
-        if not 0 <= self.epoch < run.epochs:
-            raise InvalidInput(f"Expected to split in one of epochs 0..{run.epochs - 1}. Got {self.epoch}.")
+    def on_start(self, state: FitState) -> None:
+        """Refuses an epoch beyond the end."""
+        if not 0 <= self.epoch < state.epochs:
+            raise InvalidInput(f"Expected to split in one of epochs 0..{state.epochs - 1}. Got {self.epoch}.")
 
-    def on_step_start(self, run: Run) -> None:
-        """Splits when its step has come."""
-        if run.step == self.epoch * run.steps_per_epoch:
+    def on_step_start(self, state: FitState) -> None:
+        """Splits at the first step of its epoch."""
+        if state.step == self.epoch * state.steps_per_epoch:
             split_weights(self.net, self.optimizer)
 
 
 def split_weights(net: Supernet, optimizer: torch.optim.Optimizer) -> None:
-    """Splits the weights now, with what the optimiser knows about them."""
+    """Splits the weights and copies their optimiser state."""
     for block in net.modules():
         if isinstance(block, ChoiceBlock) and isinstance(block.interchoice, SplitCopies):
             for parameter, twin in block.interchoice.split(block.operations):
-                if parameter in optimizer.state:  # not if it was on no path so far
+                if parameter in optimizer.state:  # absent if no path has used it yet
                     optimizer.state[twin] = copy.deepcopy(optimizer.state[parameter])

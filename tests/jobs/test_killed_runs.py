@@ -141,12 +141,12 @@ def test_ctrl_c_and_a_damaged_checkpoint(
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "--resume goes on from here" in errors
+    assert "--resume continues from here" in errors
 
     newest = generations(folder)[-1]
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
     process = killer.start()
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    assert "The checkpoint before it is used" in errors
+    assert "The previous checkpoint is used" in errors
     assert {**outcome(folder), "study": _proposals(folder)} == untouched

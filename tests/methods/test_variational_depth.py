@@ -31,7 +31,7 @@ from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import FullyConnectedDepth
 from polyarch.supernets.depth import depth_space
 from polyarch.testing import random_data, same_bits
-from polyarch.training import Callback, CheckpointStore, Run
+from polyarch.training import Callback, CheckpointStore, FitState
 
 SPACE = depth_space(3)
 probabilities_of_depths = st.lists(st.integers(0, 20), min_size=2, max_size=6).filter(any)
@@ -228,7 +228,7 @@ class Rates(Callback):
         self.optimizer = optimizer
         self.seen: list[float] = []
 
-    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
+    def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
         self.seen.append(self.optimizer.param_groups[0]["lr"])
 
 

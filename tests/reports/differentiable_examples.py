@@ -40,9 +40,9 @@ def collapsed(epochs: int = 30, back_to: int | None = None) -> DifferentiableRec
         architecture=chosen.to_dict(), notation=nb201_string(chosen), choices=choices, history=history,
         architectures=[architecture.key for architecture in found], marginals=marginals, back_to=back_to,
         findings=[
-            "Epoch 19: expected at most 50% of the operations to be skips. Got 67%, and too many for 3 epochs.",
-            "Epoch 22: expected the dominant eigenvalue to grow less than 1.3 times over 5 of its values. "
-            "Got 1.36 times: 0.21 became 0.285.",
+            "Epoch 19: expected at most 50% of the operations to be skips. Got 67% (epochs in a row: 3).",
+            "Epoch 22: expected the dominant eigenvalue to grow by a factor below 1.3 (window: 5). "
+            "Got 1.36, from 0.21 to 0.285.",
         ],
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from torch import Generator, nn
 from polyarch.data import Batch, Batches, TensorData
 from polyarch.errors import InvalidInput, MissingExtra, UnknownName
 from polyarch.strategies import Stateful, Strategy
-from polyarch.training import Callback, EarlyStopping, Run, Schedule, TensorBoard, cosine, fit, piecewise
+from polyarch.training import Callback, EarlyStopping, FitState, Schedule, TensorBoard, cosine, fit, piecewise
 
 
 class Scripted(Strategy):
@@ -48,7 +48,6 @@ class TestEarlyStopping:
             ([0.1, 0.5, 0.4, 0.5, 0.9], {"maximise": True, "patience": 2}, 4, 1),  # equal is not better
             ([0.1, 0.5, 0.4, 0.6, 0.5, 0.5], {"maximise": True, "patience": 2}, 6, 3),
             ([0.9, 0.5, 0.6, 0.1], {"maximise": False, "patience": 1}, 3, 1),
-            ([0.1, 0.15, 0.19, 0.3], {"maximise": True, "patience": 2, "min_delta": 0.1}, 3, 0),
             ([0.1, 0.2, 0.3, 0.4], {"maximise": True, "patience": 1}, 4, 3),
         ],
     )
@@ -86,7 +85,7 @@ class Rates(Callback):
         self.optimizer = optimizer
         self.seen: list[float] = []
 
-    def on_step_start(self, run: Run) -> None:
+    def on_step_start(self, state: FitState) -> None:
         self.seen.append(self.optimizer.param_groups[0]["lr"])
 
 
@@ -119,7 +118,7 @@ class TestSchedules:
         """At every step, and not one on top of the other."""
         groups = [{"params": [nn.Parameter(torch.zeros(1))], **more} for more in ({}, {"rate_factor": 5.0})]
         optimizer = torch.optim.SGD(groups, lr=1.0)
-        schedule, run = Schedule(optimizer, cosine(0.4)), Run(Scripted(), epochs=4, steps_per_epoch=1)
+        schedule, run = Schedule(optimizer, cosine(0.4)), FitState(Scripted(), epochs=4, steps_per_epoch=1)
         for run.step in range(4):
             schedule.on_step_start(run)
             expected = 0.2 * (1 + math.cos(math.pi * run.step / 4))
@@ -148,7 +147,7 @@ class TestTensorBoard:
 
 def test_no_state_of_a_warm_up_is_kept() -> None:
     stopping = EarlyStopping("loss", maximise=False, patience=2, after=2)
-    run = Run(Scripted(), epochs=9, steps_per_epoch=1)
+    run = FitState(Scripted(), epochs=9, steps_per_epoch=1)
     for epoch, loss in enumerate([0.1, 0.2, 3.0, 2.0, 2.5]):
         stopping.on_epoch_end(run, {"epoch": epoch, "loss": loss})
     assert (stopping.best, stopping.best_epoch, run.should_stop) == (2.0, 3, False)

@@ -34,7 +34,7 @@ def files(store: CheckpointStore) -> list[Path]:
 
 def load_previous(store: CheckpointStore, reason: str) -> dict[str, Any]:
     """What is loaded when the newest file cannot be."""
-    with pytest.warns(CorruptCheckpoint, match=rf"(?s){files(store)[-1].name}.*{reason}.*before it is used"):
+    with pytest.warns(CorruptCheckpoint, match=rf"(?s){files(store)[-1].name}.*{reason}.*previous checkpoint is used"):
         loaded = store.load()
     assert loaded is not None
     return loaded

@@ -14,7 +14,7 @@ from polyarch.data import Batch, Batches, TensorData
 from polyarch.errors import Interrupted, InvalidInput, UnknownName
 from polyarch.strategies import Stateful, Strategy
 from polyarch.testing import StopAt, same_bits
-from polyarch.training import Callback, CheckpointStore, CollapseGuard, CollapseLimits, History, Row, Run, fit
+from polyarch.training import Callback, CheckpointStore, CollapseGuard, CollapseLimits, FitState, History, Row, fit
 
 STEPS_PER_EPOCH = 2
 LIMITS = CollapseLimits(window=2, patience=2, after=0.0)
@@ -49,7 +49,7 @@ class Script(Callback):
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
 
-    def on_epoch_end(self, run: Run, row: Row) -> None:
+    def on_epoch_end(self, state: FitState, row: Row) -> None:
         row.update(self.rows[int(row["epoch"])])
 
 
@@ -96,10 +96,10 @@ SURE = rows(entropies=[0.9, 0.2, 0.05, 0.09, 0.01, 0.01, 0.01, 0.01])
 @pytest.mark.parametrize(
     ("script", "began", "last", "words"),
     [
-        (SKIPS, 4, 5, "Epoch 5: expected at most 50% of the operations to be skips. Got 100%, and too many for 2"),
+        (SKIPS, 4, 5, "Epoch 5: expected at most 50% of the operations to be skips. Got 100% (epochs in a row: 2)."),
         # (1.4 + 1.6) / 2 after (1.2 + 1.0) / 2: the state before the two later values is that of epoch 2
-        (GROWTH, 3, 5, "Epoch 5: expected the dominant eigenvalue to grow less than 1.3 times over 2 of its values. "
-         "Got 1.36 times: 1.1 became 1.5."),
+        (GROWTH, 3, 5, "Epoch 5: expected the dominant eigenvalue to grow by a factor below 1.3 (window: 2). "
+         "Got 1.36, from 1.1 to 1.5."),
         (SURE, 2, 3, "Epoch 3: expected an entropy of q of at least 10% of its maximum in the first half of the "
          "epochs. Got 9.0%"),
     ],
@@ -124,7 +124,7 @@ class TestTroubles:
         strategy, history = train(guard, script)
         assert len(history.rows) == last + 1 and same_bits(strategy.state(), state_after(began - 1))
         assert guard.back_to == began - 1
-        assert f"goes back to epoch {began - 1}, the last before" in guard.findings[1]
+        assert f"rolled back to epoch {began - 1}, the last before" in guard.findings[1]
 
     @pytest.mark.parametrize("action", ["warn", "roll_back"])
     @pytest.mark.parametrize("step", [3, 7, 8])  # the last one: after the epoch that ends the last of these searches
@@ -182,7 +182,7 @@ def test_an_undecided_end_is_said_but_there_is_nothing_to_stop() -> None:
 def test_trouble_from_the_start_has_no_state_before_it() -> None:
     guard = CollapseGuard("roll_back", LIMITS)
     strategy, history = train(guard, rows(skips=[1.0] * 4))
-    assert guard.findings[1] == "The search was stopped; there is no state from before the trouble to go back to."
+    assert guard.findings[1] == "The search was stopped; there is no epoch before the trouble to roll back to."
     assert len(history.rows) == 2 and same_bits(strategy.state(), state_after(1))
 
 

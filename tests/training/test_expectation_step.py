@@ -20,7 +20,7 @@ from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Variational
 from polyarch.supernets import ConvolutionalDepth, FullyConnectedDepth, Supernet, from_module
 from polyarch.testing import random_data, same_bits
-from polyarch.training import Callback, CheckpointStore, ExpectationStep, Run, StopRequest, fit
+from polyarch.training import Callback, CheckpointStore, ExpectationStep, FitState, StopRequest, fit
 
 EXAMPLES = 24
 
@@ -128,7 +128,7 @@ class Notes(Callback):
         self.q = q
         self.seen: list[Tensor] = []
 
-    def on_step_start(self, run: Run) -> None:
+    def on_step_start(self, state: FitState) -> None:
         self.seen.append(self.q.logits.clone())
 
 
@@ -158,8 +158,8 @@ class StopAt(Callback):
         self.step = step
         self.request = StopRequest()
 
-    def on_step_end(self, run: Run, metrics: Any) -> None:
-        if run.step == self.step:
+    def on_step_end(self, state: FitState, metrics: Any) -> None:
+        if state.step == self.step:
             self.request.ask()
 
 

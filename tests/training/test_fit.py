@@ -13,7 +13,7 @@ from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.randomness import derive_seed, generator_at, global_seed
 from polyarch.strategies import OneShot, Stateful, Strategy, Supervised, Variational
 from polyarch.supernets import FullyConnectedDepth, NB201Supernet
-from polyarch.training import Callback, EpochLog, Row, Run, StepProgress, fit
+from polyarch.training import Callback, EpochLog, FitState, Row, StepProgress, fit
 
 
 def supervised(*, dropout: float = 0.0) -> Supervised:
@@ -49,20 +49,20 @@ class Calls(Callback):
     def __init__(self) -> None:
         self.made: list[tuple[str, int]] = []
 
-    def on_start(self, run: Run) -> None:
-        self.made.append(("start", run.step))
+    def on_start(self, state: FitState) -> None:
+        self.made.append(("start", state.step))
 
-    def on_step_start(self, run: Run) -> None:
-        self.made.append(("step start", run.step))
+    def on_step_start(self, state: FitState) -> None:
+        self.made.append(("step start", state.step))
 
-    def on_step_end(self, run: Run, metrics: Mapping[str, float]) -> None:
-        self.made.append(("step end", run.step))
+    def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
+        self.made.append(("step end", state.step))
 
-    def on_epoch_end(self, run: Run, row: Row) -> None:
-        self.made.append(("epoch end", run.step))
+    def on_epoch_end(self, state: FitState, row: Row) -> None:
+        self.made.append(("epoch end", state.step))
 
-    def on_end(self, run: Run) -> None:
-        self.made.append(("end", run.step))
+    def on_end(self, state: FitState) -> None:
+        self.made.append(("end", state.step))
 
 
 def numbered(count: int) -> Batches:
@@ -111,7 +111,7 @@ class TestLoop:
 
     @pytest.mark.parametrize(("epochs", "batches_per_step"), [(0, 1), (-1, 1), (1, 5)])
     def test_nothing_to_do(self, epochs: int, batches_per_step: int) -> None:
-        with pytest.raises(InvalidInput, match=f"Got {epochs} epochs of 4 batches"):
+        with pytest.raises(InvalidInput, match=f"Got epochs={epochs} and 4 batches"):
             fit(Recording(batches_per_step), numbered(8), epochs=epochs, seed=0)
 
     def test_reports(self) -> None:

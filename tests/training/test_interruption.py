@@ -28,7 +28,7 @@ def test_first_signal_asks_and_second_raises(number: signal.Signals) -> None:
 def test_the_user_is_told_how_to_go_on(words: tuple[str, ...], told: str) -> None:
     with stop_on_signal(*words) as request:
         request.ask()
-        with pytest.raises(Interrupted, match=f"and {told} goes on from here"):
+        with pytest.raises(Interrupted, match=f"and {told} continues from here"):
             request.check()
 
 

@@ -23,8 +23,8 @@ from polyarch.training import (
     Callback,
     CheckpointStore,
     EarlyStopping,
+    FitState,
     History,
-    Run,
     Schedule,
     cosine,
     fit,
@@ -115,15 +115,15 @@ class KillAt(Callback):
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def on_step_start(self, run: Run) -> None:
-        if run.step == self.step:
+    def on_step_start(self, state: FitState) -> None:
+        if state.step == self.step:
             raise Killed
 
 
 class NeverStarted(Callback):
     """Fails when training goes on."""
 
-    def on_start(self, run: Run) -> None:
+    def on_start(self, state: FitState) -> None:
         pytest.fail("a finished run started again")
 
 

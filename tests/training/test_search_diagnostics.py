@@ -22,7 +22,7 @@ from polyarch.strategies import Stateful, Strategy, Supervised
 from polyarch.supernets import NB201Supernet, Supernet
 from polyarch.testing import StopAt, same_bits
 from polyarch.testing.bits import state_of
-from polyarch.training import CheckpointStore, History, Run, SearchDiagnostics, fit
+from polyarch.training import CheckpointStore, FitState, History, SearchDiagnostics, fit
 
 DATA = resident(load("digits").train.subset(range(24)))
 EPOCHS = 3
@@ -77,7 +77,7 @@ def train(diagnostics: SearchDiagnostics, folder: Path | None = None, stop: int 
 def after(strategy: Strategy, diagnostics: SearchDiagnostics, epoch: int = 0) -> dict[str, float]:
     """The row of an epoch of which nothing else is known."""
     row = {"epoch": float(epoch)}
-    diagnostics.on_epoch_end(Run(strategy, epochs=10, steps_per_epoch=1), row)
+    diagnostics.on_epoch_end(FitState(strategy, epochs=10, steps_per_epoch=1), row)
     return row
 
 

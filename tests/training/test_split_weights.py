@@ -20,7 +20,7 @@ from polyarch.training import (
     Callback,
     CheckpointStore,
     EarlyStopping,
-    Run,
+    FitState,
     SplitWeights,
     StopRequest,
     fit,
@@ -65,9 +65,9 @@ class Watch(Callback):
     def __init__(self) -> None:
         self.seen: list[bool] = []
 
-    def on_step_start(self, run: Run) -> None:
-        assert isinstance(run.strategy, OneShot) and isinstance(run.strategy.net, ChainSupernet)
-        states = {copies.is_split for _, copies in copies_of(run.strategy.net)}
+    def on_step_start(self, state: FitState) -> None:
+        assert isinstance(state.strategy, OneShot) and isinstance(state.strategy.net, ChainSupernet)
+        states = {copies.is_split for _, copies in copies_of(state.strategy.net)}
         assert len(states) == 1
         self.seen.append(states.pop())
 

@@ -19,7 +19,7 @@ from polyarch.searchers import Limit, LimitedDraws, Limits
 from polyarch.strategies import PosteriorGuided
 from polyarch.supernets import ConvolutionalDepth, GatedDepthSupernet, GatedSupernet, gate
 from polyarch.testing import StopAt, same_bits
-from polyarch.training import Callback, CheckpointStore, Row, Run, WithinLimits, fit
+from polyarch.training import Callback, CheckpointStore, FitState, Row, WithinLimits, fit
 
 EPOCHS = 5
 BATCHES = Batches(resident(load("digits").train.subset(range(32))), 16, seed=0)
@@ -71,7 +71,7 @@ def test_when_limits_are_down_drop_probabilities_stay(descent: float, last: int)
     seen: list[tuple[Tensor, Tensor]] = []
 
     class Watching(Callback):
-        def on_epoch_end(self, run: Run, row: Row) -> None:
+        def on_epoch_end(self, state: FitState, row: Row) -> None:
             seen.append((strategy.q.logits.detach().clone(), strategy.net.gated_kernels()[0].detach().clone()))
 
     strategy = learner()
@@ -93,7 +93,7 @@ def test_the_depth_stays_as_it_is_learned() -> None:
     )
     before = {name: value.clone() for name, value in strategy.posterior.state_dict().items()}
     callback = WithinLimits(strategy, limits_of(strategy, 0.6), seed=0, descent=0.0)
-    callback.on_step_start(Run(strategy, epochs=2, steps_per_epoch=3))
+    callback.on_step_start(FitState(strategy, epochs=2, steps_per_epoch=3))
     after = strategy.posterior.state_dict()
     assert torch.equal(before["depth.logits"], after["depth.logits"])
     assert (after["channels.logits"] > before["channels.logits"]).all()
@@ -104,15 +104,15 @@ def test_limits_come_down() -> None:
     seen: list[float] = []
 
     class Watched(WithinLimits):
-        def _at(self, limit: Limit, run: Run) -> Limit:
-            found = super()._at(limit, run)
+        def _at(self, limit: Limit, state: FitState) -> Limit:
+            found = super()._at(limit, state)
             seen.append(found.at_most)
             return found
 
     strategy = learner()
     limits = limits_of(strategy, 0.25)
     whole = strategy.net.parameter_count(strategy.net.whole())
-    run = Run(strategy, epochs=8, steps_per_epoch=3)
+    run = FitState(strategy, epochs=8, steps_per_epoch=3)
     callback = Watched(strategy, limits, seed=0, descent=0.5)
     for run.step in range(24):
         callback.on_step_start(run)

@@ -76,11 +76,12 @@ def _strategy(state: FitState) -> Replicated:
     return state.strategy
 
 
-def _tensors(run: FitState) -> dict[str, Tensor]:
+def _tensors(state: FitState) -> dict[str, Tensor]:
     """Everything of the networks and distributions that has replicas, without gradients."""
     found = {}
-    for part, module in _strategy(run).parts().items():
+    for part, module in _strategy(state).parts().items():
         if isinstance(module, torch.nn.Module):
-            state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-            found.update({f"{part}.{name}": value.detach() for name, value in state.items() if value.dim() > REPLICAS})
+            tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+            tensors = {name: value.detach() for name, value in tensors.items() if value.dim() > REPLICAS}
+            found.update({f"{part}.{name}": value for name, value in tensors.items()})
     return found

@@ -13,7 +13,7 @@ from polyarch.randomness import global_seed
 from polyarch.strategies import Bilevel
 from polyarch.supernets import MLPSupernet
 from polyarch.testing import random_data
-from polyarch.training import Annealing, Callback, Run, SkipDropout, WeightsFirst, fit
+from polyarch.training import Callback, FitState, SkipDropout, TemperatureAnnealing, WeightsFirst, fit
 
 
 def strategy() -> Bilevel:
@@ -29,7 +29,7 @@ class Watching(Callback):
         self.temperatures: list[float] = []
         self.q: list[list[float]] = []
 
-    def on_step_end(self, run: Run, metrics: object) -> None:
+    def on_step_end(self, state: FitState, metrics: object) -> None:
         self.temperatures.append(self.one.mixed.temperature)
         self.q.append([value for logits in self.one.q.parameters() for value in logits.tolist()])
 
@@ -37,7 +37,7 @@ class Watching(Callback):
 def test_the_temperature_goes_from_start_to_end() -> None:
     one = strategy()
     watching, data = Watching(one), Batches(random_data((4,)), 8)
-    fit(one, data, epochs=2, seed=0, held_out=data, callbacks=[Annealing(one, 2.0, 0.25), watching])
+    fit(one, data, epochs=2, seed=0, held_out=data, callbacks=[TemperatureAnnealing(one, 2.0, 0.25), watching])
     assert watching.temperatures == pytest.approx([2.0 - 0.25 * step for step in range(8)])
 
 
@@ -53,7 +53,7 @@ def test_dropout_fades() -> None:
     layer, seen = nn.Dropout(0.0), []
 
     class Noting(Callback):
-        def on_step_end(self, run: Run, metrics: object) -> None:
+        def on_step_end(self, state: FitState, metrics: object) -> None:
             seen.append(layer.p)
 
     one, data = strategy(), Batches(random_data((4,)), 8)
@@ -64,7 +64,7 @@ def test_dropout_fades() -> None:
 
 def test_temperatures_are_positive() -> None:
     with pytest.raises(InvalidInput, match="temperatures above 0"):
-        Annealing(strategy(), 1.0, 0.0)
+        TemperatureAnnealing(strategy(), 1.0, 0.0)
 
 
 def test_held_out_data_are_needed_where_steps_look_at_them() -> None:
