@@ -16,7 +16,7 @@ from polyarch.networks import MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
 from polyarch.runs.devices import to_device
 from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws
-from polyarch.strategies import Tally
+from polyarch.strategies import measure
 from polyarch.supernets import GatedSupernet, gate, probe
 
 NAME = "parallel_candidates"
@@ -39,11 +39,8 @@ class MaskedScoring(DrawScoring):
         kind, position = draw
         architecture = self.draws[kind](position)
         keep = self.net.slices(architecture)
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in self.batches.epoch(0):
-                tally.add(self.net.forward_slices(inputs, keep), targets)
-        found, cost, notation = tally.means(), self.net.cost(architecture), self.net.notation(architecture)
+        found = measure(lambda inputs: self.net.forward_slices(inputs, keep), self.batches.epoch(0))
+        cost, notation = self.net.cost(architecture), self.net.notation(architecture)
         return JudgedDraw(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
 
 

@@ -16,7 +16,7 @@ from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.methods.depth.search import DepthSearch, Prior, depth_prior
 from polyarch.objectives import marginal_log_probabilities
 from polyarch.randomness import generator_at, global_seed
-from polyarch.strategies import Strategy, Supervised, Tally, Variational
+from polyarch.strategies import Strategy, Supervised, Variational, measure
 from polyarch.supernets import FullyConnectedDepth
 from polyarch.testing import StrategyContract, random_data
 from polyarch_experiments.depth.fixed_depth import FixedDepth
@@ -139,18 +139,18 @@ def test_supervised_steps_are_those_of_each_alone() -> None:
 def test_evaluation_is_the_mean_over_replicas() -> None:
     variational, q = replicated_variational(networks())
     supervised = replicated_supervised(networks())
-    mixtures, full = Tally(), Tally()
+    mixtures, full = list[Batch](), list[Batch]()
     with torch.no_grad():
         for batch in stacked():
             for replica, net in enumerate(networks()):
                 net.eval()
                 inputs, targets = batch.inputs[replica], batch.targets[replica]
                 alone = Categorical(net.space, q.logits[0, replica])
-                mixtures.add(marginal_log_probabilities(net, alone, inputs), targets)
-                full.add(net(inputs, net.space.members[-1]), targets)
-    for strategy, tally in ((variational, mixtures), (supervised, full)):
+                mixtures.append(Batch(marginal_log_probabilities(net, alone, inputs), targets))
+                full.append(Batch(net(inputs, net.space.members[-1]), targets))
+    for strategy, logits in ((variational, mixtures), (supervised, full)):
         measured = strategy.evaluate(stacked(), generator=generator_at(0, "unused"))
-        assert measured == pytest.approx(tally.means(), rel=1e-11)
+        assert measured == pytest.approx(measure(lambda x: x, logits), rel=1e-11)
 
 
 @pytest.mark.parametrize("make", [lambda nets: replicated_variational(nets)[0], replicated_supervised])

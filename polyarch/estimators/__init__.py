@@ -9,15 +9,15 @@ from polyarch.estimators.training_speed import SoG, SoGN, SoTL, SoVL, TLMini, Tr
 from polyarch.estimators.windows import ExponentialAverage, LastPart, WholeRun, Window
 
 __all__ = [
-    "ExponentialAverage",
     "Estimator",
+    "ExponentialAverage",
     "Failure",
     "Goal",
     "LastPart",
     "Latency",
     "MACs",
-    "Parameters",
     "OngoingRun",
+    "Parameters",
     "Score",
     "Scoring",
     "ShortRun",

@@ -1,19 +1,15 @@
-"""Estimators that judge an architecture with the weights it inherits."""
+"""Validation accuracy of an architecture with the weights it inherits from the supernet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
-
-import torch
-from torch import Tensor
 
 from polyarch.data import BatchSource, endless
 from polyarch.errors import InvalidInput
 from polyarch.estimators.estimator import Estimator
 from polyarch.nn import AdaptedStatistics, NormPolicy
 from polyarch.spaces import Architecture
-from polyarch.strategies import Tally
+from polyarch.strategies import measure
 from polyarch.supernets import Supernet
 
 
@@ -23,7 +19,7 @@ class ValAcc(Estimator):
     Args:
         valid: held-out batches.
         train: batches whose inputs adapt the batch statistics.
-        policy: what batch normalisation uses; adapted with 20 batches by default.
+        policy: which statistics batch normalisation uses; adapted on 20 batches by default.
     """
 
     name = "val_acc"
@@ -36,35 +32,23 @@ class ValAcc(Estimator):
 
     @property
     def policy(self) -> str:
-        """The policy in words."""
+        """The batch-statistics policy in words."""
         return str(self.norm_policy)
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """Correct share, 0..1."""
+        """The share of correct predictions, 0..1."""
         network = net.extract(architecture)
-        self.norm_policy.prepare(network, self._inputs())
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in islice(self.valid.epoch(0), self.max_batches):
-                tally.add(network(inputs), targets)
-        return tally.means()["accuracy"]
-
-    def _inputs(self) -> Iterator[Tensor]:
-        return (batch.inputs for batch in endless(self.train))
+        self.norm_policy.prepare(network, (batch.inputs for batch in endless(self.train)))
+        return measure(network, islice(self.valid.epoch(0), self.max_batches))["accuracy"]
 
 
 class ValAccMini(ValAcc):
-    """Accuracy on the first validation minibatches: cheaper and noisier."""
+    """Accuracy on the first few validation minibatches: cheaper and noisier."""
 
     name = "val_acc_mini"
 
     def __init__(
-        self,
-        valid: BatchSource,
-        train: BatchSource,
-        *,
-        policy: NormPolicy | None = None,
-        batches: int = 1,
+        self, valid: BatchSource, train: BatchSource, *, policy: NormPolicy | None = None, batches: int = 1
     ) -> None:
         if batches < 1:
             raise InvalidInput(f"Expected 1 or more validation batches. Got {batches}.")

@@ -1,4 +1,4 @@
-"""Costs of an architecture: parameters, multiply-accumulates, measured latency."""
+"""What an architecture costs: parameters, multiply-accumulates, measured latency."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Parameters(Estimator):
     goal: ClassVar[Goal] = "minimise"
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """A whole number."""
+        """The number of weights."""
         return float(net.parameter_count(architecture))
 
 
 class MACs(Estimator):
-    """Multiply-accumulates of one forward pass of one example (`Supernet.mac_count`).
+    """Multiply-accumulates of a forward pass on one example (`Supernet.mac_count`).
 
     Args:
         input_shape: the shape of one example.
@@ -41,23 +41,23 @@ class MACs(Estimator):
         self.input_shape = tuple(input_shape)
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """A whole number."""
+        """The number of multiply-accumulates."""
         return net.mac_count(architecture, self.input_shape)
 
 
 def shared_macs(net: Supernet, example_shape: Sequence[int]) -> Callable[[Sequence[Architecture]], float]:
-    """What one forward pass of one example costs for several architectures together, in multiply-accumulates.
+    """A function that counts the multiply-accumulates of one example through several architectures together.
 
-    Counted on what `Supernet.extract_many` makes of them in this order: what is computed once counts once. Where the
-    supernet is on the meta device, nothing is copied or computed.
+    It counts the module that `Supernet.extract_many` makes of them in this order, where work that members share counts
+    once. If the supernet is on the meta device, nothing is copied or computed.
     """
     return lambda architectures: multiply_accumulates(net.extract_many(architectures), example_shape)
 
 
 class Latency(Estimator):
-    """Measured seconds of one forward pass: the median over rounds, after a warm-up.
+    """Seconds per forward pass, the median of several timed passes after a warm-up.
 
-    A measurement: the one estimator whose bits differ from run to run.
+    It is the only estimator whose bits differ between calls.
 
     Args:
         input_shape: the shape of one example.
@@ -76,22 +76,21 @@ class Latency(Estimator):
         self.rounds = rounds
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """Seconds."""
+        """The median time of a pass in seconds."""
         network = net.extract(architecture).eval()
         inputs = zero_input(network, (self.batch_size, *self.input_shape))
         times = []
         with torch.inference_mode():
-            for attempt in range(self.rounds + 3):
+            for _ in range(self.rounds + 3):
                 _wait(inputs.device)
                 started = time.perf_counter()
                 network(inputs)
                 _wait(inputs.device)
-                if attempt >= 3:
-                    times.append(time.perf_counter() - started)
-        return statistics.median(times)
+                times.append(time.perf_counter() - started)
+        return statistics.median(times[3:])  # the first three passes warm up
 
 
 def _wait(device: torch.device) -> None:
-    """Kernels on a GPU run behind the caller's back."""
+    """Waits for the kernels of a GPU, which run asynchronously."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

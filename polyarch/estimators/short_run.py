@@ -1,11 +1,14 @@
-"""The short training run from inherited weights that all estimators of training speed share."""
+"""The short training run from inherited weights that all estimators of training speed share.
+
+Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492, sum training losses
+from scratch; "Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator" (MSc thesis,
+University of Oxford, 2021) starts from the weights of a supernet.
+"""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 
@@ -15,7 +18,6 @@ from torch import Tensor, nn
 
 from polyarch.data import Batch, BatchSource, endless
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.estimators.trace import Trace
 from polyarch.nn import BatchStatistics
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import derive_seed, generator_at, seed_global
@@ -25,18 +27,35 @@ from polyarch.supernets import Supernet
 
 
 @dataclass(frozen=True)
-class ShortRun:
-    """Trains an architecture alone for a few steps of SGD, from the weights it inherits, on an extracted copy.
-
-    All architectures see the same batches in the same order. Training losses are taken in training mode, validation
-    losses with the statistics of the validation minibatch and without dropout; they change nothing in the run.
+class Trace:
+    """The course of a short run of T steps, w_{t+1} = SGD step from w_t.
 
     Args:
-        train: the batches, from the start of its epoch 0.
+        losses: (T,) the loss of training minibatch t at w_t, before step t.
+        valid_losses: (T,) the loss of validation minibatch t at w_t.
+        gradient_sum: sum over coordinates of |sum_t g_t|, g_t the gradient of training loss t.
+        gradient_norm: sum_t ||g_t||_1.
+    """
+
+    losses: tuple[float, ...]
+    valid_losses: tuple[float, ...] | None = None
+    gradient_sum: float | None = None
+    gradient_norm: float | None = None
+
+
+@dataclass(frozen=True)
+class ShortRun:
+    """Trains an extracted copy of an architecture for a few steps of SGD, from the weights it inherits.
+
+    All architectures see the same batches in the same order. Training losses are taken in training mode, validation
+    losses with the statistics of the validation minibatch and without dropout; the latter do not affect the run.
+
+    Args:
+        train: the training batches, from the start of epoch 0.
         steps: T.
-        learning_rate: of SGD; the documents use 0.01 after single-path training.
-        valid: batches of which one is judged before every step.
-        gradients: also sum up gradients, for `SoG` and `SoGN`.
+        learning_rate: of SGD; the thesis uses 0.01 after single-path training.
+        valid: if given, one of these batches is evaluated before every step.
+        gradients: whether to accumulate gradients, for `SoG` and `SoGN`.
     """
 
     train: BatchSource
@@ -53,15 +72,15 @@ class ShortRun:
         if self.steps < 1:
             raise InvalidInput(f"Expected 1 or more training steps. Got {self.steps}.")
 
-    def run(self, net: Supernet, architecture: Architecture) -> Trace:
-        """The whole run; raises `NotFiniteError` when a loss is NaN or infinite."""
-        running = OngoingRun(self, net, architecture)
-        running.advance(self.steps)
-        return running.trace()
+    def trace(self, net: Supernet, architecture: Architecture) -> Trace:
+        """The trace of the whole run; raises `NotFiniteError` if a loss is NaN or infinite."""
+        ongoing = OngoingRun(self, net, architecture)
+        ongoing.advance(self.steps)
+        return ongoing.trace()
 
 
 class OngoingRun:
-    """A short run under way: it can stop after any step and go on elsewhere with the same bits."""
+    """A short run in progress: it can stop after any step and resume in another process with the same bits."""
 
     def __init__(self, run: ShortRun, net: Supernet, architecture: Architecture) -> None:
         self.run = run
@@ -80,7 +99,7 @@ class OngoingRun:
         self._gradient_norm = 0.0
 
     def advance(self, until: int) -> None:
-        """Takes steps until there are so many."""
+        """Takes steps until ``until`` of them are done."""
         start = len(self.losses)
         train = islice(endless(self.run.train, start=start), until - start)
         valid = endless(self.run.valid, start=start) if self.run.valid is not None else None
@@ -89,7 +108,7 @@ class OngoingRun:
         with torch.random.fork_rng():
             for step, batch in enumerate(train, start):
                 if valid is not None:
-                    self.valid_losses.append(self._judge(next(valid), step))
+                    self.valid_losses.append(self._valid_loss(next(valid), step))
                 seed_global(derive_seed(self.run.seed, "score", self.key, step))  # dropout inside the network
                 try:
                     self.losses.append(strategy.step([batch], generator=generator)["loss"])
@@ -99,37 +118,40 @@ class OngoingRun:
                     self._add_gradients()
 
     def trace(self) -> Trace:
-        """What there is so far."""
-        return Trace(
-            losses=tuple(self.losses),
-            valid_losses=None if self.run.valid is None else tuple(self.valid_losses),
-            gradient_sum=self._gradient_sum() if self.run.gradients else None,
-            gradient_norm=self._gradient_norm if self.run.gradients else None,
-        )
+        """The trace of the steps so far."""
+        valid_losses = None if self.run.valid is None else tuple(self.valid_losses)
+        if not self.run.gradients:
+            return Trace(tuple(self.losses), valid_losses)
+        gradient_sum = math.fsum(total.abs().sum().item() for total in self._gradients.values())
+        return Trace(tuple(self.losses), valid_losses, gradient_sum, self._gradient_norm)
 
     def state(self) -> bytes:
-        """Weights, statistics, momentum and losses, to go on with in another process."""
+        """Weights, statistics, momentum and losses, to resume from in another process."""
         if self.run.valid is not None or self.run.gradients:
-            raise InvalidInput("Expected a run of training losses alone to be moved. Got one with more.")
-        content = {
-            "network": self.network.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "losses": self.losses,
-        }
+            raise InvalidInput("Expected a run that records training losses only. Got one that records more.")
+        parts = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(), "losses": self.losses}
         stream = io.BytesIO()
-        torch.save(content, stream)
+        torch.save(parts, stream)
         return stream.getvalue()
 
     def load(self, state: bytes) -> None:
-        """Goes back to a `state`."""
+        """Resumes from a `state`."""
         content = torch.load(io.BytesIO(state), weights_only=True)
         self.network.load_state_dict(content["network"])
         self.optimizer.load_state_dict(content["optimizer"])
         self.losses = content["losses"]
 
-    def _judge(self, batch: Batch, step: int) -> float:
-        with torch.no_grad(), _batch_statistics(self.network):
+    def _valid_loss(self, batch: Batch, step: int) -> float:
+        """The loss with the statistics of the batch; running statistics stay as they are."""
+        BatchStatistics().prepare(self.network, ())
+        tracking = {layer: layer.track_running_stats for layer in norm_layers(self.network)}
+        for layer in tracking:
+            layer.track_running_stats = False  # torch then neither reads nor writes them in training mode
+        with torch.no_grad():
             loss = F.cross_entropy(self.network(batch.inputs), batch.targets).item()
+        for layer, tracked in tracking.items():
+            layer.track_running_stats = tracked
+        self.network.train()
         if not math.isfinite(loss):
             raise self._diverged("validation", step)
         return loss
@@ -140,7 +162,7 @@ class OngoingRun:
         )
 
     def _add_gradients(self) -> None:
-        """SGD leaves them where the backward pass put them, without the weight decay."""
+        """Adds the gradients of the last step: SGD leaves them in ``.grad``, without the weight decay."""
         for parameter in self.network.parameters():
             gradient = parameter.grad
             if gradient is not None:
@@ -149,19 +171,3 @@ class OngoingRun:
                     self._gradients[parameter] += gradient
                 else:
                     self._gradients[parameter] = gradient.clone()
-
-    def _gradient_sum(self) -> float:
-        return math.fsum(total.abs().sum().item() for total in self._gradients.values())
-
-
-@contextmanager
-def _batch_statistics(network: nn.Module) -> Iterator[None]:
-    """The statistics of the batch inside the block, with the running ones left alone."""
-    BatchStatistics().prepare(network, ())
-    tracking = {layer: layer.track_running_stats for layer in norm_layers(network)}
-    for layer in tracking:
-        layer.track_running_stats = False  # torch then neither reads nor writes them in training mode
-    yield
-    for layer, tracked in tracking.items():
-        layer.track_running_stats = tracked
-    network.train()

@@ -1,26 +1,28 @@
-"""Estimators that read the trace of a short run: how fast an architecture learns."""
+"""Estimators that read the trace of a short run: how fast an architecture learns.
+
+SoTL: Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492. The others are
+its relatives in "Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator" (MSc thesis,
+University of Oxford, 2021).
+"""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import replace
 
-from polyarch.errors import InvalidInput
-from polyarch.estimators.estimator import Estimator, require_finite
-from polyarch.estimators.short_run import ShortRun
-from polyarch.estimators.trace import Trace
+from polyarch.errors import InvalidInput, NotFiniteError
+from polyarch.estimators.estimator import Estimator
+from polyarch.estimators.short_run import ShortRun, Trace
 from polyarch.estimators.windows import WholeRun, Window
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
 
 class TraceEstimator(Estimator):
-    """A number that is read off the trace of a short run.
+    """A score read off the trace of a short run.
 
-    Estimators over one `ShortRun` object need one run per architecture together: `Scoring` sees to it.
-
-    Args:
-        run: the run that is read.
+    Estimators over the same `ShortRun` object share one run per architecture; `Scoring` takes care of that.
     """
 
     def __init__(self, run: ShortRun) -> None:
@@ -28,31 +30,29 @@ class TraceEstimator(Estimator):
 
     @property
     def policy(self) -> str:
-        """All losses are taken with the statistics of the batch."""
+        """All losses use batch statistics."""
         return "batch"
 
     @abstractmethod
     def value(self, trace: Trace) -> float:
-        """The number, of a run that was made before."""
+        """The score that a trace gives."""
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """The number, of a run made for it alone."""
-        return self.read(self.run.run(net, architecture), architecture)
+        """The score from a run of its own."""
+        return self.read(self.run.trace(net, architecture), architecture)
 
     def read(self, trace: Trace, architecture: Architecture) -> float:
-        """The number of the trace of this architecture, if it is finite."""
-        return require_finite(self.value(trace), self, architecture)
+        """The score from the trace of this architecture; raises `NotFiniteError` if it is not finite."""
+        value = self.value(trace)
+        if not math.isfinite(value):
+            raise NotFiniteError(f"Expected a finite {self.name} of {architecture.key}. Got {value}.")
+        return value
 
 
 class SoTL(TraceEstimator):
-    """Minus the sum over training losses of a short run from inherited weights: how fast it learns.
+    """Minus the sum of training losses: -sum_{t=1..T} loss(w_t, batch_t), w_{t+1} = SGD step from w_t.
 
-    score = -sum_{t=1..T} loss(w_t, batch_t), w_{t+1} = SGD step from w_t, over the whole run or a window of it. Its
-    name is ``sotl``, ``sotl_last`` or ``sotl_ema`` by the window.
-
-    Args:
-        run: the run.
-        window: `WholeRun`, `LastPart` or `ExponentialAverage`.
+    The window selects which losses count; by it the name is ``sotl``, ``sotl_last`` or ``sotl_ema``.
     """
 
     def __init__(self, run: ShortRun, window: Window | None = None) -> None:
@@ -61,12 +61,12 @@ class SoTL(TraceEstimator):
         self.name = f"sotl{self.window.suffix}"
 
     def value(self, trace: Trace) -> float:
-        """Minus the total of the losses, in nats."""
+        """Minus the total of the training losses, in nats."""
         return -self.window.total(trace.losses)
 
 
 class SoVL(TraceEstimator):
-    """Minus the sum over validation losses along the run, one minibatch per step: -sum_t loss_valid(w_t, batch_t)."""
+    """Minus the sum of validation losses along the run, one minibatch per step: -sum_t loss_valid(w_t, batch_t)."""
 
     name = "sovl"
 
@@ -76,7 +76,7 @@ class SoVL(TraceEstimator):
         super().__init__(run)
 
     def value(self, trace: Trace) -> float:
-        """Minus the sum of T losses, in nats."""
+        """Minus the sum of the validation losses, in nats."""
         assert trace.valid_losses is not None
         return -WholeRun().total(trace.valid_losses)
 
@@ -87,12 +87,12 @@ class TLMini(TraceEstimator):
     name = "tl_mini"
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """Alone it takes one step only."""
-        alone = replace(self.run, steps=1, valid=None, gradients=False)
-        return self.read(alone.run(net, architecture), architecture)
+        """The score from a run of a single step."""
+        one_step = replace(self.run, steps=1, valid=None, gradients=False)
+        return self.read(one_step.trace(net, architecture), architecture)
 
     def value(self, trace: Trace) -> float:
-        """Minus one loss, in nats."""
+        """Minus the first training loss, in nats."""
         return -trace.losses[0]
 
 
@@ -104,7 +104,7 @@ class _GradientEstimator(TraceEstimator):
 
 
 class SoG(_GradientEstimator):
-    """The sum of gradients along the run, in absolute value: sum over coordinates i of |sum_t g_{t,i}|."""
+    """The L1 norm of the sum of gradients along the run: sum over coordinates i of |sum_t g_{t,i}|."""
 
     name = "sog"
 
@@ -120,6 +120,6 @@ class SoGN(_GradientEstimator):
     name = "sogn"
 
     def value(self, trace: Trace) -> float:
-        """The length of the way, in L1 norm per unit of learning rate."""
+        """The length of the path of plain gradient steps, in L1 norm per unit of learning rate."""
         assert trace.gradient_norm is not None
         return trace.gradient_norm

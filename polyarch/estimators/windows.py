@@ -1,4 +1,7 @@
-"""Which losses of a training run count: all, the last part, or an average that forgets."""
+"""Which losses of a training run count: all of them, the last part, or an exponential average.
+
+Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492, compare the three.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from polyarch.errors import InvalidInput
 
 
 class Window(Protocol):
-    """Makes one number of the losses of a run; the lower, the faster the run learned."""
+    """Reduces the losses l_1 .. l_T of a run to one number; the lower it is, the faster the run learned."""
 
     @property
     def suffix(self) -> str:
-        """What the name of an estimator ends with."""
+        """The ending of an estimator's name."""
 
     def total(self, losses: Sequence[float], /) -> float:
-        """The number of the losses l_1 .. l_T."""
+        """One number for the losses."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,13 @@ class WholeRun:
     suffix: ClassVar[str] = ""
 
     def total(self, losses: Sequence[float], /) -> float:
-        """Exactly rounded, so that it does not depend on how the run was cut into pieces."""
+        """The exactly rounded sum, which does not depend on how the run was split into pieces."""
         return math.fsum(losses)
 
 
 @dataclass(frozen=True)
 class LastPart:
-    """The sum over the last part of the run, ceil(share * T) losses; "SoTL-E" where that is the last epoch."""
+    """The sum over the last ceil(share * T) losses of a run; "SoTL-E" if that is the last epoch."""
 
     share: float = 0.5
     suffix: ClassVar[str] = "_last"
@@ -44,14 +47,13 @@ class LastPart:
             raise InvalidInput(f"Expected a share of the run above 0 and up to 1. Got {self.share}.")
 
     def total(self, losses: Sequence[float], /) -> float:
-        """The sum of the last losses, one at least."""
-        count = math.ceil(self.share * len(losses))
-        return math.fsum(losses[len(losses) - count :])
+        """The exactly rounded sum of the last losses, at least one of them."""
+        return math.fsum(losses[len(losses) - math.ceil(self.share * len(losses)) :])
 
 
 @dataclass(frozen=True)
 class ExponentialAverage:
-    """The exponential average at the end of the run: sum_t d^(T-t) l_t / sum_t d^(T-t) with decay d."""
+    """The exponential average at the end of a run: sum_t d^(T-t) l_t / sum_t d^(T-t) with decay d."""
 
     decay: float = 0.9
     suffix: ClassVar[str] = "_ema"
@@ -61,6 +63,6 @@ class ExponentialAverage:
             raise InvalidInput(f"Expected a decay from 0 to below 1. Got {self.decay}.")
 
     def total(self, losses: Sequence[float], /) -> float:
-        """An average in nats, about over the last 1 / (1 - decay) losses."""
+        """The average in nats, roughly over the last 1 / (1 - decay) losses."""
         weights = [self.decay**age for age in range(len(losses) - 1, -1, -1)]
         return math.fsum(w * loss for w, loss in zip(weights, losses, strict=True)) / math.fsum(weights)

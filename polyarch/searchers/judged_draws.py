@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import torch
-
 from polyarch.data import BatchSource
 from polyarch.spaces import Architecture
-from polyarch.strategies import Tally
+from polyarch.strategies import measure
 from polyarch.supernets import GatedSupernet
 
 Draws = Callable[[int], Architecture]
@@ -56,11 +54,8 @@ class DrawScoring:
         kind, position = draw
         architecture = self.draws[kind](position)
         network = self.net.extract(architecture).eval()
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in self.batches.epoch(0):
-                tally.add(network(inputs), targets)
-        found, cost, notation = tally.means(), self.net.cost(architecture), self.net.notation(architecture)
+        found = measure(network, self.batches.epoch(0))
+        cost, notation = self.net.cost(architecture), self.net.notation(architecture)
         return JudgedDraw(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
 
 

@@ -1,4 +1,8 @@
-"""Differentiable search: weights and the distribution over architectures in turn."""
+"""Differentiable search: steps of the weights and of the distribution over architectures in turn.
+
+Liu et al. (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055, and its descendants; see
+`polyarch.strategies.hypergradients` and `polyarch.strategies.mixed_supernet`.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +19,18 @@ from polyarch.nn import BatchStatistics
 from polyarch.spaces import Architecture, Gates
 from polyarch.strategies.hypergradients import HeldOutLoss, Hypergradient, take_step
 from polyarch.strategies.mixed_supernet import MixedSupernet
-from polyarch.strategies.strategy import Stateful, Strategy, Tally, minimise, to_training
+from polyarch.strategies.strategy import Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet
 
 
 class Bilevel(Strategy):
-    """One step of q along a hypergradient, then the steps of the weights with the new q on the same training batches.
+    """Takes one step of q along a hypergradient, then steps of the weights under the new q on the same batches.
 
     Args:
         optimizer: of the weights; plain SGD, with or without momentum.
         q_optimizer: of the parameters of q.
-        gradient: of q; that of the held-out loss by default.
-        regulariser: what is added to the loss of q, a function of its parameters.
+        gradient: the hypergradient; that of the held-out loss by default.
+        regulariser: a function of the parameters of q that is added to the loss of q.
     """
 
     def __init__(
@@ -44,8 +48,8 @@ class Bilevel(Strategy):
         self.gradient = gradient or HeldOutLoss()
         self.regulariser = regulariser
         self.learns_q = True
-        """Whether steps move q; a warm-up of the weights alone switches it off."""
-        self.batches_per_step = self.gradient.train_batches
+        """Whether steps move q; off while only the weights warm up."""
+        self.batches_per_step = self.gradient.steps
         self.held_out_per_step = self.gradient.held_out_batches
 
     @property
@@ -55,14 +59,14 @@ class Bilevel(Strategy):
 
     @property
     def q(self) -> ArchDistribution:
-        """Over the choices that are weighed."""
+        """The distribution over the relaxed choices."""
         return self.mixed.q
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """Measures ``loss``, the mean training loss of the steps, and ``q_loss``, the mean of what q lets fall."""
+        """Measures ``loss``, the mean training loss of the steps, and ``q_loss``, the mean outer loss."""
         to_training(self.mixed.relaxation)
         if not self.learns_q:
-            return {"loss": self._walk(train, generator)}
+            return {"loss": self._train(train, generator)}
         before = [value.detach().clone() for value in self.q.parameters()]
         memory = copy.deepcopy(self.q_optimizer.state_dict())
         self.q_optimizer.zero_grad(set_to_none=True)
@@ -73,7 +77,7 @@ class Bilevel(Strategy):
         if self.gradient.advances:
             return {"loss": q_loss, "q_loss": q_loss}
         try:
-            return {"loss": self._walk(train, generator), "q_loss": q_loss}
+            return {"loss": self._train(train, generator), "q_loss": q_loss}
         except NotFiniteError:
             with torch.no_grad():
                 for parameter, value in zip(self.q.parameters(), before, strict=True):
@@ -81,31 +85,27 @@ class Bilevel(Strategy):
             self.q_optimizer.load_state_dict(memory)
             raise
 
-    def _walk(self, train: Sequence[Batch], generator: Generator) -> float:
-        """The mean loss of a step of the weights on every batch."""
+    def _train(self, train: Sequence[Batch], generator: Generator) -> float:
+        """Takes one step of the weights on every batch and returns the mean loss."""
         return sum(take_step(self.mixed, self.optimizer, batch, generator) for batch in train) / len(train)
 
     def step_with(self, gates: Gates, batch: Batch) -> None:
-        """A step of the weights with given gates; q stays as it is."""
+        """Takes a step of the weights with the given gates and leaves q unchanged."""
         to_training(self.mixed.relaxation)
         minimise(self.mixed.loss_with(gates, batch), self.optimizer)
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """The architecture of now, alone with the shared weights and batch statistics."""
+        """Loss and accuracy of the current architecture with the shared weights and batch statistics."""
         network = self.net.extract(self.architecture())
         BatchStatistics().prepare(network, ())
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in batches:
-                tally.add(network(inputs), targets)
-        return tally.means()
+        return measure(network, batches)
 
     def architecture(self) -> Architecture:
-        """What q points at."""
+        """The architecture that q currently selects."""
         return self.mixed.architecture()
 
     def relaxed_loss(self, batch: Batch) -> Tensor:
-        """The loss of a batch mixed by the probabilities of all options, a smooth function of the parameters of q."""
+        """The loss with options mixed by their probabilities, a smooth function of the parameters of q."""
         return self.mixed.loss_with(self.q.mean(), batch)
 
     def parts(self) -> Mapping[str, Stateful]:

@@ -1,8 +1,12 @@
-"""Joint training of kernels, of the probabilities of dropping their slices, and of a posterior over the depth."""
+"""Joint training of kernels, the probabilities of dropping their slices, and a posterior over the depth.
+
+Combines posterior-guided search over channels (Zhou et al. 2020, arXiv:1906.09557) with variational depth search
+(Antorán et al. 2020, arXiv:2002.02797).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import torch
 from torch import Generator, Tensor
@@ -10,17 +14,16 @@ from torch import Generator, Tensor
 from polyarch.data import Batch
 from polyarch.distributions import Categorical, DepthAndChannels
 from polyarch.errors import InvalidInput
-from polyarch.objectives import SpikeSlab, log_marginal
-from polyarch.objectives.expectation import categorical_log_likelihood
+from polyarch.objectives import SpikeSlab, categorical_log_likelihood, log_marginal
 from polyarch.strategies.posterior_guided import PosteriorGuided
-from polyarch.strategies.strategy import Stateful, Tally
+from polyarch.strategies.strategy import measure
 from polyarch.supernets import GatedDepthSupernet
 
 
 class GuidedDepth(PosteriorGuided):
-    """Minimises -(1/B) sum_n sum_d q(d) log p(y_n | x_n, d, keep_n) + KL(q(d) || prior) / N + the penalty of channels.
+    """Minimises -(1/B) sum_n sum_d q(d) log p(y_n | x_n, d, keep_n) + KL(q(d) || prior) / N + penalty of channels.
 
-    The sum over depths is exact, from one walk; every example has its own relaxed draw of channels.
+    The sum over depths is exact, from one pass; every example has its own relaxed draw of channels.
 
     Args:
         q: over depth and channels.
@@ -50,27 +53,22 @@ class GuidedDepth(PosteriorGuided):
 
     @property
     def posterior(self) -> DepthAndChannels:
-        """Over depth and channels."""
+        """The learned distribution over depth and channels."""
         return self.joint
 
     def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
-        """The expected negative log-likelihood over depths and the divergence of q(d), a scalar."""
+        """The negative log-likelihood expected over depths, plus the divergence of q(d), a scalar."""
         values = categorical_log_likelihood(self.net.forward_slices(inputs, keep), targets)  # (D+1, B)
         expected = (self.joint.depth.log_probabilities().exp().to(values) * values.mean(-1)).sum()
         return self.joint.depth.kl(self.prior).to(expected) / self.penalty.num_data - expected
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Of the mixture over depths, where every example has one hard draw of channels."""
+        """Loss and accuracy of predictions averaged over depths, with one hard draw of channels per example."""
         self.net.eval()
-        tally = Tally()
-        with torch.no_grad():
-            log_q = self.joint.depth.log_probabilities()
-            for inputs, targets in batches:
-                keep = self.q.sample_slices(len(inputs), generator=generator)
-                logits = self.net.forward_slices(inputs, keep)
-                tally.add(log_marginal(torch.log_softmax(logits, -1), log_q.to(logits)), targets)
-        return tally.means()
+        log_q = self.joint.depth.log_probabilities().detach()
 
-    def parts(self) -> Mapping[str, Stateful]:
-        """Supernet, q and optimiser."""
-        return {"net": self.net, "q": self.joint, "optimizer": self.optimizer}
+        def predict(inputs: Tensor) -> Tensor:
+            logits = self.drawn_logits(inputs, generator)  # (D+1, B, C)
+            return log_marginal(torch.log_softmax(logits, -1), log_q.to(logits))
+
+        return measure(predict, batches)

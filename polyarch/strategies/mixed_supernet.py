@@ -1,4 +1,10 @@
-"""A supernet whose options are mixed by a learned distribution: the loss that a differentiable search goes by."""
+"""A supernet whose options are mixed by a learned distribution: the loss of a differentiable search.
+
+The ways to weigh options come from DARTS: Liu et al. (2019), "DARTS: Differentiable Architecture Search",
+arXiv:1806.09055; SNAS: Xie et al. (2019), "SNAS: Stochastic Neural Architecture Search", arXiv:1812.09926; GDAS: Dong
+and Yang (2019), "Searching for a Robust Neural Architecture in Four GPU Hours", arXiv:1910.04465; DrNAS: Chen et al.
+(2021), "DrNAS: Dirichlet Neural Architecture Search", arXiv:2006.10355.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +26,23 @@ from polyarch.strategies.strategy import Loss
 from polyarch.supernets import Relaxation
 
 Weighing = Literal["mean", "soft", "straight_through", "chosen"]
-"""How options are weighed in a pass.
+"""How a pass weighs options.
 
 - mean: by their probabilities (DARTS).
-- soft: by a relaxed draw: of Gumbel-softmax (SNAS), or of a Dirichlet (DrNAS).
-- straight_through: by a hard draw with the gradient of the soft one; all options are run.
-- chosen: by a hard draw whose gradient goes to the chosen option; only this is run (GDAS).
+- soft: by a relaxed draw, of the Gumbel-softmax (SNAS) or of a Dirichlet (DrNAS).
+- straight_through: by a hard draw with the gradient of the soft one; runs all options.
+- chosen: by a hard draw whose gradient goes to the chosen option; runs only that one (GDAS).
 """
 
 
 @dataclass
 class MixedSupernet:
-    """The relaxed supernet under q.
+    """A relaxed supernet under q.
 
     Args:
         q: over ``relaxation.space``.
-        weighing: how options are weighed in a pass; all but the mean draw anew for every pass.
-        temperature: of relaxed draws. Schedules may set it between steps.
+        weighing: how a pass weighs options; all but ``mean`` draw anew for every pass.
+        temperature: of relaxed draws; schedules may set it between steps.
     """
 
     relaxation: Relaxation
@@ -52,17 +58,17 @@ class MixedSupernet:
             )
 
     def gates(self, generator: Generator) -> Gates:
-        """The weights of one pass, differentiable in q: choice -> (O,)."""
+        """The option weights of one pass, differentiable in q: choice -> (O,)."""
         if self.weighing == "mean":
             return self.q.mean()
         return self.q.rsample(temperature=self.temperature, mode=self.weighing, generator=generator)
 
     def logits(self, inputs: Tensor, gates: Gates, weights: Tensors | None = None) -> Tensor:
-        """(B, ...) -> (B, classes), mixed by given gates.
+        """(B, ...) -> (B, classes), with options mixed by the given gates.
 
         Args:
-            weights: by name, instead of those of the network, which stand in for what is left out. The statistics of
-                normalisation layers then stay as they are.
+            weights: replacements for parameters of the network, by name. The statistics of normalisation layers then
+                stay unchanged.
         """
         # A straight-through draw needs the outputs of options of weight zero for its gradient.
         with nullcontext() if self.weighing == "straight_through" else skipping_zeros():
@@ -72,9 +78,9 @@ class MixedSupernet:
             return cast(Tensor, functional_call(self.relaxation, {**buffers, **weights}, (inputs, gates)))
 
     def loss_with(self, gates: Gates, batch: Batch, weights: Tensors | None = None) -> Tensor:
-        """The loss of a batch, mixed by given gates; see `logits`."""
+        """The loss of a batch with options mixed by the given gates; see `logits`."""
         return self.loss(self.logits(batch.inputs, gates, weights), batch.targets)
 
     def architecture(self) -> Architecture:
-        """What q points at: of every choice its most probable option, of DARTS cells the two strongest edges."""
+        """The most probable option of every choice; in DARTS cells, the two strongest edges into every node."""
         return self.relaxation.architecture({name: gate.detach() for name, gate in self.q.mean().items()})

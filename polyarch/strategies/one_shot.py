@@ -1,4 +1,8 @@
-"""Training of a supernet by sampled paths."""
+"""One-shot training of a supernet by sampled paths.
+
+Guo et al. (2020), "Single Path One-Shot Neural Architecture Search with Uniform Sampling", arXiv:1904.00420.
+`polyarch.strategies.paths` and `polyarch.strategies.inner_loops` add FairNAS, Reptile and MetaProx.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,28 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Generator
+from torch import Generator, Tensor
 
 from polyarch.data import Batch
 from polyarch.distributions import Uniform
 from polyarch.nn import BatchStatistics
 from polyarch.strategies.inner_loops import InnerLoop, PathGradients
 from polyarch.strategies.paths import PathSampler, RandomPaths
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, to_training
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, to_training
 from polyarch.supernets import Supernet
 
 
 class OneShot(Strategy):
-    """Draws paths, asks an inner loop where they want the shared weights to go, and lets an optimiser go there.
+    """Draws paths, gets a pseudo-gradient of the shared weights from an inner loop, and takes an optimiser step.
 
-    By default a step is one uniform path on one batch: w <- w - lr * grad of loss(net(x, a), y). Only weights on the
+    By default a step uses one uniform path on one batch: w <- w - lr * grad of loss(net(x, a), y). Only weights on the
     paths of a step move.
 
     Args:
-        optimizer: the outer update, on the pseudo-gradients that the inner loop leaves: SGD of rate r on displacements
-            is w <- w + r (mean of w_T - w).
-        paths: which paths; one from the uniform distribution by default.
-        inner: what each path asks for; its gradient by default.
+        optimizer: takes the outer step along the pseudo-gradients. With displacements w - w_T from the inner loop, SGD
+            with learning rate r does w <- w + r (mean of w_T - w).
+        paths: samples the paths; one uniform path by default.
+        inner: turns paths into pseudo-gradients; the gradients of the loss by default.
     """
 
     def __init__(
@@ -47,7 +51,7 @@ class OneShot(Strategy):
         self.batches_per_step = self.inner.batches
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """One outer update; measures the mean loss over paths and batches."""
+        """Takes one outer step; measures the mean loss over paths and batches."""
         paths = self.paths.draw(generator)
         to_training(self.net)
         self.optimizer.zero_grad(set_to_none=True)
@@ -56,15 +60,16 @@ class OneShot(Strategy):
         return {"loss": loss}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """The mean over random paths, one per batch, with batch statistics."""
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in batches:
-                path = self.net.extract(self.paths.draw(generator)[0])
-                BatchStatistics().prepare(path, ())
-                tally.add(path(inputs), targets)
-        return tally.means()
+        """Means over random paths, one per batch, with batch statistics."""
+
+        def predict(inputs: Tensor) -> Tensor:
+            path = self.net.extract(self.paths.draw(generator)[0])
+            BatchStatistics().prepare(path, ())
+            logits: Tensor = path(inputs)
+            return logits
+
+        return measure(predict, batches)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Supernet and optimisers; what paths are drawn from is fixed."""
+        """Supernet and optimisers; the distribution of paths is fixed."""
         return {"net": self.net, "optimizer": self.optimizer, **self.inner.parts()}

@@ -1,4 +1,9 @@
-"""Which paths of a supernet a training step uses."""
+"""Which paths of a supernet a training step uses.
+
+`RandomPaths`: Guo et al. (2020), "Single Path One-Shot Neural Architecture Search with Uniform Sampling",
+arXiv:1904.00420. `FairPaths`: Chu et al. (2021), "FairNAS: Rethinking Evaluation Fairness of Weight Sharing Neural
+Architecture Search", arXiv:1907.01845.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +18,13 @@ from polyarch.spaces import Architecture, Space
 
 
 class PathSampler(ABC):
-    """Draws the paths of one step."""
+    """Draws the paths of one step, ``count`` of them."""
 
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """How many paths a step uses."""
+    count: int
 
     @abstractmethod
     def draw(self, generator: Generator) -> list[Architecture]:
-        """The paths of one step, ``count`` of them."""
+        """The paths of one step."""
 
 
 class RandomPaths(PathSampler):
@@ -32,23 +34,18 @@ class RandomPaths(PathSampler):
         if count < 1:
             raise InvalidInput(f"Expected 1 or more paths per step. Got {count}.")
         self.q = q
-        self._count = count
-
-    @property
-    def count(self) -> int:
-        """k."""
-        return self._count
+        self.count = count
 
     def draw(self, generator: Generator) -> list[Architecture]:
         """k independent draws."""
-        return self.q.sample(self._count, generator=generator)
+        return self.q.sample(self.count, generator=generator)
 
 
 class FairPaths(PathSampler):
     """As many paths as there are options, which together use every option of every operation choice exactly once.
 
-    Path i takes option s_c(i) of choice c, with a random permutation s_c of the |O| options for every choice, so each
-    path by itself is uniform. Wiring is drawn first and shared by the paths of a step.
+    Path i takes option s_c(i) of choice c, where s_c is a random permutation of the |O| options drawn for that choice,
+    so that each path on its own is uniform. All paths of a step share one wiring, which is drawn first.
 
     Args:
         space: without constraints, and with the same number of options at every operation choice.
@@ -72,19 +69,14 @@ class FairPaths(PathSampler):
                 f"Expected choices of operations with equally many options for fair paths. Got {sizes or 'no choice'}."
             )
         self.space = space
-        self._count = next(iter(sizes.values()))
-
-    @property
-    def count(self) -> int:
-        """|O|."""
-        return self._count
+        self.count = next(iter(sizes.values()))
 
     def draw(self, generator: Generator) -> list[Architecture]:
         """|O| paths with one wiring."""
-        columns: list[list[int]] = []  # of every choice: the option of each path
+        columns: list[list[int]] = []  # for every choice, the option of each path
         for choice in self.space.choices:
             if choice.kind == "wiring":
-                columns.append([int(torch.randint(len(choice), (), generator=generator))] * self._count)
+                columns.append([int(torch.randint(len(choice), (), generator=generator))] * self.count)
             else:
-                columns.append(torch.randperm(self._count, generator=generator).tolist())
+                columns.append(torch.randperm(self.count, generator=generator).tolist())
         return [Architecture(self.space, indices) for indices in zip(*columns, strict=True)]

@@ -1,4 +1,7 @@
-"""Joint training of the kernels of a gated network and of the probabilities of dropping their slices."""
+"""Joint training of the kernels of a gated network and of the probabilities of dropping their slices.
+
+Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neural Architecture Search", arXiv:1906.09557.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,21 @@ from polyarch.data import Batch
 from polyarch.distributions import DepthAndChannels, KeepDrop
 from polyarch.errors import InvalidInput
 from polyarch.objectives import SpikeSlab
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, finite, to_training
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, finite, measure, to_training
 from polyarch.supernets import GatedSupernet
 
 
 class PosteriorGuided(Strategy):
     """Minimises the mean of loss(net(x_n; m, keep_n), y_n) plus a penalty over kernels m and drop probabilities p.
 
-    Every example has a draw keep_n of its own from q, relaxed at a low temperature, so that one backward pass gives the
-    gradients of both.
+    Every example has its own draw keep_n from q, relaxed at a low temperature, so that one backward pass gives the
+    gradients of m and p.
 
     Args:
-        optimizer: holds the parameters of the supernet and of q. The penalty is the weight decay of the gated kernels:
-            an optimiser that decays them too, or q, counts it twice.
+        optimizer: holds the parameters of the supernet and of q. The penalty includes the weight decay of the gated
+            kernels: an optimiser that also decays them, or q, would count it twice.
         penalty: knows N, the number of training examples.
-        temperature: of the relaxed draws; in the document 1/5 is better than 2/3.
+        temperature: of the relaxed draws; the paper finds 1/5 better than 2/3.
     """
 
     def __init__(
@@ -55,11 +58,11 @@ class PosteriorGuided(Strategy):
 
     @property
     def posterior(self) -> KeepDrop | DepthAndChannels:
-        """All that is learned about architectures."""
+        """The learned distribution over architectures."""
         return self.q
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """One gradient step; measures ``loss``, the ``penalty`` in it, and ``kept``, the expected share of slices."""
+        """Takes one gradient step; measures ``loss``, the ``penalty`` in it, and ``kept``, the expected share."""
         ((inputs, targets),) = train
         to_training(self.net)
         keep = self.q.rsample_slices(len(inputs), temperature=self.temperature, generator=generator)
@@ -71,28 +74,27 @@ class PosteriorGuided(Strategy):
         loss = finite(objective)
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()
-        # What the penalty does to kernels is a decay; through a graph it would be several passes over all of them.
+        # For kernels the penalty is a weight decay; through autograd it would take several passes over all of them.
         self.net.add_decay(decay)
         self.optimizer.step()
         return {"loss": loss, "penalty": penalty.item(), "kept": self.q.keep_rate}
 
     def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
-        """What is minimised besides the penalty, a scalar: the mean loss, with slices weighed by (B, C)."""
+        """The loss without the penalty, a scalar: the mean over examples with slices weighted by keep, (B, C)."""
         return self.loss(self.net.forward_slices(inputs, keep), targets)
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """The expected loss and accuracy of a network drawn from q, with running statistics.
 
-        Every example is judged under one hard draw of its own: it takes one pass, without bias.
+        Every example gets its own hard draw: an unbiased estimate from one pass.
         """
         self.net.eval()
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in batches:
-                keep = self.q.sample_slices(len(inputs), generator=generator)
-                tally.add(self.net.forward_slices(inputs, keep), targets)
-        return tally.means()
+        return measure(lambda inputs: self.drawn_logits(inputs, generator), batches)
+
+    def drawn_logits(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """The output of the network with a hard draw of channels for every example."""
+        return self.net.forward_slices(inputs, self.q.sample_slices(len(inputs), generator=generator))
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet, q and optimiser."""
-        return {"net": self.net, "q": self.q, "optimizer": self.optimizer}
+        return {"net": self.net, "q": self.posterior, "optimizer": self.optimizer}

@@ -1,4 +1,7 @@
-"""Training of shared weights under architectures drawn from a fixed set."""
+"""Training of shared weights under architectures drawn from a fixed set.
+
+Deng, Dong, Zhang and Zhu (2020), "Understanding and Exploring the Network with Stochastic Architectures", NeurIPS.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,36 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Generator
+from torch import Generator, Tensor
 
 from polyarch.data import Batch
-from polyarch.distributions import Empirical
+from polyarch.distributions import ArchDistribution, Empirical
 from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
 from polyarch.spaces import Architecture, Gates, per_example_gates
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet, WiredSupernet
 
 DrawUnit = Literal["batch", "example"]
-"""What gets an architecture of its own."""
+"""Whether a whole batch or every example of it gets its own architecture."""
 
 AUXILIARY_WEIGHT = 0.1
-"""Of the loss of an auxiliary classifier, where a network has one."""
+"""The weight of the auxiliary classifier's loss, for networks that have one."""
+
+
+def draw_for(inputs: Tensor, q: ArchDistribution, unit: DrawUnit, generator: Generator) -> Architecture | Gates:
+    """One architecture from q for the whole batch, or gates (B, O) with one for every example."""
+    if unit == "batch":
+        return q.sample(1, generator=generator)[0]
+    return per_example_gates(q.sample(len(inputs), generator=generator))
 
 
 class StochasticArchitectures(Strategy):
-    """Minimises E_a[loss(net(x, a), y)] over the shared weights, with architectures a ~ q of a fixed, finite set.
+    """Minimises E_a[loss(net(x, a), y)] over the shared weights, with architectures a ~ q from a fixed, finite set.
 
     With one draw per batch all its examples share an architecture: their features shift together from batch to batch,
-    so that statistics of single batches and running averages differ. With one draw per example they do not. Choice
-    blocks then run every operation on the examples that drew it, and these are its batch (`skipping_zeros`).
+    so that batch statistics differ from running averages. One draw per example avoids that. Choice blocks then run
+    every operation only on the examples that drew it, and normalise over those (`skipping_zeros`).
 
     Args:
         q: the architectures drawn before training, usually all equally likely.
@@ -54,10 +64,10 @@ class StochasticArchitectures(Strategy):
         self.loss = loss
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """One gradient step on one batch; measures ``loss``, with the part of an auxiliary classifier in it."""
+        """Takes one gradient step on one batch; the ``loss`` includes that of an auxiliary classifier."""
         ((inputs, targets),) = train
         to_training(self.net)
-        architecture = self._draw(self.draws, len(inputs), generator)
+        architecture = draw_for(inputs, self.q, self.draws, generator)
         with skipping_zeros(per_example=True):
             if isinstance(self.net, WiredSupernet) and self.net.auxiliary is not None:
                 logits, auxiliary = self.net.with_auxiliary(inputs, architecture)
@@ -69,24 +79,13 @@ class StochasticArchitectures(Strategy):
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """The expected loss and accuracy of a single architecture, with running statistics.
 
-        Every example is judged under one draw of its own, also where training has one draw per batch: it takes one pass
-        however large the set is, without bias. It is not the mixture of the set, which `marginal_log_probabilities`
-        gives.
+        Every example gets its own draw, even if training draws once per batch: an unbiased estimate from one pass,
+        however large the set is. For the average of the set's predictions see `marginal_log_probabilities`.
         """
         self.net.eval()
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in batches:
-                with skipping_zeros(per_example=True):
-                    logits = self.net(inputs, self._draw("example", len(inputs), generator))
-                tally.add(logits, targets)
-        return tally.means()
+        with skipping_zeros(per_example=True):
+            return measure(lambda x: self.net(x, draw_for(x, self.q, "example", generator)), batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet and optimiser; the set is fixed."""
         return {"net": self.net, "optimizer": self.optimizer}
-
-    def _draw(self, draws: DrawUnit, examples: int, generator: Generator) -> Architecture | Gates:
-        if draws == "batch":
-            return self.q.sample(1, generator=generator)[0]
-        return per_example_gates(self.q.sample(examples, generator=generator))

@@ -1,4 +1,4 @@
-"""What every training strategy can do: take one step, judge itself, and be saved."""
+"""The interface of training strategies: take a step, evaluate, and be saved."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Stateful(Protocol):
-    """Something a checkpoint can keep."""
+    """Anything a checkpoint can save and restore."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Its state, made of tensors and plain values."""
+        """The state as tensors and plain values."""
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> Any:
-        """Puts a state back."""
+        """Restores a state."""
 
 
 class Strategy(ABC):
-    """Owns the order of what happens in one training step; knows nothing of epochs, files or schedules."""
+    """Defines what happens in one training step; knows nothing of epochs, files or schedules."""
 
     batches_per_step: int = 1
     held_out_per_step: int = 0
-    """How many batches of held-out data a step looks at."""
+    """Training and held-out batches that a step uses."""
 
     @abstractmethod
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """One update from ``batches_per_step`` training batches; returns what was measured on the way.
+        """Makes one update from ``batches_per_step`` training batches and returns what it measured.
 
         Args:
-            held_out: ``held_out_per_step`` batches, or more, of which the first count.
+            held_out: at least ``held_out_per_step`` batches; extra ones are ignored.
         """
 
     @abstractmethod
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Mean ``loss`` and ``accuracy`` on held-out batches; leaves all weights and statistics as they were."""
+        """Mean ``loss`` and ``accuracy`` on held-out batches; leaves all weights and statistics unchanged."""
 
     @abstractmethod
     def parts(self) -> Mapping[str, Stateful]:
@@ -53,13 +53,13 @@ class Strategy(ABC):
 
 
 def to_training(module: nn.Module) -> None:
-    """Training mode; does nothing if it is on, as the walk over all blocks of a supernet takes 3 % of a step."""
+    """Switches to training mode if needed: walking over all blocks of a supernet takes 3 % of a step."""
     if not module.training:
         module.train()
 
 
 def finite(loss: Tensor) -> float:
-    """The value of a loss; raises if it is not finite."""
+    """The value of a loss; raises `NotFiniteError` if it is NaN or infinite."""
     value = loss.item()
     if not math.isfinite(value):
         raise NotFiniteError(f"Expected a finite training loss. Got {value}; try a lower learning rate.")
@@ -67,9 +67,9 @@ def finite(loss: Tensor) -> float:
 
 
 def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
-    """One optimiser step; raises if the loss is not finite, before anything is changed.
+    """Takes one optimiser step; raises `NotFiniteError` before anything changes if the loss is not finite.
 
-    Gradients are set to ``None`` first: with zeros, momentum and decay would still move weights of other paths.
+    Gradients are first set to ``None``: with zeros, momentum and decay would still move the weights of other paths.
     """
     value = finite(loss)
     optimizer.zero_grad(set_to_none=True)
@@ -78,22 +78,15 @@ def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     return value
 
 
-class Tally:
-    """Running totals of loss and accuracy over batches of different sizes."""
-
-    def __init__(self) -> None:
-        self._loss = 0.0
-        self._correct = 0
-        self._count = 0
-
-    def add(self, logits: Tensor, targets: Tensor) -> None:
-        """Counts a batch: logits (B, C), targets (B,)."""
-        self._loss += F.cross_entropy(logits, targets, reduction="sum").item()
-        self._correct += int((logits.argmax(-1) == targets).sum())
-        self._count += len(targets)
-
-    def means(self) -> dict[str, float]:
-        """``loss`` (nats per example) and ``accuracy``."""
-        if not self._count:
-            raise InvalidInput("Expected at least one batch to evaluate on. Got none.")
-        return {"loss": self._loss / self._count, "accuracy": self._correct / self._count}
+def measure(predict: Callable[[Tensor], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
+    """Mean ``loss`` (nats per example) and ``accuracy`` of the logits ``predict(inputs)``, (B, ...) -> (B, C)."""
+    loss, correct, count = 0.0, 0, 0
+    with torch.no_grad():
+        for inputs, targets in batches:
+            logits = predict(inputs)
+            loss += F.cross_entropy(logits, targets, reduction="sum").item()
+            correct += int((logits.argmax(-1) == targets).sum())
+            count += len(targets)
+    if not count:
+        raise InvalidInput("Expected at least one batch to evaluate on. Got none.")
+    return {"loss": loss / count, "accuracy": correct / count}

@@ -1,4 +1,4 @@
-"""Ordinary training of one network: baselines, and extracted architectures from scratch."""
+"""Ordinary training of one network: baselines, and extracted architectures trained from scratch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Generator, nn
 
 from polyarch.data import Batch
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, Tally, minimise, to_training
+from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, minimise, to_training
 
 
 class Supervised(Strategy):
@@ -21,20 +21,15 @@ class Supervised(Strategy):
         self.loss = loss
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """One gradient step on one batch."""
+        """Takes one gradient step on one batch."""
         (batch,) = train
         to_training(self.network)
         logits = self.network(batch.inputs)
         return {"loss": minimise(self.loss(logits, batch.targets), self.optimizer)}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """In evaluation mode."""
-        self.network.eval()
-        tally = Tally()
-        with torch.no_grad():
-            for inputs, targets in batches:
-                tally.add(self.network(inputs), targets)
-        return tally.means()
+        """Loss and accuracy in evaluation mode."""
+        return measure(self.network.eval(), batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Network and optimiser."""

@@ -1,19 +1,24 @@
-"""Exact gradients of q through steps of the weights, and the central differences of DARTS."""
+"""Exact gradients of q through steps of the weights, and the central differences of second-order DARTS.
+
+Liu et al. (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055. The exact gradient of the sum of
+training losses: "Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator" (MSc thesis,
+University of Oxford, 2021).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
+from torch.optim import SGD
 
 from polyarch.data import Batch
 from polyarch.errors import InvalidInput
 from polyarch.objectives import InnerSGD, Tensors, unrolled_gradient
 from polyarch.spaces import Gates
-from polyarch.strategies.hypergradients import Hypergradient, backward_through, require_steps
+from polyarch.strategies.hypergradients import Batches, Hypergradient, backward_through, require_steps
 from polyarch.strategies.mixed_supernet import MixedSupernet
 from polyarch.strategies.strategy import finite
 
@@ -22,8 +27,8 @@ DIFFERENCE = 0.01
 
 
 @dataclass(frozen=True)
-class _Unrolling(Hypergradient):
-    """What both exact gradients share: T steps of SGD as a function of the weights of every pass."""
+class _UnrolledGradient(Hypergradient):
+    """T steps of SGD as a function of the gates of every pass, followed by a held-out batch if one is needed."""
 
     steps: int = 1
     segment: int | None = None
@@ -31,19 +36,11 @@ class _Unrolling(Hypergradient):
     def __post_init__(self) -> None:
         require_steps(self.steps)
 
-    @property
-    def train_batches(self) -> int:  # type: ignore[override]
-        """T."""
-        return self.steps
-
-    def _gradient(
-        self,
-        mixed: MixedSupernet,
-        optimizer: torch.optim.SGD,
-        train: Sequence[Batch],
-        final: Batch | None,
-        generator: Generator,
+    def run(
+        self, mixed: MixedSupernet, optimizer: SGD, train: Batches, held_out: Batches, generator: Generator
     ) -> float:
+        """Leaves the weights and the statistics of normalisation layers unchanged."""
+        final = held_out[0] if self.held_out_batches else None
         passes = [*train] if final is None else [*train, final]
         draws = _draws(mixed, len(passes), generator)
         settings = {
@@ -80,18 +77,27 @@ class _Unrolling(Hypergradient):
         return sum(found.losses) / len(found.losses) if final is None else outer[0]
 
 
-@dataclass(frozen=True)
-class UnrolledLoss(_Unrolling):
-    """grad_a V(w_T(a), a), the loss on held-out data after T steps that the architecture takes part in.
+class UnrolledLossSum(_UnrolledGradient):
+    """grad_a sum_t L_t(w_t(a), a), exactly, through all T steps.
 
     Args:
-        steps: T; DARTS of second order has one.
-        form: ``exact`` by automatic differentiation, or ``difference``, for one step: with the rate eta,
+        steps: T.
+        segment: steps whose graph is kept at once; sqrt(T) by default.
+    """
+
+
+@dataclass(frozen=True)
+class UnrolledLoss(_UnrolledGradient):
+    """grad_a V(w_T(a), a), the loss on held-out data after T steps that depend on the architecture.
+
+    Args:
+        steps: T; second-order DARTS takes one.
+        segment: steps whose graph is kept at once; sqrt(T) by default.
+        form: ``exact`` by automatic differentiation, or ``difference``, for one step of learning rate eta:
 
                 grad_a V(w', a) - eta (grad_a L(w+, a) - grad_a L(w-, a)) / (2 e),    w+- = w +- e grad_w' V(w', a)
 
             where e is 0.01 over the norm of grad_w' V.
-        segment: steps whose graph is kept at once; sqrt(T) by default.
     """
 
     form: Literal["exact", "difference"] = "exact"
@@ -104,54 +110,28 @@ class UnrolledLoss(_Unrolling):
             raise InvalidInput(f"Expected one step for central differences. Got {self.steps}.")
 
     def run(
-        self,
-        mixed: MixedSupernet,
-        optimizer: torch.optim.SGD,
-        train: Sequence[Batch],
-        held_out: Sequence[Batch],
-        generator: Generator,
+        self, mixed: MixedSupernet, optimizer: SGD, train: Batches, held_out: Batches, generator: Generator
     ) -> float:
-        """The weights, and the statistics of normalisation layers, stay as they are."""
-        if self.form == "exact":
-            return self._gradient(mixed, optimizer, train, held_out[0], generator)
-        return _central_difference(mixed, optimizer, train[0], held_out[0], generator)
+        """Leaves the weights and the statistics of normalisation layers unchanged."""
+        if self.form == "difference":
+            return _central_difference(mixed, optimizer, train[0], held_out[0], generator)
+        return super().run(mixed, optimizer, train, held_out, generator)
 
 
-@dataclass(frozen=True)
-class UnrolledLossSum(_Unrolling):
-    """grad_a sum_t L_t(w_t(a), a), exact: through all T steps.
-
-    Args:
-        steps: T.
-        segment: steps whose graph is kept at once; sqrt(T) by default.
-    """
-
-    def run(
-        self,
-        mixed: MixedSupernet,
-        optimizer: torch.optim.SGD,
-        train: Sequence[Batch],
-        held_out: Sequence[Batch],
-        generator: Generator,
-    ) -> float:
-        """The weights, and the statistics of normalisation layers, stay as they are."""
-        return self._gradient(mixed, optimizer, train, None, generator)
-
-
-def inner_sgd(optimizer: torch.optim.SGD) -> InnerSGD:
-    """The rule of the optimiser, with the rate that it has now."""
-    if type(optimizer) is not torch.optim.SGD or len(optimizer.param_groups) != 1:
+def inner_sgd(optimizer: SGD) -> InnerSGD:
+    """The update rule of the optimiser with its current learning rate."""
+    if type(optimizer) is not SGD or len(optimizer.param_groups) != 1:
         raise InvalidInput(
             "Expected torch.optim.SGD with one group of weights to unroll. "
             f"Got {type(optimizer).__name__} with {len(optimizer.param_groups)}."
         )
     (group,) = optimizer.param_groups
     if group["nesterov"] or group["dampening"]:
-        raise InvalidInput("Expected SGD without Nesterov's momentum and dampening to unroll. Got one with it.")
+        raise InvalidInput("Expected SGD without Nesterov momentum or dampening to unroll. Got one with it.")
     return InnerSGD(float(group["lr"]), group["momentum"], group["weight_decay"])
 
 
-def state_of(mixed: MixedSupernet, optimizer: torch.optim.SGD) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def state_of(mixed: MixedSupernet, optimizer: SGD) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The weights that the optimiser moves and its momentum, by their names in the relaxation."""
     (group,) = optimizer.param_groups
     moved = set(group["params"])
@@ -165,12 +145,12 @@ def state_of(mixed: MixedSupernet, optimizer: torch.optim.SGD) -> tuple[dict[str
 
 
 def _draws(mixed: MixedSupernet, count: int, generator: Generator) -> list[Gates]:
-    """The weights of every pass; of all passes together where they do not depend on a draw."""
+    """The gates of every pass; one entry for all passes if they do not depend on a draw."""
     return [mixed.gates(generator) for _ in range(1 if mixed.weighing == "mean" else count)]
 
 
 def _central_difference(
-    mixed: MixedSupernet, optimizer: torch.optim.SGD, train: Batch, held_out: Batch, generator: Generator
+    mixed: MixedSupernet, optimizer: SGD, train: Batch, held_out: Batch, generator: Generator
 ) -> float:
     rule = inner_sgd(optimizer)
     assert isinstance(rule.rate, float)

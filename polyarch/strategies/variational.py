@@ -1,4 +1,8 @@
-"""Joint training of the weights and of q by the evidence lower bound."""
+"""Joint training of the weights and of q by the evidence lower bound.
+
+Antorán, Allingham and Hernández-Lobato (2020), "Variational Depth Search in ResNets", arXiv:2002.02797, for depths;
+here for any space.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,19 @@ from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.objectives import ExactExpectation, Expectation, elbo, marginal_log_probabilities
-from polyarch.strategies.strategy import Stateful, Strategy, Tally, minimise, to_training
+from polyarch.strategies.strategy import Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet
 
 
 class Variational(Strategy):
     """Maximises (N/B) sum_n E_q[log p(y_n | x_n, w, a)] - KL(q || prior) over w and q together.
 
-    The loss is the bound divided by -N, so that learning rates do not depend on the size of the data.
+    The loss is the bound divided by -N, so that learning rates do not depend on the size of the data set.
 
     Args:
         optimizer: holds the parameters of the supernet and of q.
         num_data: N, the number of training examples.
-        expectation: how E_q is estimated; exact by default.
+        expectation: how E_q is estimated; exactly by default.
     """
 
     def __init__(
@@ -46,7 +50,7 @@ class Variational(Strategy):
         self.expectation = expectation or ExactExpectation()
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """One gradient step; measures ``loss``, ``elbo`` (nats, whole set) and ``kl``."""
+        """Takes one gradient step; measures ``loss``, ``elbo`` (nats, whole training set) and ``kl``."""
         (batch,) = train
         to_training(self.net)
         expected = self.expectation(self.net, self.q, batch, generator=generator)
@@ -55,13 +59,9 @@ class Variational(Strategy):
         return {"loss": loss, "elbo": -loss * self.num_data, "kl": kl.item()}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Of the mixture over q: log sum_a q(a) p(y | x, a)."""
-        tally = Tally()
+        """Loss and accuracy of the predictions averaged over q, log sum_a q(a) p(y | x, a)."""
         self.net.eval()
-        with torch.no_grad():
-            for inputs, targets in batches:
-                tally.add(marginal_log_probabilities(self.net, self.q, inputs), targets)
-        return tally.means()
+        return measure(lambda inputs: marginal_log_probabilities(self.net, self.q, inputs), batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet, q and optimiser; the prior is fixed."""

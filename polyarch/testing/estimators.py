@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import torch
 
@@ -68,7 +69,7 @@ class EstimatorContract:
         assert record.policy == estimator.policy
         assert record.seconds >= 0
         assert not self.deterministic or record.value == estimator.score(net, architecture)
-        assert json.loads(json.dumps(record.to_dict(), allow_nan=False)) == record.to_dict()
+        assert json.loads(json.dumps(asdict(record), allow_nan=False)) == asdict(record)
 
     def _made(self) -> tuple[Supernet, list[Architecture]]:
         with global_seed(0, "contract"):

@@ -243,7 +243,7 @@ class TestGoingOn:
         assert run.trace(net, architecture).losses == tuple(straight.losses)
 
     def test_only_with_training_losses(self, net: NB201Supernet, architecture: Architecture) -> None:
-        with pytest.raises(InvalidInput, match="training losses alone"):
+        with pytest.raises(InvalidInput, match="training losses only"):
             OngoingRun(ShortRun(TRAIN, gradients=True), net, architecture).state()
 
 
@@ -259,8 +259,14 @@ class TestOneRunForAll:
         drawn: list[Tensor] = []
         run = ShortRun(self.counted(drawn), steps=4, valid=VALID, gradients=True)
         readers: list[TraceEstimator] = [
-            SoTL(run), SoTL(run, LastPart()), SoTL(run, ExponentialAverage()), SoVL(run), TLMini(run), SoG(run), SoGN(run)
-        ]  # fmt: skip
+            SoTL(run),
+            SoTL(run, LastPart()),
+            SoTL(run, ExponentialAverage()),
+            SoVL(run),
+            TLMini(run),
+            SoG(run),
+            SoGN(run),
+        ]
         scores = Scoring(net, [*readers[:3], Parameters(), *readers[3:]])(architecture)
         assert len(drawn) == 4
         assert not isinstance(scores, Failure)

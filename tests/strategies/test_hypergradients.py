@@ -63,7 +63,7 @@ def batches(count: int, stream: str = "train") -> list[Batch]:
 
 def gradient(of: Hypergradient, mixed: MixedSupernet, optimizer: torch.optim.SGD) -> Tensor:
     mixed.q.zero_grad(set_to_none=True)
-    train, held_out = batches(of.train_batches), batches(of.held_out_batches, "held out")
+    train, held_out = batches(of.steps), batches(of.held_out_batches, "held out")
     of.run(mixed, optimizer, train, held_out, generator_at(0, "draws"))
     return torch.cat([value.grad.flatten() for value in mixed.q.parameters() if value.grad is not None])
 

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from polyarch.data import Batch
 from polyarch.errors import NotFiniteError
 from polyarch.objectives import elbo
-from polyarch.strategies.strategy import Stateful, Strategy, Tally, to_training
+from polyarch.strategies.strategy import Stateful, Strategy, measure, to_training
 from polyarch_experiments.depth.replicas import FullyConnectedReplicas
 
 
@@ -50,12 +50,9 @@ class Replicated(Strategy):
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """Means over examples and replicas."""
-        tally = Tally()
         self.net.eval()
-        with torch.no_grad():
-            for batch in batches:
-                tally.add(self.log_probabilities(batch.inputs).flatten(0, 1), batch.targets.flatten())
-        return tally.means()
+        flat = (Batch(batch.inputs, batch.targets.flatten()) for batch in batches)
+        return measure(lambda inputs: self.log_probabilities(inputs).flatten(0, 1), flat)
 
     @abstractmethod
     def log_probabilities(self, inputs: Tensor) -> Tensor:

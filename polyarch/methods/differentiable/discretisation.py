@@ -13,7 +13,7 @@ from polyarch.data import Batch
 from polyarch.errors import ImpossibleSpace, InvalidInput
 from polyarch.nn import BatchStatistics
 from polyarch.spaces import Architecture, Gates, skip_count
-from polyarch.strategies import Bilevel, Tally
+from polyarch.strategies import Bilevel, measure
 from polyarch.supernets import ChosenOptions, Relaxation, without_option
 
 Excess = Callable[[Architecture], float]
@@ -124,12 +124,8 @@ def _missed(strategy: Bilevel, weights: Gates, held_out: Sequence[Batch]) -> dic
 
 def _accuracy(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> float:
     """Of the mixed network with batch statistics."""
-    tally = Tally()
     BatchStatistics().prepare(strategy.mixed.relaxation, ())
-    with torch.no_grad():
-        for batch in batches:
-            tally.add(strategy.mixed.logits(batch.inputs, weights, {}), batch.targets)
-    return tally.means()["accuracy"]
+    return measure(lambda inputs: strategy.mixed.logits(inputs, weights, {}), batches)["accuracy"]
 
 
 def _log_weight(weights: Gates, chosen: ChosenOptions) -> float:
