@@ -10,7 +10,7 @@ from polyarch.ranking.halving import (
     successive_halving,
 )
 from polyarch.ranking.norm_modes import NormModes, norm_modes
-from polyarch.ranking.quality import RankQuality, rank_quality, regret, top_k
+from polyarch.ranking.quality import RankQuality, rank_quality, top_k
 from polyarch.ranking.trust import Trust, trust
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "halving_steps",
     "norm_modes",
     "rank_quality",
-    "regret",
     "successive_halving",
     "top_k",
     "trust",

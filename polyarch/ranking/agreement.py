@@ -8,12 +8,12 @@ from itertools import combinations
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, Rows, bootstrap
+from polyarch.ranking.bootstrap import Interval, Positions, bootstrap
 from polyarch.ranking.correlations import Values, correlation
 
 
 def as_rows(predictions: Sequence[Sequence[float]]) -> Values:
-    """Several rows of finite predictions as a (rows, n) array, 2 or more rows and n 3 or more."""
+    """Validates two or more rows of finite predictions for n >= 3 architectures: (rows, n)."""
     lengths = {len(row) for row in predictions}
     if len(predictions) < 2 or len(lengths) != 1 or min(lengths) < 3:
         raise InvalidInput(
@@ -27,9 +27,9 @@ def as_rows(predictions: Sequence[Sequence[float]]) -> Values:
 
 
 def mean_agreement(measure: str, rows: Values, *, confidence: float, resamples: int, seed: int) -> Interval:
-    """The mean correlation of every two of the (rows, n) predictions, with a bootstrap interval over architectures."""
+    """The mean correlation over all pairs of (rows, n) predictions, with a bootstrap interval over architectures."""
 
-    def estimate(drawn: Rows) -> float | None:
+    def estimate(drawn: Positions) -> float | None:
         found = pair_agreements(measure, rows[:, drawn])
         known = [value for value in found if value is not None]
         return float(np.mean(known)) if len(known) == len(found) else None
@@ -38,5 +38,5 @@ def mean_agreement(measure: str, rows: Values, *, confidence: float, resamples: 
 
 
 def pair_agreements(measure: str, rows: Values) -> tuple[float | None, ...]:
-    """The correlation of every two of the (rows, n) predictions; None where one of the two does not vary."""
+    """The correlation of every pair of (rows, n) predictions; None if one of the two is constant."""
     return tuple(correlation(measure, first, second) for first, second in combinations(rows, 2))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from polyarch.errors import InvalidInput
 from polyarch.randomness import derive_seed
 
-Rows = NDArray[np.int64]
+Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Interval:
 
 
 def bootstrap(
-    estimate: Callable[[Rows], float | None],
+    estimate: Callable[[Positions], float | None],
     n: int,
     *,
     confidence: float = 0.95,

@@ -1,4 +1,4 @@
-"""How well predictions rank architectures: correlations with bootstrap intervals, top-k truth and regret.
+"""How well predictions rank architectures: correlations with bootstrap intervals, and the truth of the top k.
 
 Sparse Kendall's tau: Yu, Ranftl and Salzmann (2020), "How to Train Your Super-Net: An Analysis of Training Heuristics
 in Weight-Sharing NAS", arXiv:2003.04276.
@@ -78,9 +78,3 @@ def top_k(predicted: Sequence[float], truth: Sequence[float], k: int = 10) -> fl
     if not 1 <= k <= len(x):
         raise InvalidInput(f"Expected k in 1..{len(x)}. Got {k}.")
     return float(y[np.argsort(-x, kind="stable")[:k]].mean())
-
-
-def regret(predicted: Sequence[float], truth: Sequence[float]) -> float:
-    """How much truth is lost by taking the architecture with the highest prediction."""
-    chosen = top_k(predicted, truth, 1)
-    return float(np.max(truth)) - chosen

@@ -10,7 +10,7 @@ import numpy as np
 
 from polyarch.errors import InvalidInput
 from polyarch.ranking.agreement import as_rows, mean_agreement
-from polyarch.ranking.bootstrap import Interval, Rows, bootstrap
+from polyarch.ranking.bootstrap import Interval, Positions, bootstrap
 from polyarch.ranking.correlations import Values
 
 
@@ -65,8 +65,8 @@ def trust(
     def agreement(compared: Values) -> Interval:
         return mean_agreement("spearman", compared, confidence=confidence, resamples=resamples, seed=seed)
 
-    def standing(drawn: Rows) -> float | None:
-        position = _chosen(rows[0], drawn)
+    def standing(drawn: Positions) -> float | None:
+        position = int(drawn[rows[0][drawn].argmax()])  # of the favourite; the first drawn wins ties
         shares = [_rank_share(other, drawn, position) for other in rows[1:]]
         known = [share for share in shares if share is not None]
         return float(np.mean(known)) if known else None
@@ -82,15 +82,10 @@ def trust(
     )
 
 
-def _chosen(predicted: Values, rows: Rows) -> int:
-    """The position of the highest prediction among the drawn rows; the first drawn wins ties."""
-    return int(rows[predicted[rows].argmax()])
-
-
-def _rank_share(truth: Values, rows: Rows, position: int) -> float | None:
-    """The share of the other drawn architectures with a higher truth, equal ones by half; None without others."""
-    others = truth[rows[rows != position]]
+def _rank_share(scores: Values, drawn: Positions, position: int) -> float | None:
+    """The share of the other drawn architectures with a higher score; equal ones count half; None without others."""
+    others = scores[drawn[drawn != position]]
     if not len(others):
         return None
-    own = truth[position]
+    own = scores[position]
     return float(np.mean(others > own) + np.mean(others == own) / 2)

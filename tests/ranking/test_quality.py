@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking import Interval, rank_quality, regret, top_k
+from polyarch.ranking import Interval, rank_quality, top_k
 
 MEASURES: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "spearman": lambda x, y: float(stats.spearmanr(x, y).statistic),
@@ -120,17 +120,13 @@ class TestChosenFew:
     def test_top_k_by_hand(self, k: int, mean: float) -> None:
         assert top_k(self.predicted, self.truth, k) == pytest.approx(mean)
 
-    def test_regret_by_hand(self) -> None:
-        assert regret(self.predicted, self.truth) == pytest.approx(94 - 90)
-        assert regret(self.truth, self.truth) == 0
-
     @pytest.mark.parametrize("k", [0, 5])
     def test_k_out_of_range(self, k: int) -> None:
         with pytest.raises(InvalidInput, match=rf"k in 1\.\.4. Got {k}"):
             top_k(self.predicted, self.truth, k)
 
 
-@pytest.mark.parametrize("measure", [rank_quality, top_k, regret])
+@pytest.mark.parametrize("measure", [rank_quality, top_k])
 @pytest.mark.parametrize(
     ("predicted", "truth", "complaint"),
     [
