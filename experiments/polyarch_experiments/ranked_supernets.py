@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from polyarch.runs.parts import Parts
 
 from polyarch.data import Dataset, load, stratified_split
 from polyarch.errors import ConfigError
@@ -21,11 +20,12 @@ from polyarch.files import Journal
 from polyarch.randomness import generator_at
 from polyarch.runs.display import Quiet
 from polyarch.runs.journal import run_missing
-from polyarch.runs.pipeline import run as run_pipeline
-from polyarch.runs.run import Context
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.stage import perform
 from polyarch.runs.workspace import Workspace
 from polyarch.spaces import Architecture, Space
+from polyarch.supernets import Supernet
 from polyarch.tables import NASBench201
 
 BLOCKS = 20
@@ -69,17 +69,23 @@ def recipe(
     }
 
 
-def train_supernet(content: Mapping[str, Any], seed: int, folder: Path) -> Parts:
-    """A supernet trained by these settings, or the one that an earlier run left in the folder."""
-    parts = parts_of({**content, "seed": seed})
-    run_pipeline(Context(parts, workspace_of(folder, parts.settings), Quiet()), "train")
-    return parts
+def train_supernet(content: Mapping[str, Any], seed: int, folder: Path) -> Run:
+    """A run whose supernet is trained by these settings, or was by an earlier run in the folder."""
+    run = run_of({**content, "seed": seed}, folder)
+    perform(run)
+    return run
 
 
-def parts_of(content: Mapping[str, Any]) -> Parts:
-    """The parts of these settings; data that the last ones had are not read again."""
-    described = RunSettings.parse({**content, "workers": 1}, "the experiment")
-    return Parts.build(described, data=_data(described.data.name, described.data.size))
+def run_of(content: Mapping[str, Any], folder: Path) -> Run:
+    """A run with these settings up to the trained supernet, new in the folder or one to resume there."""
+    trial = trial_of(content)
+    return replace(trial, workspace=_workspace(folder, trial.settings), until="train")
+
+
+def trial_of(content: Mapping[str, Any]) -> Run:
+    """A run with these settings that writes nothing; data that the last one had are not read again."""
+    settings = RunSettings.parse({**content, "workers": 1}, "the experiment")
+    return Run.build(settings, Workspace(Path()), data=_data(settings.data.name, settings.data.size))
 
 
 @lru_cache(maxsize=1)
@@ -87,8 +93,7 @@ def _data(name: str, size: int | None) -> Dataset:
     return load(name, size=size)
 
 
-def workspace_of(folder: Path, settings: RunSettings) -> Workspace:
-    """The folder of a run with these settings, new or to go on with."""
+def _workspace(folder: Path, settings: RunSettings) -> Workspace:
     if not (folder / "config.toml").exists():
         return Workspace.start(folder, settings)
     workspace, found = Workspace.resume(folder)
@@ -97,20 +102,21 @@ def workspace_of(folder: Path, settings: RunSettings) -> Workspace:
     return workspace
 
 
-def with_fewer_valid(parts: Parts, examples: int) -> Parts:
-    """The same parts with so many validation examples, class by class: what is judged for every architecture."""
-    if examples >= len(parts.valid):
-        return parts
-    return replace(parts, valid=stratified_split(parts.valid, examples / len(parts.valid), seed=0)[1])
+def with_fewer_valid(run: Run, examples: int) -> Run:
+    """The same run with so many validation examples, class by class: what is judged for every architecture."""
+    valid = run.feed.valid
+    if examples >= len(valid):
+        return run
+    return replace(run, feed=replace(run.feed, valid=stratified_split(valid, examples / len(valid), seed=0)[1]))
 
 
 def score_cells(
-    parts: Parts, estimators: Sequence[str], *, architectures: int, valid_examples: int, journal: Path
+    run: Run, estimators: Sequence[str], *, architectures: int, valid_examples: int, journal: Path
 ) -> list[dict[str, Any]]:
     """Scores of a fixed set of NAS-Bench-201 cells, each with its true accuracy (percent) as ``nb201``."""
-    few = with_fewer_valid(parts, valid_examples)
-    cells = fixed_set(parts.net.space, architectures)
-    rows = score_all(Scored(few, few.estimators(tuple(estimators))), cells, journal)
+    few = with_fewer_valid(run, valid_examples)
+    cells = fixed_set(run.net.space, architectures)
+    rows = score_all(Scored(few.net, few.estimators(tuple(estimators))), cells, journal)
     table = NASBench201.load()
     for row, cell in zip(rows, cells, strict=True):
         row["nb201"] = round(table.accuracy(cell), 3)
@@ -133,7 +139,7 @@ def fixed_set(space: Space, count: int) -> list[Architecture]:
 class Scored:
     """Scores an architecture by every estimator and keeps the losses of the short run, in blocks."""
 
-    parts: Parts
+    net: Supernet
     estimators: Sequence[Estimator]
 
     def __call__(self, architecture: Architecture) -> dict[str, Any]:
@@ -142,11 +148,11 @@ class Scored:
         scores = {}
         for estimator in self.estimators:
             if not isinstance(estimator, TraceEstimator):
-                scores[estimator.name] = estimator.score(self.parts.net, architecture)
+                scores[estimator.name] = estimator.score(self.net, architecture)
                 continue
             run = estimator.run
             if id(run) not in traces:
-                traces[id(run)] = run.trace(self.parts.net, architecture)
+                traces[id(run)] = run.trace(self.net, architecture)
             scores[estimator.name] = estimator.read(traces[id(run)], architecture)
         losses = [blocks_of(trace.losses) for trace in traces.values()]
         rounded = {name: float(f"{value:.6g}") for name, value in scores.items()}
@@ -167,17 +173,17 @@ def blocks_of(losses: Sequence[float]) -> list[float]:
     return [round(float(part.mean()), 4) for part in np.array_split(np.asarray(losses), min(BLOCKS, len(losses)))]
 
 
-def seconds_of(parts: Parts, architectures: Sequence[Architecture]) -> dict[str, float]:
+def seconds_of(run: Run, architectures: Sequence[Architecture]) -> dict[str, float]:
     """The median seconds of a plain short run and of a pass over all validation examples, per architecture."""
-    (valid,) = parts.estimators(("val_acc",))
-    (speed,) = parts.estimators(("sotl",))
+    (valid,) = run.estimators(("val_acc",))
+    (speed,) = run.estimators(("sotl",))
     return {
-        "short_run": statistics.median(_timed(speed, parts, one) for one in architectures[:TIMED]),
-        "val_acc": statistics.median(_timed(valid, parts, one) for one in architectures[:TIMED]),
+        "short_run": statistics.median(_timed(speed, run.net, one) for one in architectures[:TIMED]),
+        "val_acc": statistics.median(_timed(valid, run.net, one) for one in architectures[:TIMED]),
     }
 
 
-def _timed(estimator: Estimator, parts: Parts, architecture: Architecture) -> float:
+def _timed(estimator: Estimator, net: Supernet, architecture: Architecture) -> float:
     started = time.perf_counter()
-    estimator.score(parts.net, architecture)
+    estimator.score(net, architecture)
     return time.perf_counter() - started

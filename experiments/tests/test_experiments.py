@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from polyarch.runs.parts import Parts
 
 from polyarch.data import load
 from polyarch.errors import ConfigError, CorruptFile
 from polyarch.methods.depth.search import RULES
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Quiet
-from polyarch.runs.settings import RunSettings
 from polyarch.training import StopRequest
 from polyarch_experiments import PRESETS, Experiment
 from polyarch_experiments.depth.depth_functions import SIDE
@@ -27,6 +25,7 @@ from polyarch_experiments.depth.image_depth import run as run_images
 from polyarch_experiments.depth.spiral_depth import run as run_spirals
 from polyarch_experiments.depth.spirals import network, problem
 from polyarch_experiments.measures import rank_correlation, scores
+from polyarch_experiments.ranked_supernets import trial_of
 from polyarch_experiments.results import ExperimentResults
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -199,9 +198,8 @@ def test_paper_images_start(tmp_path: Path, data_root: Path, monkeypatch: pytest
 @pytest.mark.slow
 def test_paper_ranking_starts(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYARCH_DATA", str(data_root))
-    settings = RunSettings.parse(EXPERIMENTS["strategy_ranking"].presets["paper"]["run"], "test")
-    parts = Parts.build(settings)
-    strategy, _ = parts.strategy()
-    batches = parts.batches(parts.train, settings.train.batch_size, stream="train").epoch(0)
+    run = trial_of(EXPERIMENTS["strategy_ranking"].presets["paper"]["run"])
+    strategy = run.method.training(run).strategy
+    batches = run.feed.training_batches(run.settings.train.batch_size).epoch(0)
     losses = [strategy.step([next(batches)], generator=torch.Generator())["loss"] for _ in range(2)]
     assert all(0 < loss < 10 for loss in losses)

@@ -23,10 +23,10 @@ from polyarch_experiments.papers import INTERCHOICE_WEIGHTS
 from polyarch_experiments.ranked_supernets import (
     Scored,
     fixed_set,
-    parts_of,
     recipe,
     score_all,
     train_supernet,
+    trial_of,
     with_fewer_valid,
 )
 from polyarch_experiments.results import Claim
@@ -64,17 +64,17 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     if kind == "cost":
         return {"seconds": _step_seconds(settings, space)}
     store = folder / f"{space.replace(' ', '-')}-{kind}-{seed}"
-    parts = train_supernet(settings_of(settings, space, kind), seed, store)
+    trained = train_supernet(settings_of(settings, space, kind), seed, store)
     truth = load_truth("macro" if space == "macro" else "nb201")
-    architectures = fixed_set(parts.net.space, settings["architectures"])
-    few = with_fewer_valid(parts, settings["valid_examples"])
-    scored = Scored(few, few.estimators(("val_acc", "params")))
+    architectures = fixed_set(trained.net.space, settings["architectures"])
+    few = with_fewer_valid(trained, settings["valid_examples"])
+    scored = Scored(few.net, few.estimators(("val_acc", "params")))
     rows = score_all(scored, architectures, store / "checkpoints" / "scored.jsonl")
     return {
         "truth": [round(truth.accuracy(one), 3) for one in architectures],
         "val_acc": [row["scores"]["val_acc"] for row in rows],
         "params": [row["scores"]["params"] for row in rows],
-        "parameters": sum(parameter.numel() for parameter in parts.net.parameters()),
+        "parameters": sum(parameter.numel() for parameter in trained.net.parameters()),
     }
 
 
@@ -93,12 +93,12 @@ def _step_seconds(settings: Settings, space: str) -> dict[str, float]:
     """Median seconds of a training step by kind, taken in turn; split ones after the split."""
     made = {}
     for kind in KINDS:
-        parts = parts_of(settings_of(settings, space, kind))
-        strategy, optimizer = parts.strategy()
+        trial = trial_of(settings_of(settings, space, kind))
+        training = trial.method.training(trial)
         if kind == "split":
-            split_weights(parts.net, optimizer)
-        source = parts.batches(parts.train, parts.settings.train.batch_size, stream="train")
-        made[kind] = strategy, list(islice(source.epoch(0), TIMED_STEPS))
+            split_weights(trial.net, training.optimizer)
+        source = trial.feed.training_batches(trial.settings.train.batch_size)
+        made[kind] = training.strategy, list(islice(source.epoch(0), TIMED_STEPS))
     times: dict[str, list[float]] = {kind: [] for kind in made}
     for step in range(TIMED_STEPS):
         for kind, (strategy, batches) in made.items():

@@ -34,15 +34,15 @@ def items(settings: Settings) -> dict[str, int]:
 def run(settings: Settings, seed: int, folder: Path) -> dict[str, Any]:
     """Trains a supernet by single paths; then short runs of the same cells for every rate and batch size."""
     store = folder / f"seed-{seed}"
-    parts = train_supernet(settings["run"], seed, store)
+    trained = train_supernet(settings["run"], seed, store)
     table = NASBench201.load()
-    architectures = fixed_set(parts.net.space, settings["architectures"])
+    architectures = fixed_set(trained.net.space, settings["architectures"])
     found: dict[str, list[list[float]]] = {}
     for rate, batch in cells(settings):
-        batches = parts.batches(parts.train, batch, stream="scores")
+        batches = trained.feed.batches(trained.feed.train, batch, stream="scores")
         short = ShortRun(batches, steps=settings["steps"], learning_rate=rate, seed=seed)
         journal = store / "checkpoints" / f"rate-{rate:g}-batch-{batch}.jsonl"
-        rows = score_all(Losses(parts.net, short), architectures, journal)
+        rows = score_all(Losses(trained.net, short), architectures, journal)
         found[f"{rate:g} {batch}"] = [row["losses"] for row in rows]
     return {"truth": [round(table.accuracy(one), 3) for one in architectures], "losses": found}
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from polyarch.methods.differentiable.recipes import RECIPES
+from polyarch.methods.differentiable.record import DifferentiableRecord
 from polyarch.methods.differentiable.strategy import recipe_settings
-from polyarch.runs.display import Quiet
-from polyarch.runs.pipeline import run as run_pipeline
-from polyarch.runs.run import Context
+from polyarch.runs.stage import perform
 from polyarch.runs.suggestion import merged
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.figures import Spec, lines, summary
-from polyarch_experiments.ranked_supernets import parts_of, workspace_of
+from polyarch_experiments.ranked_supernets import run_of
 
 KEPT = (
     "loss", "q_loss", "valid_accuracy", "skips", "skip_share", "cell_depth", "cell_depth_normal", "cell_depth_reduce",
@@ -32,11 +31,10 @@ def content_of(described: Settings, method: str, own: Settings) -> dict[str, Any
 
 def search(content: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any]:
     """One search; what is kept are its rows and its architectures, epoch by epoch."""
-    parts = parts_of({**content, "seed": seed})
+    run = run_of({**content, "seed": seed}, folder)
     started = time.monotonic()
-    results = run_pipeline(Context(parts, workspace_of(folder, parts.settings), Quiet()), "train")
-    found = results.differentiable
-    assert found is not None
+    found = perform(run).record
+    assert isinstance(found, DifferentiableRecord)
     return {
         "rows": [{name: round(row[name], 5) for name in KEPT if name in row} for row in found.history],
         "architectures": found.architectures,

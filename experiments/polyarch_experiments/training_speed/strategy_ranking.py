@@ -11,7 +11,7 @@ from polyarch.spaces import Architecture, nb201_space
 from polyarch.truths.building import CurveTraining
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.papers import TRAINING_SPEED
-from polyarch_experiments.ranked_supernets import fixed_set, parts_of, recipe, score_cells, seconds_of, train_supernet
+from polyarch_experiments.ranked_supernets import fixed_set, recipe, score_cells, seconds_of, train_supernet, trial_of
 from polyarch_experiments.seeds import seeded
 from polyarch_experiments.training_speed.strategy_claims import judge
 from polyarch_experiments.training_speed.strategy_figures import figures, tables
@@ -44,21 +44,21 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     # Every strategy gets the same number of forward and backward passes.
     content["train"] = {**content["train"], "strategy": name, "epochs": settings["passes"] // PATHS.get(name, 1)}
     store = folder / f"{name}-{number}"
-    parts = train_supernet(content, number, store)
+    trained = train_supernet(content, number, store)
     rows = score_cells(
-        parts,
+        trained,
         tuple(ESTIMATORS),
         architectures=settings["architectures"],
         valid_examples=settings["valid_examples"],
         journal=store / "checkpoints" / "scored.jsonl",
     )
-    return {"scored": rows, "seconds": seconds_of(parts, architectures), "valid_examples": len(parts.valid)}
+    return {"scored": rows, "seconds": seconds_of(trained, architectures), "valid_examples": len(trained.feed.valid)}
 
 
 def _alone(settings: Settings, architectures: list[Architecture], folder: Path) -> dict[str, Any]:
     """Test accuracies (percent) of cells trained from scratch, on fewer images than the supernet sees."""
     content = {**settings["run"], **settings["alone"], "data": {**settings["run"]["data"], **settings["alone"]["data"]}}
-    train = CurveTraining(Retraining(parts_of(content), folder / "alone"))
+    train = CurveTraining(Retraining(trial_of(content), folder / "alone"))
     found = {}
     for architecture in architectures:
         result = train((architecture, 0))

@@ -38,15 +38,15 @@ def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
     """Trains a supernet and scores the fixed set of cells with it."""
     name, seed = item
     store = folder / f"{name.replace(' ', '-').replace(',', '')}-{seed}"
-    parts = train_supernet(settings["recipes"][name], seed, store)
+    trained = train_supernet(settings["recipes"][name], seed, store)
     rows = score_cells(
-        parts,
+        trained,
         SCORED,
         architectures=settings["architectures"],
         valid_examples=settings["valid_examples"],
         journal=store / "checkpoints" / "scored.jsonl",
     )
-    return {"scored": rows, "examples": len(parts.train)}
+    return {"scored": rows, "examples": len(trained.feed.train)}
 
 
 def _work(settings: Settings, runs: Mapping[str, Any], name: str) -> float:
