@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -72,6 +73,7 @@ class DropoutPass(RandomPass):
         return output
 
 
+@dataclass(eq=False)
 class Consistency(Strategy):
     """Minimises the loss on labelled examples plus the distance between two random passes over unlabelled ones.
 
@@ -93,24 +95,19 @@ class Consistency(Strategy):
 
     held_out_per_step = 1
 
-    def __init__(
-        self,
-        passes: RandomPass,
-        optimizer: torch.optim.Optimizer,
-        *,
-        ramp_steps: int,
-        weight: float = 20.0,
-        loss: Loss = F.cross_entropy,
-    ) -> None:
-        if not 0 <= weight < math.inf or ramp_steps < 0:
+    passes: RandomPass
+    optimizer: torch.optim.Optimizer
+    _: KW_ONLY
+    ramp_steps: int
+    weight: float = 20.0
+    loss: Loss = F.cross_entropy
+
+    def __post_init__(self) -> None:
+        weight, steps = self.weight, self.ramp_steps
+        if not 0 <= weight < math.inf or steps < 0:
             raise InvalidInput(
-                f"Expected a finite weight of 0 or more and 0 or more ramp steps. Got {weight} and {ramp_steps}."
+                f"Expected a finite weight of 0 or more and 0 or more ramp steps. Got {weight} and {steps}."
             )
-        self.passes = passes
-        self.optimizer = optimizer
-        self.ramp_steps = ramp_steps
-        self.weight = weight
-        self.loss = loss
         self._done = _StepCounter()
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
@@ -141,11 +138,11 @@ class Consistency(Strategy):
         return {"network": self.passes.module, "optimizer": self.optimizer, "steps": self._done}
 
 
+@dataclass
 class _StepCounter:
     """The number of steps taken, for checkpoints."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    count: int = 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"count": self.count}

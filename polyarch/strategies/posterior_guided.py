@@ -6,6 +6,7 @@ Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neural Architecture Searc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from polyarch.strategies.strategy import Loss, Stateful, Strategy, finite, measu
 from polyarch.supernets import GatedSupernet
 
 
+@dataclass(eq=False)
 class PosteriorGuided(Strategy):
     """Minimises the mean of loss(net(x_n; m, keep_n), y_n) plus a penalty over kernels m and drop probabilities p.
 
@@ -32,29 +34,23 @@ class PosteriorGuided(Strategy):
         temperature: of the relaxed draws; the paper finds 1/5 better than 2/3.
     """
 
-    def __init__(
-        self,
-        net: GatedSupernet,
-        q: KeepDrop,
-        optimizer: torch.optim.Optimizer,
-        *,
-        penalty: SpikeSlab,
-        temperature: float = 0.2,
-        loss: Loss = F.cross_entropy,
-    ) -> None:
+    net: GatedSupernet
+    q: KeepDrop
+    optimizer: torch.optim.Optimizer
+    _: KW_ONLY
+    penalty: SpikeSlab
+    temperature: float = 0.2
+    loss: Loss = F.cross_entropy
+
+    def __post_init__(self) -> None:
+        net, q = self.net, self.q
         if q.space != net.slice_space or q.groups != tuple(net.groups):
             raise InvalidInput(
                 f"Expected q over the groups {list(net.groups)} of space {net.slice_space.name!r}. "
                 f"Got {list(q.groups)} of {q.space.name!r}."
             )
-        if not temperature > 0:
-            raise InvalidInput(f"Expected a temperature above 0. Got {temperature}.")
-        self.net = net
-        self.q = q
-        self.optimizer = optimizer
-        self.penalty = penalty
-        self.temperature = temperature
-        self.loss = loss
+        if not self.temperature > 0:
+            raise InvalidInput(f"Expected a temperature above 0. Got {self.temperature}.")
 
     @property
     def posterior(self) -> KeepDrop | DepthAndChannels:

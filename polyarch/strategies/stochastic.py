@@ -6,6 +6,7 @@ Deng, Dong, Zhang and Zhu (2020), "Understanding and Exploring the Network with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import torch
@@ -34,6 +35,7 @@ def draw_for(inputs: Tensor, q: ArchDistribution, unit: DrawUnit, generator: Gen
     return per_example_gates(q.sample(len(inputs), generator=generator))
 
 
+@dataclass(eq=False)
 class StochasticArchitectures(Strategy):
     """Minimises E_a[loss(net(x, a), y)] over the shared weights, with architectures a ~ q from a fixed, finite set.
 
@@ -46,22 +48,17 @@ class StochasticArchitectures(Strategy):
         draws: one architecture for every ``batch``, or one for every ``example`` of it.
     """
 
-    def __init__(
-        self,
-        net: Supernet,
-        q: Empirical,
-        optimizer: torch.optim.Optimizer,
-        *,
-        draws: DrawUnit = "example",
-        loss: Loss = F.cross_entropy,
-    ) -> None:
-        if q.space != net.space:
-            raise InvalidInput(f"Expected architectures of space {net.space.name!r}. Got those of {q.space.name!r}.")
-        self.net = net
-        self.q = q
-        self.optimizer = optimizer
-        self.draws = draws
-        self.loss = loss
+    net: Supernet
+    q: Empirical
+    optimizer: torch.optim.Optimizer
+    _: KW_ONLY
+    draws: DrawUnit = "example"
+    loss: Loss = F.cross_entropy
+
+    def __post_init__(self) -> None:
+        space, found = self.net.space, self.q.space
+        if found != space:
+            raise InvalidInput(f"Expected architectures of space {space.name!r}. Got those of {found.name!r}.")
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one gradient step on one batch; the ``loss`` includes that of an auxiliary classifier."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +13,14 @@ from polyarch.data import Batch
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, minimise, to_training
 
 
+@dataclass(eq=False)
 class Supervised(Strategy):
     """Minimises the loss of a plain module."""
 
-    def __init__(self, network: nn.Module, optimizer: torch.optim.Optimizer, *, loss: Loss = F.cross_entropy) -> None:
-        self.network = network
-        self.optimizer = optimizer
-        self.loss = loss
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    _: KW_ONLY
+    loss: Loss = F.cross_entropy
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one gradient step on one batch."""

@@ -7,6 +7,7 @@ here for any space.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 import torch
 from torch import Generator
@@ -19,6 +20,7 @@ from polyarch.strategies.strategy import Stateful, Strategy, measure, minimise, 
 from polyarch.supernets import Supernet
 
 
+@dataclass(eq=False)
 class Variational(Strategy):
     """Maximises (N/B) sum_n E_q[log p(y_n | x_n, w, a)] - KL(q || prior) over w and q together.
 
@@ -30,24 +32,17 @@ class Variational(Strategy):
         expectation: how E_q is estimated; exactly by default.
     """
 
-    def __init__(
-        self,
-        net: Supernet,
-        q: ArchDistribution,
-        prior: ArchDistribution,
-        optimizer: torch.optim.Optimizer,
-        *,
-        num_data: int,
-        expectation: Expectation | None = None,
-    ) -> None:
-        if num_data < 1:
-            raise InvalidInput(f"Expected 1 or more training examples. Got {num_data}.")
-        self.net = net
-        self.q = q
-        self.prior = prior
-        self.optimizer = optimizer
-        self.num_data = num_data
-        self.expectation = expectation or ExactExpectation()
+    net: Supernet
+    q: ArchDistribution
+    prior: ArchDistribution
+    optimizer: torch.optim.Optimizer
+    _: KW_ONLY
+    num_data: int
+    expectation: Expectation = field(default_factory=ExactExpectation)
+
+    def __post_init__(self) -> None:
+        if self.num_data < 1:
+            raise InvalidInput(f"Expected 1 or more training examples. Got {self.num_data}.")
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one gradient step; measures ``loss``, ``elbo`` (nats, whole training set) and ``kl``."""

@@ -7,7 +7,7 @@ import torch
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Categorical, FactorisedCategorical, Uniform, geometric_prior
 from polyarch.methods.differentiable.recipes import Parametrisation, bilevel, mixed_supernet
-from polyarch.objectives import Expectation, SampledExpectation
+from polyarch.objectives import ExactExpectation, Expectation, SampledExpectation
 from polyarch.strategies import (
     HeldOutLoss,
     Hypergradient,
@@ -61,7 +61,7 @@ class TestSupervised(ImageContract):
 
 
 class TestVariationalExact(TableContract):
-    expectation: Expectation | None = None
+    expectation: Expectation = ExactExpectation()
 
     def make_strategy(self) -> Strategy:
         net = FullyConnectedDepth(features=4, classes=3, max_depth=3, width=5)
