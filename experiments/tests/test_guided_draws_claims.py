@@ -137,7 +137,7 @@ def test_numbers_on_draws() -> None:
     assert strange in claims[8].numbers
     assert all(claim.numbers.count(" MI") == claim.numbers.count(" M:") + claim.numbers.count(" M against") == 2
                for claim in claims)  # fmt: skip
-    assert [claim.document == "not in the document" for claim in claims] == [False] * 6 + [True] * 3
+    assert [claim.document == "not in the paper" for claim in claims] == [False] * 6 + [True] * 3
 
 
 def test_errors_of_every_kind() -> None:

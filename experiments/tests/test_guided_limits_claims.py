@@ -62,7 +62,7 @@ def test_numbers_tables_and_figures() -> None:
         "at most 10%" in drawn.text and "CIFAR-10: 50.00 +- 0.00 % (after), 40.00 +- 0.00 % (during)" in drawn.numbers
     )
     assert "Fashion-MNIST: 40.00 +- 0.00 % (after), 30.00 +- 0.00 % (during)" in tuned.numbers
-    assert drawn.document == tuned.document == "not in the document"
+    assert drawn.document == tuned.document == "not in the paper"
     table = named(MADE_UP.tables({}), "Test error")
     assert len(table.rows) == 4
     errors = [f"{value}.00 +- 0.00" for value in (40, 39, 30, 80)]

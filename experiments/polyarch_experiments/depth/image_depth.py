@@ -128,7 +128,7 @@ _CPU: Settings = {
 IMAGE_DEPTH = Experiment(
     name="image_depth",
     document=VARIATIONAL_DEPTH,
-    claim="Depth, pruning, calibration, speed on images (figures 4, 9, 10, 11); at cpu size CIFAR-10 in place of SVHN.",
+    claim="Depth, pruning, calibration and speed on images (figures 4, 9, 10, 11); cpu has CIFAR-10 in place of SVHN.",
     presets={
         "quick": {
             **_CPU, "data": ["digits"], "seeds": 1, "max_depth": 3, "channels": 8, "inner_channels": 4, "train": 600,

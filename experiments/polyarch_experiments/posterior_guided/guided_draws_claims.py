@@ -72,7 +72,7 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         ),
         _lower(
             settings, runs, "guided", "random, tuned",
-            "Draws from the posterior without further training beat random ones with it.",
+            "Draws from the posterior without further training beat random draws with it.",
             "MI: 2.06 % guided, 2.69 % random with fine-tuning",
         ),
         _lower(
@@ -180,8 +180,8 @@ def _detection(settings: Settings, runs: dict[str, Any]) -> Claim:
                 f"{spread(alone, 2)} (entropy of the network trained alone)"
             )
     return Claim(
-        text="Draws disagree about strange images: their mutual information tells them better than the entropy of one "
-        "network.",
+        text="Draws disagree about strange images: their mutual information detects them better than the entropy of "
+        "one network.",
         supported=all(held) if held else None,
         numbers="AUROC; " + "; ".join(parts) if held else "no strange images at this size",
     )

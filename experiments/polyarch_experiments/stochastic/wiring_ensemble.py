@@ -168,8 +168,8 @@ WIRING_ENSEMBLE = Experiment(
     name="wiring_ensemble",
     document=STOCHASTIC_ARCHITECTURES,
     claim="One network with five wirings as an ensemble, against a residual network, MC dropout, and networks trained "
-    "one by one (tables 2 and 3). The better rate of dropout stands for it, by the measure in question. Methods with "
-    "fewer seeds are compared on these.",
+    "one by one (tables 2 and 3). MC dropout is represented by its better rate, by the measure in question. Methods "
+    "with fewer seeds are compared on those seeds.",
     presets={
         "quick": {
             **_CPU, **TINY, "data": ["digits"],

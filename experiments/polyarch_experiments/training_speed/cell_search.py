@@ -82,7 +82,7 @@ def _longer(settings: Settings, runs: dict[str, Any]) -> Claim:
     )
     return Claim(
         number=11,
-        text="SoTL-DARTS does not get worse when it searches longer: at the end at most 1 % below half of the epochs.",
+        text="SoTL-DARTS does not get worse when it searches longer: the end is at most 1 % below half of the epochs.",
         supported=statistics.fmean(end) >= statistics.fmean(half) - 1,
         numbers=f"after half of the epochs {spread(half, 2)} %, at the end {spread(end, 2)} %",
         document="the true accuracy stays where it is",

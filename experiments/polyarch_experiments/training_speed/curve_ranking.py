@@ -154,20 +154,20 @@ def _claims(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:
     )
     supported, numbers = _compare(runs, "top", "SoTL", "ValAcc")
     yield Claim(
-        text="Among the truly best quarter of the cells SoTL ranks better than validation accuracy that early.",
+        text="Among the truly best quarter of the cells, SoTL ranks better than validation accuracy that early.",
         supported=supported,
         numbers=f"mean Spearman over the epochs of the first quarter; {numbers}",
     )
     supported, numbers = _compare(runs, "all", "SoTL-E", "ValAcc")
     yield Claim(
-        text="In the first quarter the training losses of the last epoch alone (SoTL-E) rank better than validation "
+        text="In the first quarter, the training losses of the last epoch alone (SoTL-E) rank better than validation "
         "accuracy.",
         supported=supported,
         numbers=f"mean Spearman over its epochs; {numbers}; asked after the other results had been seen",
     )
     supported, numbers = _compare(runs, "all", "SoTL", "ValAcc", measure="top10")
     yield Claim(
-        text="In the first quarter the ten cells that SoTL puts first are better than those of validation accuracy.",
+        text="In the first quarter, the ten cells that SoTL puts first are better than those of validation accuracy.",
         supported=supported,
         numbers=f"mean test accuracy in percent; {numbers}",
     )
@@ -179,7 +179,7 @@ def _claims(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:
     )
     supported, numbers = _compare(runs, "all", "SoTL-E", "SoTL", between=(0.5, 1.0))
     yield Claim(
-        text="In the second half the losses of the last epoch alone (SoTL-E) rank better than the sum over all.",
+        text="In the second half, the losses of the last epoch alone (SoTL-E) rank better than the sum over all.",
         supported=supported,
         numbers=f"mean Spearman over its epochs; {numbers}",
     )
@@ -199,7 +199,7 @@ def _parameters(runs: Mapping[str, Any]) -> Claim:
         shown = "never" if since is None else f"from epoch {since} on"
         parts.append(f"{name}: parameters {baseline:.3f}, SoTL better {shown}")
     return Claim(
-        text="SoTL ranks better than the number of parameters from an epoch of the first quarter on.",
+        text="SoTL ranks better than the number of parameters from some epoch in the first quarter on.",
         supported=all(early),
         numbers="; ".join(parts),
     )
