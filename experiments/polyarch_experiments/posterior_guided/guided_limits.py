@@ -144,8 +144,8 @@ _CPU: Settings = {
 GUIDED_LIMITS = Experiment(
     name="guided_limits",
     document=POSTERIOR_GUIDED_SEARCH,
-    claim="Draws that keep a limit on parameters far below the posterior's average: either draws are conditioned on the "
-    "limit after training, or the posterior is kept within it while it is learned.",
+    claim="Draws that keep a limit on parameters far below the posterior's average: either draws are conditioned on "
+    "the limit after training, or the posterior is kept within it while it is learned.",
     presets={
         "quick": {**_CPU, **TINY, "data": ["digits"], "seeds": 1, "share": 0.4},
         "cpu": _CPU,
