@@ -1,6 +1,6 @@
-"""Spaces of architectures: choices, members, moves and notations."""
+"""Spaces of architectures: choices, members, moves and the notations of published benchmarks."""
 
-from polyarch.spaces.architecture import Architecture, Choice, ChoiceKind, Gates
+from polyarch.spaces.architecture import Architecture, Choice, ChoiceKind, Gates, per_example_gates
 from polyarch.spaces.cell_shape import cell_depths, operation_count, skip_count
 from polyarch.spaces.darts import (
     DARTS_CELLS,
@@ -23,7 +23,6 @@ from polyarch.spaces.nb101 import (
     nb101_cell,
     nb101_parents,
     nb101_space,
-    parse_nb101,
 )
 from polyarch.spaces.nb201 import (
     NB201_CONVOLUTIONS,
@@ -31,22 +30,16 @@ from polyarch.spaces.nb201 import (
     NB201_NO_NONE,
     NB201_OPERATIONS,
     edge_name,
-    nb201_canonical,
     nb201_space,
     nb201_string,
     parse_nb201,
 )
-from polyarch.spaces.per_example import per_example_gates
 from polyarch.spaces.space import Constraint, Space
 from polyarch.spaces.wired import (
-    SKIP_OPTIONS,
-    SkipEdge,
-    Sources,
     erdos_renyi,
     module_sources,
     parse_wiring,
     residual_wiring,
-    skip_edges,
     wired_shape,
     wired_space,
     wiring_string,
@@ -66,7 +59,6 @@ __all__ = [
     "NB201_NO_NONE",
     "NB201_OPERATIONS",
     "S2_OPERATIONS",
-    "SKIP_OPTIONS",
     "Architecture",
     "Choice",
     "ChoiceKind",
@@ -74,8 +66,6 @@ __all__ = [
     "Edge",
     "Gates",
     "NB101Cell",
-    "SkipEdge",
-    "Sources",
     "Space",
     "cell_depths",
     "crossover",
@@ -91,20 +81,17 @@ __all__ = [
     "nb101_cell",
     "nb101_parents",
     "nb101_space",
-    "nb201_canonical",
     "nb201_space",
     "nb201_string",
     "neighbours",
     "operation_count",
     "parse_darts",
     "parse_macro",
-    "parse_nb101",
     "parse_nb201",
     "parse_wiring",
     "per_example_gates",
     "residual_wiring",
     "skip_count",
-    "skip_edges",
     "wired_shape",
     "wired_space",
     "wiring_string",

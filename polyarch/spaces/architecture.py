@@ -1,9 +1,9 @@
-"""Choices, architectures and gates: the words in which everything else speaks about a network."""
+"""Choices, architectures and gates: the vocabulary in which all other modules describe a network."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -19,7 +19,7 @@ Gates = Mapping[str, Tensor]
 """Choice name -> weights of its options: (O,) for the whole batch, or (B, O) per example."""
 
 ChoiceKind = Literal["operation", "wiring", "node_operation"]
-"""What a choice decides: an operation on an edge or in a layer; what a node is fed by, or how deep a network is; or an
+"""What a choice decides: the operation on an edge or in a layer; the inputs of a node or the depth of a network; or the
 operation on a node."""
 
 
@@ -27,8 +27,8 @@ operation on a node."""
 class Choice:
     """One named decision with at least one option.
 
-    The kind is for what treats decisions differently, such as samplers. It does not tell choices apart: two choices are
-    equal when name and options are.
+    The kind is for code that treats decisions differently, such as samplers. Two choices are equal if their names and
+    options are, whatever their kind.
 
     >>> Choice("edge", ("none", "skip")).index("skip")
     1
@@ -45,7 +45,7 @@ class Choice:
             raise InvalidInput(
                 f"Expected choice {self.name!r} to have one or more distinct options. Got {list(self.options)}."
             )
-        if any("|" in option for option in self.options):  # what `Architecture.key` puts between options
+        if any("|" in option for option in self.options):  # `Architecture.key` separates options with it
             raise InvalidInput(f"Expected options without '|' for choice {self.name!r}. Got {list(self.options)}.")
         if self.kind not in get_args(ChoiceKind):
             raise InvalidInput(f"Expected choice {self.name!r} to be one of {get_args(ChoiceKind)}. Got {self.kind!r}.")
@@ -65,8 +65,8 @@ class Choice:
 class Architecture:
     """One network of a space: an option index for every choice. Immutable and hashable.
 
-    Made by ``space.architecture(...)``, by sampling, or from JSON. ``architecture["edge"]`` is the index chosen
-    there, ``architecture.option("edge")`` its name.
+    Get one from ``space.architecture(...)``, by sampling, or from JSON. ``architecture["edge"]`` is the index of the
+    option chosen at ``edge``, ``architecture.option("edge")`` its name.
     """
 
     space: Space
@@ -109,21 +109,21 @@ class Architecture:
 
     @property
     def key(self) -> str:
-        """A short text that tells this architecture from all others of its space."""
+        """A short text that identifies this architecture within its space."""
         return "|".join(self.names)
 
     def replace(self, **options: str) -> Architecture:
-        """A copy in which the named choices take other options."""
+        """A copy with other options at the named choices."""
         return self.space.architecture({**self.to_dict(), **options})
 
     def canonical(self) -> str:
-        """A key that architectures share exactly when the space knows them to be the same network."""
+        """A key that architectures share exactly if the space knows them to be the same network."""
         return self.space.canonical_key(self)
 
     def one_hot(
         self, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> dict[str, Tensor]:
-        """The gates that put all weight on the chosen options: choice -> (O,)."""
+        """Gates with all weight on the chosen options: choice -> (O,)."""
         gates = {}
         for choice, index in zip(self.space.choices, self.indices, strict=True):
             gate = torch.zeros(len(choice), dtype=dtype, device=device)
@@ -136,12 +136,12 @@ class Architecture:
         return dict(zip(self.space.choice_names, self.names, strict=True))
 
     def to_json(self) -> str:
-        """JSON by names, never indices, so that it survives a reordering of the options."""
+        """JSON with names instead of indices, so that it survives a reordering of the options."""
         return json.dumps({"space": self.space.name, "choices": self.to_dict()})
 
     @staticmethod
     def from_json(text: str, space: Space) -> Architecture:
-        """Reads what ``to_json`` wrote; the space must be the one it was written for."""
+        """Reads the output of ``to_json``, which must be for this space."""
         try:
             content: Any = json.loads(text)
             name, choices = content["space"], content["choices"]
@@ -152,3 +152,15 @@ class Architecture:
         if name != space.name:
             raise InvalidInput(f"Expected an architecture of space {space.name!r}. Got one of {name!r}.")
         return space.architecture(entries)
+
+
+def per_example_gates(architectures: Sequence[Architecture]) -> Gates:
+    """One-hot gates that give example b the b-th architecture: choice -> (B, O)."""
+    if not architectures:
+        raise InvalidInput("Expected an architecture for every example. Got none.")
+    space = architectures[0].space
+    for architecture in architectures:
+        space.validate(architecture)
+    columns = torch.tensor([architecture.indices for architecture in architectures]).unbind(1)  # each (B,)
+    one_hots = {size: torch.eye(size) for size in {len(choice) for choice in space.choices}}
+    return {choice.name: one_hots[len(choice)][column] for choice, column in zip(space.choices, columns, strict=True)}

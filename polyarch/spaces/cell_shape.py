@@ -1,4 +1,8 @@
-"""What an architecture looks like: how many skips it has, and how deep its cells are."""
+"""Describes architectures by their number of skips and the depth of their cells.
+
+Depth of cells: Shu, Wang & Cai (2020), "Understanding Architectures Learnt by Cell-based Neural Architecture Search",
+arXiv:1909.09569.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +15,24 @@ from polyarch.spaces.nb201 import NB201_EDGES, edge_name
 
 
 def operation_count(architecture: Architecture) -> int:
-    """How many operations were chosen, wirings not counted: 6 in a NAS-Bench-201 cell, 16 in the two cells of DARTS."""
+    """The number of chosen operations, without wirings: 6 in a NAS-Bench-201 cell, 16 in the two cells of DARTS."""
     return len(_operations(architecture))
 
 
 def skip_count(architecture: Architecture) -> int:
-    """How many of them pass on what they get: ``identity``, and all whose name contains ``skip``.
+    """The number of operations that pass their input on: ``identity`` and all whose names contain ``skip``.
 
-    As it is written: a skip that does not lie on a way to the output counts too.
+    Skips that do not lie on a path to the output count, too.
     """
     names = [option.lower() for option in _operations(architecture)]
     return sum(name == "identity" or "skip" in name for name in names)
 
 
 def cell_depths(architecture: Architecture) -> dict[str, int]:
-    """The edges on the longest way from an input of a cell to its output, for every kind of cell.
+    """The number of edges on the longest path from an input of a cell to its output, for every kind of cell.
 
-    After Shu et al. (2020), "Understanding Architectures Learnt by Cell-based Neural Architecture Search": every edge
-    counts, one with a skip too, but not one with ``none``. A DARTS cell has 2 to 5: its nodes are joined by an edge to
-    the output. A NAS-Bench-201 cell has up to 3, and 0 where nothing reaches the output.
+    Edges with a skip count, edges with ``none`` do not. A DARTS cell has a depth of 2 to 5, because an edge leads from
+    each of its nodes to the output; a NAS-Bench-201 cell has up to 3, and 0 if nothing reaches the output.
 
     Returns:
         ``normal`` and ``reduce`` in DARTS spaces, ``cell`` in NAS-Bench-201 and 1shot1, nothing in other spaces.
@@ -57,7 +60,7 @@ def _operations(architecture: Architecture) -> list[str]:
 
 
 def _longest(edges: Iterable[Edge], *, inputs: tuple[int, ...], output: int) -> int:
-    """Edges lead from smaller to larger nodes, so that in the order of their targets all ways to a source are known."""
+    """Edges lead from smaller to larger nodes, so sorting by target visits a node after all paths to its sources."""
     depths = dict.fromkeys(inputs, 0)
     for source, target in sorted(edges, key=lambda edge: edge[1]):
         if source in depths:

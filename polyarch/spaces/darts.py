@@ -1,4 +1,8 @@
-"""The DARTS space: a normal and a reduction cell of four nodes with two inputs each, and the genotype notation."""
+"""The DARTS space: a normal and a reduction cell of four nodes with two inputs each, and the genotype notation.
+
+Liu, Simonyan & Yang (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055. Space S2: Zela et al.
+(2020), "Understanding and Robustifying Differentiable Architecture Search", arXiv:1909.09656.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from itertools import combinations
 
 from polyarch.errors import InvalidInput
 from polyarch.spaces.architecture import Architecture, Choice
-from polyarch.spaces.space import Space
+from polyarch.spaces.space import Space, space_name
 
 DARTS_OPERATIONS = (
     "skip_connect",
@@ -19,47 +23,43 @@ DARTS_OPERATIONS = (
     "avg_pool_3x3",
 )
 S2_OPERATIONS = ("skip_connect", "sep_conv_3x3")
-"""The operations of the space S2 of the literature on failures of DARTS."""
+"""The operations of the space S2, in which DARTS fails."""
 DARTS_CELLS = ("normal", "reduce")
-"""The two kinds of cells, named as in genotypes."""
+"""The two kinds of cells, as genotypes name them."""
 DARTS_NODES = (2, 3, 4, 5)
-"""The nodes that compute; nodes 0 and 1 are the outputs of the cell before the last and of the last cell."""
+"""The nodes that compute something; nodes 0 and 1 are the outputs of the cell before last and of the last cell."""
 
 Edge = tuple[int, int]
 """Source node and target node."""
 
 DARTS_EDGES: tuple[Edge, ...] = tuple((source, target) for target in DARTS_NODES for source in range(target))
-"""The 14 edges in the order of the original code: by target, then by source."""
+"""The 14 edges in the order of the DARTS code: by target, then by source."""
 
 _FIELDS = {f"{cell}{ending}" for cell in DARTS_CELLS for ending in ("", "_concat")}
 _EXAMPLE = "Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=range(2, 6), reduce=[...], reduce_concat=...)"
 
 
 def darts_space(operations: tuple[str, ...] = DARTS_OPERATIONS) -> Space:
-    """All pairs of a normal and a reduction cell; about 1.08e18 with all seven operations.
+    """The space of pairs of a normal and a reduction cell: (1 * 3 * 6 * 10 * O^8)^2, or 1.08e18 for all operations.
 
     Node n of a cell has three choices: which two earlier nodes feed it (``normal3_inputs`` with options like ``0,2``),
     and the operation on the edge from the first and from the second of them (``normal3_first``, ``normal3_second``).
-    Every combination is an architecture: (1 * 3 * 6 * 10 * O^8)^2 of them.
 
     Args:
         operations: a subset of the operations without ``none``, e.g. ``S2_OPERATIONS``.
     """
-    for operation in operations:
-        if operation not in DARTS_OPERATIONS:
-            raise InvalidInput(f"Expected operations out of {DARTS_OPERATIONS}. Got {operation!r}.")
+    name = space_name("darts", operations, DARTS_OPERATIONS)
     choices = []
     for cell in DARTS_CELLS:
         for node in DARTS_NODES:
             pairs = tuple(f"{first},{second}" for first, second in combinations(range(node), 2))
             choices.append(Choice(f"{cell}{node}_inputs", pairs, "wiring"))
             choices.extend(Choice(f"{cell}{node}_{which}", operations) for which in ("first", "second"))
-    name = "darts" if operations == DARTS_OPERATIONS else f"darts[{','.join(operations)}]"
     return Space(name, tuple(choices))
 
 
 def darts_edges(architecture: Architecture, cell: str) -> dict[Edge, str]:
-    """The eight edges of a cell that are used, in order, with their operations."""
+    """The eight edges of a cell that carry an operation, in order, with their operations."""
     edges = {}
     for node in DARTS_NODES:
         first, second = map(int, architecture.option(f"{cell}{node}_inputs").split(","))
@@ -69,7 +69,7 @@ def darts_edges(architecture: Architecture, cell: str) -> dict[Edge, str]:
 
 
 def darts_string(architecture: Architecture) -> str:
-    """The genotype as the DARTS code prints it, the inputs of every node in ascending order."""
+    """The genotype as the DARTS code prints it, with the inputs of every node in ascending order."""
     parts = []
     for cell in DARTS_CELLS:
         pairs = [(operation, source) for (source, _), operation in darts_edges(architecture, cell).items()]
@@ -78,7 +78,7 @@ def darts_string(architecture: Architecture) -> str:
 
 
 def parse_darts(text: str, space: Space | None = None) -> Architecture:
-    """Reads a genotype. Nothing is evaluated; the two inputs of a node may come in either order."""
+    """Reads a genotype without evaluating code; the two inputs of a node may come in either order."""
     space = space or darts_space()
     try:
         call = ast.parse(text.strip(), mode="eval").body
@@ -100,7 +100,7 @@ def parse_darts(text: str, space: Space | None = None) -> Architecture:
 
 
 def _options(cell: str, pairs: object) -> dict[str, str]:
-    """Choice -> option, from eight pairs (operation, source node), two for each node."""
+    """Choice -> option, from eight pairs (operation, source node), two per node."""
     if not isinstance(pairs, list | tuple) or len(pairs) != 2 * len(DARTS_NODES):
         raise ValueError
     options = {}
@@ -122,10 +122,10 @@ def _options(cell: str, pairs: object) -> dict[str, str]:
 
 
 def _require_all_nodes(concat: ast.expr) -> None:
-    """A cell of this space puts out all of its nodes: ``range(2, 6)``, or a list of them."""
+    """Refuses a cell that does not concatenate all of its nodes: ``range(2, 6)``, or a list of them."""
     if isinstance(concat, ast.Call) and ast.unparse(concat.func) == "range" and not concat.keywords:
         nodes = tuple(range(*(ast.literal_eval(bound) for bound in concat.args)))
     else:
         nodes = tuple(ast.literal_eval(concat))
     if nodes != DARTS_NODES:
-        raise InvalidInput(f"Expected cells that put out their nodes {DARTS_NODES}. Got {nodes}.")
+        raise InvalidInput(f"Expected cells that concatenate their nodes {DARTS_NODES}. Got {nodes}.")

@@ -1,4 +1,7 @@
-"""The NAS-Bench-Macro space: a chain of eight layers with three options each, and its notation."""
+"""The NAS-Bench-Macro space: a chain of eight layers with three options each, and its notation.
+
+Su et al. (2021), "Prioritized Architecture Sampling with Monto-Carlo Tree Search", arXiv:2103.11922.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from polyarch.spaces.architecture import Architecture, Choice
 from polyarch.spaces.space import Space
 
 MACRO_OPERATIONS = ("identity", "ir_3x3_t3", "ir_5x5_t6")
-"""Written 0, 1 and 2 in the table. The second and third are MobileNetV2 blocks: kernel 3 and 5, expansion 3 and 6."""
+"""Written 0, 1 and 2 in the table; the last two are MobileNetV2 blocks with kernels 3 and 5 and expansions 3 and 6."""
 MACRO_STAGES = (2, 3, 3)
 """Layers per stage; the first of each halves the resolution and doubles the channels."""
 
@@ -25,15 +28,14 @@ def macro_string(architecture: Architecture) -> str:
 
 def parse_macro(text: str, space: Space | None = None) -> Architecture:
     """Reads the table's notation."""
-    space = space or macro_space()
     digits = text.strip()
     if len(digits) != sum(MACRO_STAGES) or not set(digits) <= set("012"):
         raise InvalidInput(f"Expected {sum(MACRO_STAGES)} digits out of 0, 1 and 2. Got {text!r}.")
-    return space.architecture([MACRO_OPERATIONS[int(digit)] for digit in digits])
+    return (space or macro_space()).architecture([MACRO_OPERATIONS[int(digit)] for digit in digits])
 
 
 def macro_canonical(architecture: Architecture) -> str:
-    """A key shared by chains that differ only in where identities stand between layers of one shape."""
+    """A key shared by chains that differ only in the positions of identities between layers of equal shape."""
     digits, stages = macro_string(architecture), []
     for length in MACRO_STAGES:
         stage, digits = digits[:length], digits[length:]

@@ -1,4 +1,4 @@
-"""Moves between architectures: neighbours, mutation, crossover. All results satisfy the constraints."""
+"""Moves between architectures: neighbours, mutation, crossover; all results satisfy the constraints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyarch.spaces.space import REJECTION_LIMIT
 
 
 def neighbours(architecture: Architecture) -> Iterator[Architecture]:
-    """All members that differ in exactly one choice: sum over choices of (O - 1) without constraints."""
+    """Yields all members that differ in exactly one choice; without constraints there are sum_c (O_c - 1)."""
     for position, choice in enumerate(architecture.space.choices):
         for index in range(len(choice)):
             if index != architecture.indices[position]:
@@ -28,9 +28,9 @@ def mutate(
     *,
     accept: Callable[[Architecture], bool] | None = None,
 ) -> Architecture:
-    """A random neighbour: a choice with more than one option, then another option, both uniform.
+    """Draws a neighbour: a choice with more than one option, then another option, both uniformly.
 
-    ``accept`` narrows the result further (limits, not seen before).
+    ``accept`` restricts the result further, e.g. to architectures within limits or not seen before.
     """
     space = architecture.space
     movable = [position for position, choice in enumerate(space.choices) if len(choice) > 1]
@@ -48,7 +48,7 @@ def mutate(
 
 
 def crossover(first: Architecture, second: Architecture, generator: Generator) -> Architecture:
-    """Uniform crossover: every choice comes from either parent with probability 1/2."""
+    """Uniform crossover: takes every choice from either parent with probability 1/2."""
     if first.space != second.space:
         raise InvalidInput(f"Expected parents of one space. Got {first.space.name!r} and {second.space.name!r}.")
     for _ in range(REJECTION_LIMIT):

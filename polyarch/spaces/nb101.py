@@ -1,7 +1,10 @@
 """The three NAS-Bench-1shot1 spaces inside NAS-Bench-101: operations on nodes, and a fixed number of parents per node.
 
-Node 0 is the input of the cell, the last node its output. Node j of space s has PARENTS[s][j] parents among the nodes
-before it.
+Node 0 is the input of the cell, the last node its output. Node j of space s has NB101_PARENTS[s][j] parents among the
+nodes before it.
+
+Ying et al. (2019), "NAS-Bench-101: Towards Reproducible Neural Architecture Search", arXiv:1902.09635; Zela, Siems &
+Hutter (2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting One-shot Neural Architecture Search", arXiv:2001.10422.
 """
 
 from __future__ import annotations
@@ -20,18 +23,18 @@ NB101_OPERATIONS = ("conv1x1-bn-relu", "conv3x3-bn-relu", "maxpool3x3")
 NB101_PARENTS = {1: (0, 1, 2, 2, 2, 2), 2: (0, 1, 1, 2, 2, 3), 3: (0, 1, 1, 1, 2, 2, 2)}
 """Space -> the number of parents of every node; the first is the input, the last the output."""
 NB101_NODES, NB101_EDGES = 7, 9
-"""The size of the largest cells that the benchmark has."""
+"""The most nodes and edges that a cell of the benchmark has."""
 
 _HASHED_OPERATIONS = ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")
 """The order in which the benchmark numbers operations for its hashes."""
 
 Matrix = tuple[tuple[int, ...], ...]
-"""An upper-triangular adjacency matrix: entry (i, j) is 1 when node i feeds node j."""
+"""An upper-triangular adjacency matrix: entry (i, j) is 1 if node i feeds node j."""
 
 
 @dataclass(frozen=True, slots=True)
 class NB101Cell:
-    """A cell as NAS-Bench-101 writes it: matrix (V, V) and V labels, ``input``, the operations, ``output``."""
+    """A cell in the format of NAS-Bench-101: matrix (V, V) and V labels, ``input``, the operations, ``output``."""
 
     matrix: Matrix
     operations: tuple[str, ...]
@@ -51,7 +54,7 @@ class NB101Cell:
 
     @staticmethod
     def of(matrix: Sequence[Sequence[int]], operations: Sequence[str]) -> NB101Cell:
-        """From nested sequences, e.g. lists or arrays."""
+        """Builds a cell from nested sequences, e.g. lists or arrays."""
         return NB101Cell(tuple(tuple(int(entry) for entry in row) for row in matrix), tuple(operations))
 
     @property
@@ -64,7 +67,7 @@ class NB101Cell:
         return tuple(source for source in range(node) if self.matrix[source][node])
 
     def pruned(self) -> NB101Cell:
-        """Without the nodes that do not lie on a way from the input to the output, as the benchmark stores cells."""
+        """The cell without nodes that lie on no path from input to output, which is how the benchmark stores cells."""
         last = len(self.matrix) - 1
         fed, used = {0}, {last}
         for node in range(1, last + 1):
@@ -74,7 +77,7 @@ class NB101Cell:
             if node in used:
                 used.update(self.parents(node))
         if last not in fed:
-            raise InvalidInput(f"Expected a way from the input to the output. Got {self.matrix}.")
+            raise InvalidInput(f"Expected a path from the input to the output. Got {self.matrix}.")
         kept = sorted(fed & used)
         matrix = tuple(tuple(self.matrix[i][j] for j in kept) for i in kept)
         cell = NB101Cell(matrix, tuple(self.operations[node] for node in kept))
@@ -86,9 +89,9 @@ class NB101Cell:
         return cell
 
     def hash(self) -> str:
-        """The benchmark's own key of the pruned cell, equal for isomorphic cells (``hash_module``).
+        """The benchmark's key of the pruned cell (``hash_module``), equal for isomorphic cells.
 
-        Every node is hashed with its degrees and label, then V times with the sorted hashes of its neighbours.
+        Hashes every node with its degrees and label, then V times with the sorted hashes of its neighbours.
         """
         cell = self.pruned()
         nodes, matrix = range(len(cell.matrix)), cell.matrix
@@ -113,10 +116,10 @@ def nb101_space(space: int) -> Space:
     """One of the NAS-Bench-1shot1 spaces 1, 2 and 3.
 
     Every node j between input and output has the choices ``node<j>_parents`` (options like ``0,2``) and
-    ``node<j>_operation``; the output has ``output_parents``. Every combination is an architecture: 14,580, 29,160 and
-    1,312,200. Published are 6,240, 29,160 and 363,648: in spaces 1 and 3 the operation of a node that feeds no other
-    node is not counted (space 2 has 16,632 in this way), in space 2 it is. Networks that NAS-Bench-101 tells apart,
-    without loose ends and up to isomorphism, are fewer: see ``canonical``.
+    ``node<j>_operation``; the output has ``output_parents``. The spaces have 14,580, 29,160 and 1,312,200 combinations.
+    The paper counts 6,240, 29,160 and 363,648 because in spaces 1 and 3 (but not in 2, which would have 16,632) it
+    ignores the operations of nodes that feed no other node. NAS-Bench-101 distinguishes even fewer networks, because
+    it removes such loose ends and merges isomorphic cells: see ``canonical``.
     """
     if space not in NB101_PARENTS:
         raise InvalidInput(f"Expected space 1, 2 or 3 of NAS-Bench-1shot1. Got {space!r}.")
@@ -133,7 +136,7 @@ def nb101_space(space: int) -> Space:
 
 
 def nb101_cell(architecture: Architecture) -> NB101Cell:
-    """The cell of an architecture with all of its nodes, loose ends included."""
+    """The cell of an architecture with all of its nodes, including loose ends."""
     parents = nb101_parents(architecture)
     nodes = range(len(parents))
     matrix = tuple(tuple(int(source in parents[target]) for target in nodes) for source in nodes)
@@ -142,7 +145,7 @@ def nb101_cell(architecture: Architecture) -> NB101Cell:
 
 
 def nb101_parents(architecture: Architecture) -> tuple[tuple[int, ...], ...]:
-    """The parents of every node; none for the input."""
+    """The parents of every node; the input has none."""
     wiring = [choice.name for choice in architecture.space.choices if choice.kind == "wiring"]
     return ((), *(parents_of(architecture.option(name)) for name in wiring))
 
@@ -152,20 +155,8 @@ def parents_of(option: str) -> tuple[int, ...]:
     return tuple(map(int, option.split(",")))
 
 
-def parse_nb101(cell: NB101Cell, space: Space) -> Architecture:
-    """The architecture of a 1shot1 space whose cell this is, loose ends included."""
-    last = len(cell.matrix) - 1
-    options = {}
-    for node in range(1, last + 1):
-        name = "output" if node == last else f"node{node}"
-        options[f"{name}_parents"] = ",".join(map(str, cell.parents(node)))
-        if node < last:
-            options[f"{name}_operation"] = cell.operations[node]
-    return space.architecture(options)
-
-
 def nb101_canonical(architecture: Architecture) -> str:
-    """The hash under which NAS-Bench-101 has this network; architectures with equal hashes are the same network."""
+    """The hash under which NAS-Bench-101 lists this network, the same for all architectures of one network."""
     return _cell_hash(nb101_cell(architecture).pruned())
 
 

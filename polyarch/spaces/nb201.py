@@ -1,4 +1,7 @@
-"""Notations of published spaces, to and from architectures, and their canonical forms."""
+"""The NAS-Bench-201 space: one operation on each of six edges, its notation and its canonical form.
+
+Dong & Yang (2020), "NAS-Bench-201: Extending the Scope of Reproducible Neural Architecture Search", arXiv:2001.00326.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ import re
 
 from polyarch.errors import InvalidInput
 from polyarch.spaces.architecture import Architecture, Choice
-from polyarch.spaces.space import Space
+from polyarch.spaces.space import Space, space_name
 
 NB201_OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 NB201_NO_NONE = NB201_OPERATIONS[1:]
-"""The operations of the sub-space without ``none``: 4,096 cells."""
+"""The operations of the subspace without ``none``: 4,096 cells."""
 NB201_CONVOLUTIONS = ("nor_conv_1x1", "nor_conv_3x3")
-"""The operations of the sub-space of convolutions: 64 cells."""
+"""The operations of the subspace of convolutions: 64 cells."""
 NB201_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
-"""The six edges (source node, target node), numbered as in document and benchmark."""
+"""The six edges (source node, target node), numbered as in the benchmark."""
 
 
 def edge_name(source: int, target: int) -> str:
@@ -23,17 +26,13 @@ def edge_name(source: int, target: int) -> str:
 
 
 def nb201_space(operations: tuple[str, ...] = NB201_OPERATIONS) -> Space:
-    """The NAS-Bench-201 cell: one operation on each of six edges; 15,625 cells with all five operations.
+    """The space of NAS-Bench-201 cells: 15,625 with all five operations.
 
     Args:
         operations: a subset, e.g. ``NB201_NO_NONE`` (4,096 cells) or ``NB201_CONVOLUTIONS`` (64).
     """
-    for operation in operations:
-        if operation not in NB201_OPERATIONS:
-            raise InvalidInput(f"Expected operations out of {NB201_OPERATIONS}. Got {operation!r}.")
-    name = "nb201" if operations == NB201_OPERATIONS else f"nb201[{','.join(operations)}]"
     choices = tuple(Choice(edge_name(*edge), operations) for edge in NB201_EDGES)
-    return Space(name, choices, canonical=nb201_canonical)
+    return Space(space_name("nb201", operations, NB201_OPERATIONS), choices, canonical=nb201_canonical)
 
 
 def nb201_string(architecture: Architecture) -> str:
@@ -47,25 +46,23 @@ def nb201_string(architecture: Architecture) -> str:
 
 def parse_nb201(text: str, space: Space | None = None) -> Architecture:
     """Reads the benchmark's notation."""
-    space = space or nb201_space()
-    options, entries = {}, 0
-    for target, node in enumerate(text.strip().split("+"), start=1):
-        if not re.fullmatch(r"\|([^|~]+~\d\|)+", node):
-            raise InvalidInput(f"Expected a cell like |op~0|+|op~0|op~1|+|op~0|op~1|op~2|. Got {text!r}.")
-        for entry in node.strip("|").split("|"):
-            operation, source = entry.rsplit("~", 1)
-            options[edge_name(int(source), target)] = operation
-            entries += 1
-    if entries != len(NB201_EDGES) or set(options) != {edge_name(*edge) for edge in NB201_EDGES}:
+    nodes = text.strip().split("+")
+    entries = [
+        (edge_name(int(source), target), operation)
+        for target, node in enumerate(nodes, start=1)
+        for operation, source in re.findall(r"([^|~]+)~(\d)\|", node)
+    ]
+    is_cell = all(re.fullmatch(r"\|([^|~]+~\d\|)+", node) for node in nodes) and len(entries) == len(NB201_EDGES)
+    if not is_cell or {edge for edge, _ in entries} != {edge_name(*edge) for edge in NB201_EDGES}:
         raise InvalidInput(f"Expected a cell like |op~0|+|op~0|op~1|+|op~0|op~1|op~2|. Got {text!r}.")
-    return space.architecture(options)
+    return (space or nb201_space()).architecture(dict(entries))
 
 
 def nb201_canonical(architecture: Architecture) -> str:
     """A key shared by isomorphic cells: 6,466 keys over the 15,625 cells.
 
-    A node is the sorted sum of its inputs; skip passes the source's sum on, ``none`` and whatever is fed by
-    nothing are written ``#`` (the benchmark's own convention, which keeps the number of terms).
+    A node is written as the sorted sum of its inputs. A skip repeats the sum of its source; ``none`` and operations on
+    an empty source are written ``#``, which keeps the number of terms, as in the benchmark.
     """
     nodes = ["0"]
     for target in (1, 2, 3):

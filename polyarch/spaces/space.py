@@ -16,17 +16,17 @@ from polyarch.errors import ImpossibleSpace, InvalidInput, UnknownName
 from polyarch.spaces.architecture import Architecture, Choice
 
 ENUMERATION_LIMIT = 2_000_000
-"""Spaces larger than this are sampled, never walked."""
+"""Larger spaces are sampled, never enumerated."""
 
 REJECTION_LIMIT = 10_000
-"""Draws after which a constrained space counts as empty."""
+"""Failed draws after which a constrained space counts as empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A condition that architectures must meet, with the words that explain it.
+    """A condition that architectures must meet, and the text that describes it.
 
-    ``holds`` should be a module-level function or a picklable object: spaces travel to worker processes.
+    ``holds`` should be a module-level function or a picklable object because spaces are sent to worker processes.
     """
 
     description: str
@@ -38,13 +38,13 @@ class Space:
     """A product of named choices.
 
     Args:
-        name: tells spaces apart in files.
-        choices: the decisions, in their order.
-        constraints: conditions every member meets.
-        canonical: maps an architecture to a key shared by all architectures that are the same network
-            (isomorphic cells); by default every architecture is its own.
+        name: identifies the space in files.
+        choices: the decisions, in order.
+        constraints: conditions that every member meets.
+        canonical: maps an architecture to a key that is the same for all architectures of the same network
+            (isomorphic cells); by default every architecture has its own.
 
-    Two spaces are equal when name and choices are.
+    Two spaces are equal if their names and choices are.
     """
 
     name: str
@@ -81,11 +81,11 @@ class Space:
 
     @property
     def size(self) -> int:
-        """The number of combinations, constraints not considered."""
+        """The number of combinations, ignoring constraints."""
         return math.prod(len(choice) for choice in self.choices)
 
     def position(self, choice: str) -> int:
-        """Where a choice stands in the order."""
+        """The position of a choice in the order of the space."""
         try:
             return self._positions[choice]
         except KeyError:
@@ -95,7 +95,7 @@ class Space:
         return self.choices[self.position(choice)]
 
     def architecture(self, options: Mapping[str, str] | Sequence[str]) -> Architecture:
-        """An architecture from option names, by choice or in order; it must satisfy the constraints."""
+        """Builds an architecture from option names, given by choice or in order; it must satisfy the constraints."""
         if isinstance(options, Mapping):
             for name in options:
                 self.position(name)
@@ -109,7 +109,7 @@ class Space:
         return self.validate(Architecture(self, indices))
 
     def validate(self, architecture: Architecture) -> Architecture:
-        """Returns the architecture if it belongs here, or says what does not hold."""
+        """Returns the architecture if it is a member, otherwise raises an error that names the failed condition."""
         if architecture.space != self:
             raise InvalidInput(
                 f"Expected an architecture of space {self.name!r}. Got one of {architecture.space.name!r}."
@@ -120,7 +120,7 @@ class Space:
         return architecture
 
     def enumerate(self) -> Iterator[Architecture]:
-        """Every member once, in lexicographic order of the indices."""
+        """Yields every member once, in lexicographic order of the indices."""
         if self.size > ENUMERATION_LIMIT:
             raise InvalidInput(
                 f"Expected a space of at most {ENUMERATION_LIMIT:,} combinations to enumerate. "
@@ -133,15 +133,15 @@ class Space:
 
     @cached_property
     def members(self) -> tuple[Architecture, ...]:
-        """Every member once, walked once: distributions over a small space share this very tuple."""
+        """All members, enumerated once: distributions over a small space share this tuple."""
         return tuple(self.enumerate())
 
     def count(self) -> int:
-        """The number of members; walks the space when there are constraints."""
+        """The number of members; enumerates a space with constraints."""
         return sum(1 for _ in self.enumerate()) if self.constraints else self.size
 
     def sample(self, generator: Generator) -> Architecture:
-        """A uniformly distributed member, by rejection where there are constraints."""
+        """Draws a member uniformly, by rejection if there are constraints."""
         for _ in range(REJECTION_LIMIT):
             indices = tuple(int(torch.randint(len(choice), (), generator=generator)) for choice in self.choices)
             architecture = Architecture(self, indices)
@@ -157,5 +157,13 @@ class Space:
         return Space(self.name, self.choices, (*self.constraints, *constraints), self.canonical)
 
     def canonical_key(self, architecture: Architecture) -> str:
-        """The canonical key of a member; see ``canonical``."""
+        """The key that a member shares with all architectures of the same network."""
         return self.canonical(architecture) if self.canonical else architecture.key
+
+
+def space_name(base: str, operations: tuple[str, ...], known: tuple[str, ...]) -> str:
+    """``base``, or ``base[a,b]`` for a space with only some of the known operations; refuses unknown ones."""
+    for operation in operations:
+        if operation not in known:
+            raise InvalidInput(f"Expected operations out of {known}. Got {operation!r}.")
+    return base if operations == known else f"{base}[{','.join(operations)}]"

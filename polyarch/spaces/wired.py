@@ -1,4 +1,8 @@
-"""The wired space: stages of modules in a chain, each of which may also read earlier modules of its stage."""
+"""The wired space: stages of modules in a chain, in which each module may also read earlier modules of its stage.
+
+Deng et al. (2020), "Understanding and Exploring the Network with Stochastic Architectures", NeurIPS. The residual
+wiring follows Zagoruyko & Komodakis (2016), "Wide Residual Networks", arXiv:1605.07146.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from polyarch.spaces.nb201 import edge_name
 from polyarch.spaces.space import REJECTION_LIMIT, Space
 
 SKIP_OPTIONS = ("off", "on")
-"""What a skip edge can be, written 0 and 1."""
+"""The options of a skip edge, written 0 and 1."""
 
 SkipEdge = tuple[int, int, int]
 """Stage, source node and target module. Node 0 is the input of the stage, modules are numbered from 1."""
@@ -24,10 +28,9 @@ Sources = tuple[int, ...]
 
 
 def wired_space(stages: int = 3, modules: int = 8) -> Space:
-    """One bit for every skip edge i -> j, i < j - 1, of every stage: 28 each with 8 modules, 84 in all.
+    """One choice, off or on, for every skip edge i -> j, i < j - 1, of every stage: 3 x 28 for 8 modules.
 
-    The chain edges j - 1 -> j are always on and no choice. Choices are named like ``stage0_0->2``, in the order of
-    stages, targets, sources.
+    The chain edges j - 1 -> j are always on. Choices have names like ``stage0_0->2``, ordered by stage, target, source.
     """
     if stages < 1 or modules < 2:
         raise InvalidInput(f"Expected 1 or more stages of 2 or more modules. Got {stages=}, {modules=}.")
@@ -47,7 +50,7 @@ def skip_edges(stages: int, modules: int) -> tuple[SkipEdge, ...]:
 
 
 def module_sources(architecture: Architecture) -> tuple[tuple[Sources, ...], ...]:
-    """For every stage, for its modules 1..n, the nodes that they read."""
+    """The nodes that module 1, 2, ..., n of every stage reads."""
     stages, modules = wired_shape(architecture.space)
     read: list[list[list[int]]] = [[[] for _ in range(modules)] for _ in range(stages)]
     for (stage, source, target), on in zip(skip_edges(stages, modules), architecture.indices, strict=True):
@@ -58,7 +61,7 @@ def module_sources(architecture: Architecture) -> tuple[tuple[Sources, ...], ...
 
 @lru_cache(maxsize=256)
 def wired_shape(space: Space) -> tuple[int, int]:
-    """How many stages a wired space has, and how many modules each of them."""
+    """The numbers of stages and of modules per stage of a wired space."""
     try:
         *_, last = space.choice_names
         stage, target = last.removeprefix("stage").split("_")[0], last.split("->")[1]
@@ -71,20 +74,20 @@ def wired_shape(space: Space) -> tuple[int, int]:
 
 
 def residual_wiring(space: Space) -> Architecture:
-    """The wiring of a residual network with two modules per block, up to the scale that a mean gives a sum.
+    """The wiring of a residual network with two modules per block, except that modules average instead of summing.
 
     A block adds its output to its input, so the input of a block is the sum of the stage's input and of the outputs of
     all blocks before it: modules 1, 3, 5, ... read all even nodes before them, modules 2, 4, ... only the one before.
-    (A stage passes its last module on, without the sum that would follow it.)
+    (A stage passes on its last module without the sum that would follow it.)
     """
     on = [target % 2 == 1 and source % 2 == 0 for _, source, target in skip_edges(*wired_shape(space))]
     return Architecture(space, tuple(map(int, on)))
 
 
 def erdos_renyi(space: Space, count: int, probability: float = 0.3, *, generator: Generator) -> list[Architecture]:
-    """Distinct wirings in which every skip edge is on with this probability, independently of all others.
+    """Draws distinct wirings in which every skip edge is on with this probability, independently of the others.
 
-    Equal draws are left out. The first wirings of a longer list are those of a shorter one.
+    Repeated draws are skipped. A longer list begins with the wirings of a shorter one.
     """
     edges = len(skip_edges(*wired_shape(space)))
     if count < 1 or not 0 <= probability <= 1:
@@ -105,14 +108,14 @@ def erdos_renyi(space: Space, count: int, probability: float = 0.3, *, generator
 
 
 def wiring_string(architecture: Architecture) -> str:
-    """The bits of every stage in the order of targets, then sources: ``101-000-011`` for three modules a stage."""
+    """The bits of every stage, ordered by target, then source: ``101-000-011`` for three modules per stage."""
     edges = skip_edges(*wired_shape(architecture.space))
     bits = groupby(zip(edges, architecture.indices, strict=True), key=lambda pair: pair[0][0])
     return "-".join("".join(str(on) for _, on in stage) for _, stage in bits)
 
 
 def parse_wiring(text: str, space: Space | None = None) -> Architecture:
-    """Reads the notation of `wiring_string`; by default of the space of three stages with eight modules."""
+    """Reads the notation of `wiring_string`, by default for three stages of eight modules."""
     space = space or wired_space()
     stages, modules = wired_shape(space)
     parts = text.strip().split("-")
