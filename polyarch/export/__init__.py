@@ -1,4 +1,4 @@
-"""Artifacts: what leaves the house."""
+"""Artifacts: networks with their weights and metadata, as files that other programs can use."""
 
 from polyarch.export.artifact import Artifact, Build, Extract, Member, read_artifact, write_artifact
 from polyarch.export.formats import export_programs

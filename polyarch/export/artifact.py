@@ -1,11 +1,11 @@
-"""One network, or several as a mixture, in a folder that can be used without polyarch."""
+"""One network, or a mixture of several, in a folder that is usable without polyarch."""
 
 from __future__ import annotations
 
 import json
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,42 +16,33 @@ from torch import nn
 import polyarch
 from polyarch.data import Column, Preprocessing, preprocessing_from
 from polyarch.errors import CorruptFile, InvalidInput, PolyarchError
+from polyarch.export.error_text import first_problem, one_line
 from polyarch.export.records import (
     ARCHITECTURE_FILE,
     FORMAT,
     METADATA_FILE,
     PROGRAM_FILES,
     WEIGHTS_FILE,
-    ColumnRecord,
     Description,
-    InputRecord,
     MemberRecord,
     Metadata,
     read_records,
 )
-from polyarch.export.sentences import first_problem, one_line
 from polyarch.export.weights import distinct_weights_of, load_weights, read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically, write_json
 from polyarch.nn import StackedNetworks
 
-__all__ = ["Artifact", "Member", "read_artifact", "read_weights", "weights_bytes", "weights_of", "write_artifact"]
-
 INPUT_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 
 Extract = Callable[[list[dict[str, str]], bool], nn.Module]
-"""(choice name -> option name for every member, whether they share one network), to what gives their logits."""
+"""(choice name -> option name for every member, whether they share one network) -> the module of their logits."""
 Build = Callable[[dict[str, Any], tuple[int, ...], int], Extract]
-"""(settings of the space, shape of one network input, number of classes), to what makes its networks."""
+"""(settings of the space, shape of one network input, number of classes) -> what extracts networks."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One member of the mixture.
-
-    Args:
-        architecture: choice name -> option name.
-        weight: its share; the members' shares are normalised.
-    """
+    """One member of the mixture: choice name -> option name, and its weight, which need not be normalised."""
 
     architecture: dict[str, str]
     weight: float
@@ -59,22 +50,22 @@ class Member:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What the folder holds; a single network is a mixture with one member.
+    """The content of the folder; a single network is a mixture with one member.
 
     Args:
         network: settings of the space that builds the supernet of the members.
-        members: the architectures and their shares.
+        members: the architectures and their weights.
         networks: preprocessed inputs (B, ...) -> logits (K, B, classes) of all members: `StackedNetworks`, one per
             member, or one network that they share.
-        preprocessing: from raw examples to what the networks take in.
-        columns: the columns of a table, empty for other data.
+        preprocessing: maps raw examples to network inputs.
+        columns: the columns of a table; empty for other data.
         input_shape: the shape of one raw example.
-        input_dtype: of raw examples: uint8 (bytes of images) or float32.
+        input_dtype: of raw examples: uint8 (images) or float32.
         classes: class names in the order of the outputs.
         temperature: divides the logits of every member.
         threshold: the entropy in nats above which an input is flagged.
-        metrics: what was measured, for the reader of the folder.
-        exit_confidence: how sure the first exits of a shared network must be for an example to leave early.
+        metrics: measurements, for the reader of the folder.
+        exit_confidence: the confidence at which an example leaves a shared network early.
     """
 
     network: dict[str, Any]
@@ -92,14 +83,14 @@ class Artifact:
 
     @property
     def shared(self) -> bool:
-        """Whether one network gives the logits of all members."""
+        """Whether one network computes the logits of all members."""
         return not isinstance(self.networks, StackedNetworks)
 
 
 def write_artifact(folder: Path, artifact: Artifact) -> None:
-    """Writes weights, metadata and, last, the architecture, each atomically: a folder with all three is whole.
+    """Writes weights, metadata and finally the architecture, each atomically: a folder with all three is complete.
 
-    Programs that were exported from earlier content of the folder are removed.
+    Programs exported from earlier content of the folder are removed.
     """
     description, metadata = _records(artifact)
     content = weights_bytes(
@@ -108,7 +99,7 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
     for name in (ARCHITECTURE_FILE, *PROGRAM_FILES.values()):
         (folder / name).unlink(missing_ok=True)
     write_atomically(folder / WEIGHTS_FILE, content)
-    # What says nothing is left out, so that the files of separate networks stay as they were.
+    # Default values are left out, so that the files of separate networks stay as they were.
     without = None if artifact.exit_confidence is not None else {"exit_confidence"}
     write_json(folder / METADATA_FILE, metadata.model_dump(mode="json", exclude=without))
     without = None if artifact.shared else {"shared"}
@@ -116,11 +107,11 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
 
 
 def read_artifact(folder: Path, build: Build) -> Artifact:
-    """Reads what ``write_artifact`` wrote; the networks are in evaluation mode.
+    """Reads what ``write_artifact`` wrote, with the networks in evaluation mode.
 
     Args:
-        build: makes the networks from their settings. It decides what it makes of settings out of a file: nothing
-            here imports or unpickles anything.
+        build: makes the networks from their settings, and decides which settings from a file it accepts; nothing here
+            imports or unpickles anything.
     """
     description, metadata = read_records(folder)
     weights = read_weights(folder / WEIGHTS_FILE)
@@ -128,7 +119,7 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
     dtype = INPUT_DTYPES[metadata.input.dtype]
     try:
         preprocessing = preprocessing_from(metadata.preprocessing)
-        example = preprocessing(torch.empty(2, *shape, dtype=dtype, device="meta"))  # shapes alone: no memory, no work
+        example = preprocessing(torch.empty(2, *shape, dtype=dtype, device="meta"))  # only shapes: no memory, no work
         extract = build(description.network, tuple(example.shape[1:]), classes)
         networks = extract([member.architecture for member in description.members], description.shared)
         load_weights(networks, weights)
@@ -166,17 +157,15 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
         description = Description(
             format=FORMAT,
             network=artifact.network,
-            members=[MemberRecord(architecture=m.architecture, weight=m.weight) for m in artifact.members],
+            members=[MemberRecord(**asdict(member)) for member in artifact.members],
             shared=artifact.shared,
             input_shape=artifact.input_shape,
         )
         metadata = Metadata.model_validate(
             {
-                "input": InputRecord.model_validate(
-                    {"shape": artifact.input_shape, "dtype": names[artifact.input_dtype]}
-                ),
+                "input": {"shape": artifact.input_shape, "dtype": names[artifact.input_dtype]},
                 "classes": artifact.classes,
-                "columns": tuple(ColumnRecord(name=c.name, categories=c.categories) for c in artifact.columns),
+                "columns": tuple(map(asdict, artifact.columns)),
                 "preprocessing": artifact.preprocessing.to_dict(),
                 "temperature": artifact.temperature,
                 "threshold": artifact.threshold,
@@ -191,7 +180,7 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
         )
     except ValidationError as error:
         place, problem = first_problem(error)
-        raise InvalidInput(f"Expected {place} of the artifact to fit. Found: {problem}.") from None
+        raise InvalidInput(f"Expected a valid {place} in the artifact. Found: {problem}.") from None
     try:
         json.dumps([description.model_dump(), metadata.model_dump()], allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Programs that run without polyarch: torch.export and ONNX, each compared with the original before it is kept."""
+"""Programs that run without polyarch: torch.export and ONNX, each verified against the original network."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torch import Generator, Tensor
 
 from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
+from polyarch.export.error_text import one_line
 from polyarch.export.onnx_session import OnnxSession
 from polyarch.export.program import Program
 from polyarch.export.records import METADATA_FILE, OUTPUTS, PROGRAM_FILES, read_object
-from polyarch.export.sentences import one_line
 from polyarch.files import write_atomically, write_json
 
-Run = Callable[[Tensor], Sequence[Tensor]]
-"""Raw examples (B, ...) to the three outputs."""
+Forward = Callable[[Tensor], Sequence[Tensor]]
+"""Raw examples (B, ...) -> the three `OUTPUTS`."""
 
 BATCH_SIZES = (1, 2, 7, 64)
-"""Of the random inputs: a program must not remember the batch it was made with."""
+"""Sizes of random batches: a program must not depend on the batch size it was exported with."""
 
 
 def export_programs(
@@ -38,15 +38,15 @@ def export_programs(
     formats: Sequence[str] = ("pt2", "onnx"),
     tolerance: float = 1e-4,
 ) -> dict[str, float]:
-    """Adds ``model.pt2`` and ``model.onnx`` to an artifact's folder, preprocessing inside, for any batch size.
+    """Adds ``model.pt2`` and ``model.onnx`` to an artifact's folder, with preprocessing, for any batch size.
 
-    Each is loaded back and compared with the original on the examples and on random inputs; only a program that
+    Each program is loaded back and compared with the network on the examples and on random inputs; only a program that
     agrees is written. The differences go into the metadata.
 
     Args:
         folder: where `write_artifact` wrote the artifact.
-        examples: (N, *input_shape) raw examples, real ones.
-        tolerance: the largest difference of any output that is accepted.
+        examples: (N, *input_shape) real raw examples.
+        tolerance: the largest accepted difference of any output.
 
     Returns:
         File name -> largest absolute difference of all outputs.
@@ -64,16 +64,16 @@ def export_programs(
     differences: dict[str, float] = {}
     for name in formats:
         file = PROGRAM_FILES[name]
-        _note(folder, file, None)  # what an earlier export left must not stay beside new weights
+        _note(folder, file, None)  # an earlier export must not stay beside new weights
         (folder / file).unlink(missing_ok=True)
         try:
-            content, run = _EXPORTERS[name](program, trials[0])
+            content, forward = _EXPORTERS[name](program, trials[0])
         except PolyarchError:
             raise
         except Exception as error:  # the exporters' exceptions have no common base
             raise InvalidInput(f"Expected networks that {file} can hold. Found: {one_line(error)}.") from error
-        differences[file] = _largest_difference(program, run, trials, file)
-        if not differences[file] <= tolerance:  # written so that NaN is a mismatch, too
+        differences[file] = _largest_difference(program, forward, trials, file)
+        if not differences[file] <= tolerance:  # so that NaN is a mismatch as well
             raise ExportMismatch(
                 f"Expected {file} to agree with its network within {tolerance:g}. "
                 f"Found a difference of {differences[file]:g}."
@@ -84,7 +84,7 @@ def export_programs(
 
 
 def random_inputs(artifact: Artifact, examples: Tensor) -> Iterator[Tensor]:
-    """Batches of several sizes in the range of the examples; tables also get missing and unknown values."""
+    """Batches of several sizes in the range of the examples; tables include missing and unknown values."""
     generator = Generator().manual_seed(0)
     for size in BATCH_SIZES:
         shape = (size, *artifact.input_shape)
@@ -92,7 +92,7 @@ def random_inputs(artifact: Artifact, examples: Tensor) -> Iterator[Tensor]:
             yield torch.randint(0, 256, shape, generator=generator, dtype=examples.dtype)
             continue
         low, high = examples.nan_to_num(torch.inf).amin(0), examples.nan_to_num(-torch.inf).amax(0)
-        seen = low <= high  # a column may have no value at all in the examples
+        seen = low <= high  # a column may have no value in the examples
         low, high = torch.where(seen, low, 0.0), torch.where(seen, high, 1.0)
         values = low + (high - low) * torch.rand(shape, generator=generator)
         for index, column in enumerate(artifact.columns):
@@ -103,19 +103,19 @@ def random_inputs(artifact: Artifact, examples: Tensor) -> Iterator[Tensor]:
         yield values
 
 
-def _export_pt2(program: Program, examples: Tensor) -> tuple[bytes, Run]:
+def _export_pt2(program: Program, examples: Tensor) -> tuple[bytes, Forward]:
     with _quiet():
         exported = torch.export.export(program, (_two(examples),), dynamic_shapes=_dynamic_batch(), strict=False)
-        for node in exported.graph.nodes:  # they name files of this machine
+        for node in exported.graph.nodes:  # traces name files of this machine
             node.meta.pop("stack_trace", None)
         buffer = io.BytesIO()
         torch.export.save(exported, buffer)
-        # Loading may unpickle, which is why this is the only place that does: these bytes are our own.
+        # Loading may unpickle. This is the only place that does so, and the bytes are our own.
         loaded = torch.export.load(io.BytesIO(buffer.getvalue())).module()
     return buffer.getvalue(), loaded
 
 
-def _export_onnx(program: Program, examples: Tensor) -> tuple[bytes, Run]:
+def _export_onnx(program: Program, examples: Tensor) -> tuple[bytes, Forward]:
     feature = "Exporting to ONNX"
     if not all(importlib.util.find_spec(package) for package in ("onnx", "onnxscript", "onnxruntime")):
         raise MissingExtra(feature, "onnx")
@@ -137,7 +137,7 @@ def _export_onnx(program: Program, examples: Tensor) -> tuple[bytes, Run]:
     return content, OnnxSession(content, feature)
 
 
-_EXPORTERS: dict[str, Callable[[Program, Tensor], tuple[bytes, Run]]] = {"pt2": _export_pt2, "onnx": _export_onnx}
+_EXPORTERS: dict[str, Callable[[Program, Tensor], tuple[bytes, Forward]]] = {"pt2": _export_pt2, "onnx": _export_onnx}
 
 
 def _dynamic_batch() -> tuple[dict[int, Any]]:
@@ -145,18 +145,18 @@ def _dynamic_batch() -> tuple[dict[int, Any]]:
 
 
 def _two(examples: Tensor) -> Tensor:
-    """Two examples: exporters take a size of 1 for a constant."""
+    """Two examples, because exporters treat a batch size of 1 as a constant."""
     return examples[:2] if len(examples) > 1 else examples.repeat(2, *[1] * (examples.dim() - 1))
 
 
-def _largest_difference(program: Program, run: Run, trials: Sequence[Tensor], file: str) -> float:
-    """Over all trials and outputs; NaN counts as a difference."""
+def _largest_difference(program: Program, forward: Forward, trials: Sequence[Tensor], file: str) -> float:
+    """The largest absolute difference over all trials and outputs, NaN if any is NaN."""
     largest = 0.0
     for inputs in trials:
         with torch.no_grad():
             expected = program(inputs)
             try:
-                found = run(inputs)
+                found = forward(inputs)
             except Exception as error:  # the runtimes' exceptions have no common base
                 raise ExportMismatch(
                     f"Expected {file} to take inputs of shape {tuple(inputs.shape)}. Found: {one_line(error)}."
@@ -172,7 +172,7 @@ def _largest_difference(program: Program, run: Run, trials: Sequence[Tensor], fi
 
 
 def _note(folder: Path, file: str, record: dict[str, float] | None) -> None:
-    """Writes down what is known about a program, or that there is none."""
+    """Records a program in the metadata, or removes its record."""
     metadata = read_object(folder / METADATA_FILE)
     exports = {name: value for name, value in metadata["exports"].items() if name != file}
     if record is not None:
@@ -182,7 +182,7 @@ def _note(folder: Path, file: str, record: dict[str, float] | None) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch says about its own insides and prints of half a graph, and about torchvision."""
+    """Suppresses torch's warnings about its own internals, its graph dumps and its remarks on torchvision."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
 
     def not_about_torchvision(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Running an ONNX program."""
+"""ONNX programs run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import CorruptFile, MissingExtra
+from polyarch.export.error_text import one_line
 from polyarch.export.records import OUTPUTS
-from polyarch.export.sentences import one_line
 
 
 class OnnxSession:
-    """A program in onnxruntime, on the CPU, with as many threads as torch has.
+    """An ONNX program on the CPU, with as many threads as torch uses.
 
     Args:
         content: the bytes of ``model.onnx``.
-        feature: what the user wants it for, should onnxruntime be missing.
+        feature: what needs onnxruntime, for the error if it is not installed.
     """
 
     def __init__(self, content: bytes, feature: str) -> None:
@@ -25,7 +25,7 @@ class OnnxSession:
             raise MissingExtra(feature, "onnx") from None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 4  # what goes wrong is raised, no need to print it too
+        options.log_severity_level = 4  # errors are raised, so they need not be printed
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
             inputs = [value.name for value in self._session.get_inputs()]
@@ -41,9 +41,9 @@ class OnnxSession:
         """(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,)."""
         try:
             values = self._session.run(list(OUTPUTS), {"inputs": inputs.numpy()})
-        except Exception as error:  # see above
+        except Exception as error:  # no common base, as above
             raise CorruptFile(
-                f"Expected the ONNX program to take {tuple(inputs.shape)}. Found: {one_line(error)}."
+                f"Expected the ONNX program to accept shape {tuple(inputs.shape)}. Found: {one_line(error)}."
             ) from None
         probabilities, entropy, mutual_information = (torch.from_numpy(value) for value in values)
         return probabilities, entropy, mutual_information

@@ -1,4 +1,4 @@
-"""Raw examples to predictions in one module: what is exported."""
+"""The exported module: from raw examples to predictions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from polyarch.predictive import EarlyExit, Mixture
 
 
 class Program(nn.Module):
-    """Preprocessing, then the mixture.
-
-    Args:
-        preprocessing: from raw examples (B, ...) to what the members take in.
-        mixture: from there to probabilities and uncertainty; one that stops early also says where.
-    """
+    """Preprocesses raw examples (B, ...) and applies the mixture; with early exit it also returns the exits used."""
 
     def __init__(self, preprocessing: Preprocessing, mixture: Mixture | EarlyExit) -> None:
         super().__init__()
@@ -28,7 +23,7 @@ class Program(nn.Module):
 
     @classmethod
     def of(cls, artifact: Artifact) -> Program:
-        """Copies of the networks on the CPU, in evaluation mode and in the usual layout; theirs stay as they are."""
+        """A program of copied networks on the CPU, in evaluation mode and in the contiguous memory format."""
         weights = [member.weight for member in artifact.members]
         networks = with_planes(copy.deepcopy(artifact.networks))
         mixture = Mixture(networks, weights, temperature=artifact.temperature)

@@ -1,4 +1,4 @@
-"""The two JSON files of an artifact, and their reading."""
+"""The two JSON files of an artifact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, ValidationError, field_validator
 
 from polyarch.errors import CorruptFile
-from polyarch.export.sentences import first_problem
+from polyarch.export.error_text import first_problem
 
 FORMAT: Final = 2
 
@@ -31,22 +31,22 @@ NonNegative = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class Record(BaseModel):
-    """Base: nothing is converted, so that a number is never read out of a string."""
+    """Base of strict records: no conversions, so that a string is never read as a number."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
 class MemberRecord(Record):
-    """One member of the mixture and its share."""
+    """One member of the mixture and its weight."""
 
     architecture: dict[str, str]
     weight: Positive
 
 
 class Description(Record):
-    """``architecture.json``: what builds the networks; ``input_shape`` is that of a raw example.
+    """``architecture.json``: what builds the networks; ``input_shape`` is the shape of one raw example.
 
-    ``shared`` says that one network gives the logits of all members in one pass, not one network each.
+    ``shared`` means that one network computes the logits of all members in one pass.
     """
 
     format: Literal[2]
@@ -57,16 +57,16 @@ class Description(Record):
 
 
 class InputRecord(Record):
-    """What the program takes in: batches (B, *shape)."""
+    """The input of the program: batches (B, *shape)."""
 
     shape: Shape
     dtype: Literal["uint8", "float32"]
 
 
 class ColumnRecord(Record):
-    """A column of a table: of numbers where ``categories`` is null, else of indices of its categories.
+    """A column of numbers if ``categories`` is null, otherwise of category indices.
 
-    A missing value is NaN in the input, an unknown category -1.
+    Missing values are NaN, unknown categories -1.
     """
 
     name: str
@@ -74,16 +74,16 @@ class ColumnRecord(Record):
 
 
 class ExportRecord(Record):
-    """How far a program was from the original networks when it was written, over all outputs."""
+    """The largest difference of any output between an exported program and its networks."""
 
     largest_difference: NonNegative
     tolerance: NonNegative
 
 
 class Metadata(Record):
-    """``metadata.json``: what somebody needs to use the programs without polyarch.
+    """``metadata.json``: everything needed to use the programs without polyarch.
 
-    ``exit_confidence`` is for the exits of a shared network: how sure they must be for an example to leave early.
+    ``exit_confidence`` is the confidence at which an example leaves a shared network early.
     """
 
     input: InputRecord
@@ -100,15 +100,15 @@ class Metadata(Record):
 
     @field_validator("classes", "columns")
     @classmethod
-    def _names_of_their_own(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        names = [item.name if isinstance(item, ColumnRecord) else item for item in value]
+    def _unique_names(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        names = [entry.name if isinstance(entry, ColumnRecord) else entry for entry in value]
         if len(set(names)) < len(names):
             raise ValueError("a name occurs twice")
         return value
 
 
 def read_records(folder: Path) -> tuple[Description, Metadata]:
-    """Both files of a folder, each as it should be and in agreement with the other."""
+    """Reads and validates both files of a folder."""
     description = _read(Description, folder / ARCHITECTURE_FILE)
     metadata = _read(Metadata, folder / METADATA_FILE)
     shape = description.input_shape
@@ -142,10 +142,10 @@ R = TypeVar("R", bound=Record)
 
 def _read(kind: type[R], path: Path) -> R:
     raw, content = _parse(path)
-    if kind is Description and content.get("format") != FORMAT:  # other formats have other keys: say this first
+    if kind is Description and content.get("format") != FORMAT:  # other formats have other keys, so report this first
         raise CorruptFile(f"Expected {path} to have format {FORMAT}. Found {content.get('format')!r}.")
     try:
         return kind.model_validate_json(raw)
     except ValidationError as error:
         place, problem = first_problem(error)
-        raise CorruptFile(f"Expected {place} in {path} to fit. Found: {problem}.") from None
+        raise CorruptFile(f"Expected a valid {place} in {path}. Found: {problem}.") from None

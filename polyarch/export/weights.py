@@ -1,4 +1,4 @@
-"""Weights of networks as safetensors files: tensors by name and nothing that could run."""
+"""Weights as safetensors files, which hold named tensors and nothing executable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyarch.errors import CorruptFile, InvalidInput
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:
-    """A network's state as separate, contiguous tensors on the CPU."""
+    """The state of a network as separate, contiguous tensors on the CPU."""
     state = network.state_dict()
     for name, value in state.items():
         if not isinstance(value, Tensor):
@@ -21,13 +21,13 @@ def weights_of(network: nn.Module) -> dict[str, Tensor]:
 
 
 def distinct_weights_of(network: nn.Module) -> dict[str, Tensor]:
-    """The same without repetition: a tensor that modules share is there once, under its first name."""
+    """Like `weights_of`, with every shared tensor only once, under its first name."""
     first = _first_names(network)
     return {name: value for name, value in weights_of(network).items() if first[name] == name}
 
 
 def weights_bytes(weights: dict[str, Tensor]) -> bytes:
-    """Weights in safetensors format; the same weights give the same bytes."""
+    """Weights in safetensors format; equal weights give equal bytes."""
     return save(dict(sorted(weights.items())))
 
 
@@ -40,16 +40,15 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Gives a network the weights; names, shapes and types must be those of its state.
+    """Loads weights whose names, shapes and types match the state of the network.
 
-    A tensor that modules share needs no more than its first name. A network on the meta device takes the tensors over
-    and is on the CPU afterwards.
+    A shared tensor needs only its first name. A network on the meta device adopts the tensors and is then on the CPU.
     """
     state, first = network.state_dict(), _first_names(network)
     weights = {name: weights[first[name]] for name in state if first[name] in weights} | weights
     for name in sorted(state.keys() ^ weights.keys()):
-        where = "has none in its file" if name in state else "is not in the network"
-        raise CorruptFile(f"Expected the weights of the described network. Found that {name!r} {where}.")
+        problem = "is missing" if name in state else "is not part of the network"
+        raise CorruptFile(f"Expected the weights of the described network. Found that {name!r} {problem}.")
     for name, value in state.items():
         wanted, found = (value.dtype, tuple(value.shape)), (weights[name].dtype, tuple(weights[name].shape))
         if wanted != found:
@@ -58,12 +57,12 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
             )
     network.load_state_dict(weights, assign=any(value.is_meta for value in state.values()))
     tensors = network.state_dict(keep_vars=True)
-    for name in state:  # tensors that were taken over are no longer shared
+    for name in state:  # adopted tensors are no longer shared
         owner, _, leaf = name.rpartition(".")
         setattr(network.get_submodule(owner), leaf, tensors[first[name]])
 
 
 def _first_names(network: nn.Module) -> dict[str, str]:
-    """The first name of the tensor that has this name."""
+    """The name of every tensor -> its first name."""
     found: dict[int, str] = {}
     return {name: found.setdefault(id(value), name) for name, value in network.state_dict(keep_vars=True).items()}
