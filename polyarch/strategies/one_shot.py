@@ -49,6 +49,7 @@ class OneShot(Strategy):
         self.inner = inner or PathGradients()
         self.loss = loss
         self.batches_per_step = self.inner.batches
+        self.paths_per_step = self.paths.count
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one outer step; measures the mean loss over paths and batches."""

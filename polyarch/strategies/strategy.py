@@ -34,6 +34,8 @@ class Strategy(ABC):
     batches_per_step: int = 1
     held_out_per_step: int = 0
     """Training and held-out batches that a step uses."""
+    paths_per_step: int = 1
+    """Architectures that a step trains."""
 
     @abstractmethod
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
