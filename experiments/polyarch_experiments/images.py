@@ -23,7 +23,7 @@ from polyarch.data import (
     stratified_split,
 )
 from polyarch.objectives import log_marginal
-from polyarch.predictive import area, brier, entropy, risk_coverage
+from polyarch.predictive import brier, entropy, risk_coverage
 from polyarch.randomness import derive_seed
 from polyarch.strategies import Strategy
 from polyarch.training import Callback, CheckpointStore, History, Schedule, cosine, fit
@@ -142,7 +142,7 @@ def measure(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> d
     return {
         **scores(log_probs, targets),
         "brier": brier(probabilities, targets),
-        "risk_area": area(risk_coverage(entropy(probabilities), correct)),
+        "risk_area": risk_coverage(entropy(probabilities), correct).area,
     }
 
 

@@ -1,4 +1,4 @@
-"""What a network or a mixture of networks predicts, how sure it is, and whether that can be trusted."""
+"""Predictions of networks and mixtures, their uncertainty, and how well it is calibrated."""
 
 from polyarch.predictive.budget import JointCost, members_within
 from polyarch.predictive.calibration import (
@@ -18,18 +18,15 @@ from polyarch.predictive.early_exit import (
     choose_confidence,
     exit_curve,
 )
-from polyarch.predictive.member_weights import posterior_weights, stacked_weights
+from polyarch.predictive.member_weights import posterior_weights, responsibilities, stacked_weights
 from polyarch.predictive.mixture import Mixture
 from polyarch.predictive.most_probable import most_probable
-from polyarch.predictive.responsibilities import responsibilities
-from polyarch.predictive.selective_prediction import RiskCoverageCurve, area, risk_coverage, threshold_at
+from polyarch.predictive.selective_prediction import RiskCoverageCurve, risk_coverage, threshold_at
 from polyarch.predictive.uncertainty import (
     Detection,
-    aupr,
     auroc,
     detect,
     entropy,
-    fpr_at_tpr,
     max_probability,
     mutual_information,
     uncertainty_scores,
@@ -40,15 +37,13 @@ __all__ = [
     "LEAST_MASS",
     "SEVERITIES",
     "ConfidenceBin",
-    "JointCost",
-    "RiskCoverageCurve",
     "Detection",
     "EarlyExit",
     "ExitMeasure",
     "ExitOutput",
+    "JointCost",
     "Mixture",
-    "area",
-    "aupr",
+    "RiskCoverageCurve",
     "auroc",
     "brier",
     "calibration_error",
@@ -58,7 +53,6 @@ __all__ = [
     "entropy",
     "exit_curve",
     "fit_temperature",
-    "fpr_at_tpr",
     "max_probability",
     "members_within",
     "most_probable",
@@ -69,6 +63,6 @@ __all__ = [
     "responsibilities",
     "risk_coverage",
     "stacked_weights",
-    "uncertainty_scores",
     "threshold_at",
+    "uncertainty_scores",
 ]

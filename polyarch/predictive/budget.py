@@ -1,4 +1,4 @@
-"""How many members a mixture can have for what its prediction may cost."""
+"""Members of a mixture whose prediction stays within a budget."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture
 
 JointCost = Callable[[Sequence[Architecture]], float]
-"""What a prediction by all of these architectures together costs, such as `polyarch.estimators.shared_macs`."""
+"""The cost of a prediction by all of these architectures together, such as `polyarch.estimators.shared_macs`."""
 
 
 def members_within(ordered: Sequence[Architecture], cost: JointCost, budget: float) -> list[Architecture]:
-    """Walks along the architectures and takes each one with which cost(taken + [it]) <= budget.
+    """Goes through the architectures, best first, and takes each one for which cost(taken + [it]) <= budget.
 
-    One that is too dear is passed over, and a later one that shares more with those taken may still fit. With a cost
-    that does not fall when a member is added the budget is the only limit; for a fixed number T, cut ``ordered``.
-
-    Args:
-        ordered: the best first.
+    An architecture that is too expensive is skipped; a later one that shares more with those taken may still fit.
     """
     taken: list[Architecture] = []
     cheapest = float("inf")

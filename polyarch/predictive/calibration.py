@@ -1,4 +1,8 @@
-"""Whether probabilities mean what they say, and the temperature that makes them mean it better."""
+"""How well probabilities match frequencies, and the temperature that improves the match.
+
+Expected calibration error and temperature scaling: Guo, Pleiss, Sun and Weinberger (2017), "On Calibration of Modern
+Neural Networks", arXiv:1706.04599.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,15 @@ from polyarch.errors import InvalidInput
 from polyarch.predictive.checks import check_labels, check_outputs, check_probabilities, normalised_weights
 
 TEMPERATURES = (0.05, 20.0)
-"""The range of fitted temperatures: on separable data the best one would be 0."""
+"""The range of fitted temperatures; on separable data the best one would be 0."""
 
 _GRID = 15
-"""Steps from log T = 0 to either end."""
+"""Grid steps from log T = 0 to either end of the range."""
 
 
 @dataclass(frozen=True)
 class ConfidenceBin:
-    """The examples whose top probability lies in low..high: how sure the predictions were, how often right."""
+    """Mean confidence and accuracy of the examples whose top probability lies in low..high."""
 
     low: float
     high: float
@@ -31,7 +35,7 @@ class ConfidenceBin:
 
 
 def negative_log_likelihood(probabilities: Tensor, labels: Tensor) -> float:
-    """-(1/N) sum_n log p_n[y_n] in nats: (N, C), (N,). Infinite where a label was given probability 0."""
+    """-(1/N) sum_n log p_n[y_n] in nats: (N, C), (N,). Infinite if a label has probability 0."""
     p, y = _checked(probabilities, labels)
     return float(-p.gather(1, y[:, None]).log().mean())
 
@@ -44,14 +48,14 @@ def brier(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> float:
-    """sum_b (n_b / N) |accuracy_b - confidence_b| over bins of equal width of the top probability, in 0..1."""
+    """sum_b (n_b / N) |accuracy_b - confidence_b|, in 0..1, over bins of equal width of the top probability."""
     found = reliability(probabilities, labels, bins)
     gaps = (part.count * abs(part.accuracy - part.confidence) for part in found)
     return math.fsum(gaps) / len(labels)
 
 
 def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[ConfidenceBin]:
-    """The bins [low, high) of the top probability that hold examples, the last one with 1: (N, C), (N,)."""
+    """The non-empty bins [low, high) of the top probability; the last one includes 1: (N, C), (N,)."""
     p, y = _checked(probabilities, labels)
     if bins < 1:
         raise InvalidInput(f"Expected 1 or more bins. Got {bins}.")
@@ -77,16 +81,16 @@ def fit_temperature(
 ) -> float:
     """The T in 0.05..20 with the lowest -(1/N) (sum_n log sum_k w_k softmax(logits_kn / T)[y_n] - (log T)^2 / 2s^2).
 
-    For one network the loss has one valley in log T; for a mixture it may have more. So: the best of 31 temperatures
-    equally far apart in log T (the one closest to 1 among equals), then bisection of the slope beside it, in
-    float64. The same input gives the same T; logits that say nothing give 1.
+    The loss has one minimum in log T for a single network, but may have several for a mixture. So this takes the best
+    of 31 temperatures equally spaced in log T (among equals, the one closest to 1) and bisects the slope next to it,
+    in float64. The result is deterministic; uninformative logits give 1.
 
     Args:
         logits: (N, C) of one network, or (K, N, C) of the members of a mixture, before any temperature.
         labels: (N,).
         weights: (K,) of 0 or more, normalised here; equal by default.
-        log_deviation: s, the standard deviation of a Gaussian prior on log T around 0; no prior by default. A few
-            examples that are all right ask for the lowest T there is; with s = 1 they hardly count, and many decide.
+        log_deviation: s, the standard deviation of a Gaussian prior on log T around 0; no prior by default. A handful
+            of correctly classified examples would pull T to its lower limit; a prior with s = 1 prevents that.
     """
     if not log_deviation > 0:
         raise InvalidInput(f"Expected a standard deviation of log T above 0. Got {log_deviation}.")
@@ -100,7 +104,7 @@ def fit_temperature(
     z = z - z.amax(-1, keepdim=True)  # equal logits become exact zeros, whose loss is exactly flat
 
     def loss(log_temperature: float) -> tuple[float, float]:
-        """The loss at u = log T and its slope, mean_n sum_k r_kn (z_y - E_k[z]) / T.
+        """The loss at log T and its slope, mean_n sum_k r_kn (z_y - E_k[z]) / T.
 
         r_kn is the posterior of member k given y_n, E_k the mean over classes under member k.
         """
@@ -109,7 +113,7 @@ def fit_temperature(
         joint = log_p.gather(-1, y)[..., 0] + log_weights  # (K, N)
         total = torch.logsumexp(joint, 0)
         lead = scaled.gather(-1, y)[..., 0] - (log_p.exp() * scaled).sum(-1)
-        prior = log_temperature / (log_deviation**2 * examples)  # its slope
+        prior = log_temperature / (log_deviation**2 * examples)  # the slope of the prior
         value = float(-total.mean()) + prior * log_temperature / 2
         return value, float(((joint - total).exp() * lead).sum(0).mean()) + prior
 
@@ -118,7 +122,7 @@ def fit_temperature(
     losses = [loss(point)[0] for point in points]
     best = min(range(len(points)), key=lambda i: (losses[i], abs(points[i])))
     slope = loss(points[best])[1]
-    # The loss falls away from the best point on one side and is as high again at the next one: a valley between.
+    # The loss falls on one side of the best grid point and is no lower at the next one: a minimum lies between.
     beside = best if slope == 0 else best - 1 if slope > 0 else best + 1
     beside = min(max(beside, 0), len(points) - 1)
     low, high = sorted((points[best], points[beside]))
@@ -132,7 +136,7 @@ def fit_temperature(
 
 
 def _checked(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Both on the CPU, probabilities in float64."""
+    """Validated probabilities in float64 and labels, both on the CPU."""
     check_probabilities(probabilities, "(N, C)")
     y = check_labels(labels, *probabilities.shape)
     return probabilities.detach().cpu().double(), y.cpu()

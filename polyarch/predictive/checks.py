@@ -1,4 +1,4 @@
-"""What the measures of this room ask of their inputs, each refusal in one sentence."""
+"""Validation of the inputs of predictive measures."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from polyarch.errors import InvalidInput
 
 SUM_TOLERANCE = 1e-4
-"""How far a row of probabilities may be from summing to 1: float32 over thousands of classes stays within."""
+"""How far a row of probabilities may be from summing to 1; float32 over thousands of classes stays within."""
 
 
 def check_outputs(values: Tensor, shape: str) -> None:
-    """Finite floats with as many axes as the words of ``shape``, such as ``"(B, C)"``, none of them empty."""
+    """Requires finite floats with as many axes as ``shape`` names, such as ``"(B, C)"``, none of them empty."""
     if values.dim() != len(shape.split(",")) or 0 in values.shape or not values.is_floating_point():
         raise InvalidInput(f"Expected floats of shape {shape}, not empty. Got {values.dtype}, {tuple(values.shape)}.")
     if not values.isfinite().all():
@@ -23,7 +23,7 @@ def check_outputs(values: Tensor, shape: str) -> None:
 
 
 def check_probabilities(probabilities: Tensor, shape: str = "(B, C)") -> None:
-    """Rows (..., C) that are 0 or more and sum to 1."""
+    """Requires rows (..., C) of 0 or more that sum to 1."""
     check_outputs(probabilities, shape)
     if probabilities.min() < 0:
         raise InvalidInput(f"Expected probabilities of 0 or more. Got {probabilities.min().item():g}.")
@@ -35,7 +35,7 @@ def check_probabilities(probabilities: Tensor, shape: str = "(B, C)") -> None:
 
 
 def check_labels(labels: Tensor, examples: int, classes: int) -> Tensor:
-    """One class index in 0..classes-1 per example, returned as int64, (N,)."""
+    """Requires one class index in 0..classes-1 per example; returns them as int64, (N,)."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise InvalidInput(f"Expected labels as integers. Got {labels.dtype}.")
     if labels.shape != (examples,):
@@ -47,7 +47,7 @@ def check_labels(labels: Tensor, examples: int, classes: int) -> Tensor:
 
 
 def check_scores(scores: Tensor) -> Tensor:
-    """One finite number per example, returned as float64 on the CPU, (N,): orders and ties stay as they are."""
+    """Requires one finite number per example; returns them in float64 on the CPU, (N,), with equal order and ties."""
     if scores.dim() != 1 or len(scores) == 0:
         raise InvalidInput(f"Expected one number per example, not empty. Got shape {tuple(scores.shape)}.")
     if scores.is_complex() or not scores.isfinite().all():
@@ -62,16 +62,16 @@ def normalised_weights(weights: Tensor | Sequence[float] | None, count: int) -> 
     if isinstance(weights, Tensor):
         values = weights.detach().cpu().double()
     else:
-        values = torch.tensor(weights, dtype=torch.float64)  # by default numbers would be rounded to single precision
+        values = torch.tensor(weights, dtype=torch.float64)  # torch would round them to single precision by default
     if values.shape != (count,):
         raise InvalidInput(f"Expected one weight per member, ({count},). Got shape {tuple(values.shape)}.")
     if not values.isfinite().all() or values.min() < 0 or values.max() == 0:
         raise InvalidInput(f"Expected finite weights of 0 or more, not all 0. Got {values.tolist()}.")
-    values = values / values.max()  # so that the sum of the largest floats stays finite
+    values = values / values.max()  # so that even the sum of the largest floats is finite
     return values / values.sum()
 
 
 def check_temperature(temperature: float) -> None:
-    """A number that logits can be divided by."""
+    """Requires a finite temperature above 0."""
     if not 0 < temperature < math.inf:
         raise InvalidInput(f"Expected a finite temperature above 0. Got {temperature}.")

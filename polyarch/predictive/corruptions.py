@@ -1,7 +1,8 @@
-"""Corrupted copies of images: what a network should be less sure of, the less the worse the corruption.
+"""Corrupted copies of images: the worse the corruption, the less certain a network should be.
 
-Every kind takes images (B, C, H, W) in 0..1, a severity 1..5 and a generator, and is a deterministic function of the
-three. The kinds are those of the usual benchmarks of robustness; the strengths are set for images of about 32 pixels.
+Every kind is a deterministic function of images (B, C, H, W) in 0..1, a severity 1..5 and a generator. The kinds follow
+Hendrycks and Dietterich (2019), "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations",
+arXiv:1903.12261; the strengths suit images of about 32 pixels.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from polyarch.errors import InvalidInput, UnknownName
 SEVERITIES = (1, 2, 3, 4, 5)
 
 Kind = Callable[[Tensor, int, Generator], Tensor]
-"""Images (B, C, H, W) in 0..1, severity, generator -> images of the same shape, cut to 0..1 by `corrupt`."""
+"""Images (B, C, H, W) in 0..1, severity, generator -> images of the same shape, clipped to 0..1 by `corrupt`."""
 
 
 def corrupt(images: Tensor, kind: str, severity: int, *, generator: Generator) -> Tensor:
@@ -27,7 +28,7 @@ def corrupt(images: Tensor, kind: str, severity: int, *, generator: Generator) -
     Args:
         kind: a name in `CORRUPTIONS`.
         severity: 1 (mild) to 5.
-        generator: of the random kinds; the others do not draw from it.
+        generator: used by the random kinds only.
     """
     if kind not in CORRUPTIONS:
         raise UnknownName("corruption", kind, CORRUPTIONS)
@@ -40,7 +41,7 @@ def corrupt(images: Tensor, kind: str, severity: int, *, generator: Generator) -
     if images.dtype == torch.uint8:
         corrupted = CORRUPTIONS[kind](images.float() / 255, severity, generator).clamp(0, 1)
         return (corrupted * 255).round().byte()
-    if not ((images >= 0) & (images <= 1)).all():  # written so that NaN is refused, too
+    if not ((images >= 0) & (images <= 1)).all():  # written so that NaN is refused as well
         raise InvalidInput(
             f"Expected images in 0..1, before any normalisation. Got {images.min().item():g}..{images.max().item():g}."
         )
@@ -55,9 +56,9 @@ def gaussian_noise(images: Tensor, severity: int, generator: Generator) -> Tenso
 
 
 def gaussian_blur(images: Tensor, severity: int, generator: Generator) -> Tensor:
-    """Every value becomes a mean with weights exp(-d^2 / 2 s^2) by distance d, s = 0.5 .. 2.5 pixels.
+    """Replaces every value by a mean with weights exp(-d^2 / 2 s^2) at distance d, s = 0.5 .. 2.5 pixels.
 
-    The window is cut off at 3 s; beyond the edge the image goes on with its outermost pixels.
+    The window ends at 3 s; beyond its edge the image repeats its outermost pixels.
     """
     deviation = (0.5, 0.8, 1.2, 1.8, 2.5)[severity - 1]
     reach = math.ceil(3 * deviation)
@@ -65,7 +66,7 @@ def gaussian_blur(images: Tensor, severity: int, generator: Generator) -> Tensor
     weights = torch.softmax(-distances.square() / (2 * deviation**2), 0)
     batch, channels, height, width = images.shape
     single = images.reshape(batch * channels, 1, height, width)
-    # The weights are a product of rows and columns, so two short passes do the work of one long one.
+    # The weights are a product of rows and columns, so two short convolutions replace one large one.
     padded = F.pad(single, [reach] * 4, mode="replicate")
     rows = F.conv2d(padded, weights.view(1, 1, -1, 1))
     return F.conv2d(rows, weights.view(1, 1, 1, -1)).reshape(images.shape)
@@ -79,7 +80,7 @@ def contrast(images: Tensor, severity: int, generator: Generator) -> Tensor:
 
 
 def occlusion(images: Tensor, severity: int, generator: Generator) -> Tensor:
-    """A black rectangle at a random place that covers about 10 % .. 50 % of every image, all of it inside."""
+    """Covers about 10 % .. 50 % of every image with a black rectangle at a random place inside it."""
     side = math.sqrt(severity / 10)
     batch, _, height, width = images.shape
     hidden = []
@@ -93,7 +94,7 @@ def occlusion(images: Tensor, severity: int, generator: Generator) -> Tensor:
 
 
 def pixelate(images: Tensor, severity: int, generator: Generator) -> Tensor:
-    """Blocks of 2 x 2 .. 8 x 8 pixels become their mean, those at the lower and right edge may be smaller."""
+    """Replaces blocks of 2 x 2 .. 8 x 8 pixels by their mean; blocks at the lower and right edge may be smaller."""
     side = (2, 3, 4, 6, 8)[severity - 1]
     height, width = images.shape[2:]
     means = F.avg_pool2d(images, side, ceil_mode=True)

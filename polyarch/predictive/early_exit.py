@@ -1,7 +1,9 @@
-"""Mixtures over the exits of one network that stop early: an example leaves when the exits so far are sure.
+"""Mixtures over the exits of one network that stop early: an example exits once the exits so far are confident.
 
 p_d = sum_{i<=d} w_i p_i / sum_{i<=d} w_i is the mixture of the exits so far, with p_i = softmax(logits_i / T). An
-example leaves at the first exit with max_c p_d >= confidence, at the latest at the last, where p_d is the full mixture.
+example exits where max_c p_d >= confidence for the first time, or at the last exit, where p_d is the full mixture.
+Exits by confidence: Teerapittayanon, McDanel and Kung (2016), "BranchyNet: Fast Inference via Early Exiting from Deep
+Neural Networks", arXiv:1709.01686.
 """
 
 from __future__ import annotations
@@ -20,23 +22,22 @@ from polyarch.predictive.checks import check_labels, check_outputs, check_temper
 from polyarch.predictive.log_space import entropy_of_logs, log_probabilities
 
 LEAST_MASS = 0.01
-"""The share of all weights that the exits so far must hold before an example may leave.
+"""No example exits until the exits so far hold this share of the mixture weight.
 
-An exit that a learned distribution all but excludes was hardly trained: how sure it is says nothing.
+The confidence of an exit that q all but excludes means nothing, because it was hardly trained.
 """
-
 
 TOLERANCE = 0.01
 """Nats of log-likelihood per example that early exit may cost."""
 
 
 class ExitOutput(NamedTuple):
-    """What B examples were told where they left.
+    """The predictions for B examples, each from the exits up to the one it used.
 
     Args:
-        probabilities: (B, C), the mixture of the exits up to the one used.
+        probabilities: (B, C) of the mixture of those exits.
         entropy: (B,) of that mixture, in nats.
-        mutual_information: (B,) in nats, how far those exits disagree.
+        mutual_information: (B,) in nats, how much those exits disagree.
         positions: (B,) the exit used, 0..K-1.
     """
 
@@ -47,12 +48,12 @@ class ExitOutput(NamedTuple):
 
 
 class EarlyExit(nn.Module):
-    """Predicts with as many exits as an example needs; later stages are not computed for what has left.
+    """Predicts with as many exits as an example needs and skips later stages for examples that have exited.
 
     Args:
-        exits: the network, in evaluation mode: batch statistics would depend on who has left.
+        exits: the network, in evaluation mode, because batch statistics would depend on which examples remain.
         weights: (K,) of 0 or more, normalised here.
-        confidence: the probability of the top class that is enough to leave; above 1 nobody leaves early.
+        confidence: the top-class probability at which an example exits; above 1 no example exits early.
         temperature: T, which divides the logits of every exit.
     """
 
@@ -65,7 +66,7 @@ class EarlyExit(nn.Module):
     ) -> None:
         super().__init__()
         check_temperature(temperature)
-        if not confidence > 0:  # written so that NaN is refused, too
+        if not confidence > 0:  # written so that NaN is refused as well
             raise InvalidInput(f"Expected a confidence above 0. Got {confidence}.")
         self.exits = exits
         self.confidence = confidence
@@ -74,28 +75,28 @@ class EarlyExit(nn.Module):
         mass = shares.cumsum(0)
         before = torch.cat([mass.new_zeros(1), mass[:-1]])
         self.register_buffer("mass", mass)
-        # What an exit adds to the mixture so far; while there is no mass at all, the last exit stands alone.
+        # The weights of the mixture so far and of the new exit; without any weight so far, the new exit counts alone.
         self.register_buffer("log_old", (before / mass).nan_to_num(0.0).log())
         self.register_buffer("log_new", (shares / mass).nan_to_num(1.0).log())
 
     def forward(self, x: Tensor) -> ExitOutput:
-        """(B, ...) -> what is predicted for every example, in the order of the batch."""
+        """(B, ...) -> the predictions for every example, in the order of the batch."""
         rows = torch.arange(len(x), device=x.device)
         log_mixture, expected = torch.zeros(()), torch.zeros(())  # log p_d, (B, C), and sum_i w_i H[p_i] / mass, (B,)
-        order, left = [], []
+        order, outputs = [], []
         for position, (stage, head) in enumerate(zip(self.exits.stages, self.exits.heads, strict=True)):
             x = stage(x)
             log_member = log_probabilities(head(x), self.temperature)
             log_old, log_new = self.log_old[position].to(log_member), self.log_new[position].to(log_member)
             log_mixture = torch.logaddexp(log_old + log_mixture, log_new + log_member)
             expected = log_old.exp() * expected + log_new.exp() * entropy_of_logs(log_member)
-            leaves = self._leaves(log_mixture, position)
-            if leaves.any() or not len(rows):
-                gone, stay = leaves.nonzero().flatten(), (~leaves).nonzero().flatten()
-                told = log_mixture[gone]
-                entropy = entropy_of_logs(told)
+            exiting = self._exiting(log_mixture, position)
+            if exiting.any() or not len(rows):
+                gone, stay = exiting.nonzero().flatten(), (~exiting).nonzero().flatten()
+                log_final = log_mixture[gone]
+                entropy = entropy_of_logs(log_final)
                 information = (entropy - expected[gone]).clamp_min(0)
-                left.append((told.exp(), entropy, information, torch.full_like(gone, position)))
+                outputs.append((log_final.exp(), entropy, information, torch.full_like(gone, position)))
                 order.append(rows[gone])
                 x, log_mixture, expected, rows = (
                     part.index_select(0, stay) for part in (x, log_mixture, expected, rows)
@@ -103,10 +104,10 @@ class EarlyExit(nn.Module):
             if not len(rows):
                 break
         back = torch.cat(order).argsort()
-        return ExitOutput(*(torch.cat(parts)[back] for parts in zip(*left, strict=True)))
+        return ExitOutput(*(torch.cat(parts)[back] for parts in zip(*outputs, strict=True)))
 
-    def _leaves(self, log_mixture: Tensor, position: int) -> Tensor:
-        """Which examples leave here, (B,) bool."""
+    def _exiting(self, log_mixture: Tensor, position: int) -> Tensor:
+        """Which examples use this exit, (B,) bool."""
         top = log_mixture.exp().amax(-1)
         if position == len(self.exits.heads) - 1:
             return torch.ones_like(top, dtype=torch.bool)
@@ -115,11 +116,11 @@ class EarlyExit(nn.Module):
 
 @dataclass(frozen=True)
 class ExitMeasure:
-    """What early exit at one confidence costs and saves.
+    """The cost and quality of early exit at one confidence.
 
     Args:
         mean_depth: the mean depth of the exits used.
-        negative_log_likelihood: of the true classes, the mean in nats.
+        negative_log_likelihood: the mean over examples, in nats.
     """
 
     confidence: float
@@ -136,42 +137,42 @@ def exit_curve(
     confidences: Sequence[float],
     temperature: float = 1.0,
 ) -> list[ExitMeasure]:
-    """What `EarlyExit` would do at every confidence, from stored logits alone.
+    """The measures of `EarlyExit` at every confidence, from stored logits alone.
 
     Args:
         logits: (K, N, C) of every exit, before any temperature.
         labels: (N,).
         depths: of the K exits.
-        confidences: infinity is the full mixture.
+        confidences: infinity gives the full mixture.
     """
     check_outputs(logits, "(K, N, C)")
     count, examples, classes = logits.shape
     y = check_labels(labels, examples, classes)
     if len(depths) != count:
         raise InvalidInput(f"Expected one depth per exit, ({count},). Got {len(depths)}.")
-    # Stored logits are exits, too: nothing is computed between them, and an example is its number.
+    # Stored logits act as exits without computation between them; an example is represented by its number.
     exits = Exits([nn.Identity()] * count, [_Stored(values) for values in logits.detach()])
     depth = torch.tensor(depths, dtype=torch.float64)
     found = []
     for confidence in confidences:
-        left = EarlyExit(exits, weights, confidence, temperature)(torch.arange(examples, device=logits.device))
+        output = EarlyExit(exits, weights, confidence, temperature)(torch.arange(examples, device=logits.device))
         found.append(
             ExitMeasure(
                 confidence,
-                mean_depth=float(depth[left.positions.cpu()].mean()),
-                accuracy=float((left.probabilities.argmax(-1) == y).double().mean()),
-                negative_log_likelihood=negative_log_likelihood(left.probabilities, y),
+                mean_depth=float(depth[output.positions.cpu()].mean()),
+                accuracy=float((output.probabilities.argmax(-1) == y).double().mean()),
+                negative_log_likelihood=negative_log_likelihood(output.probabilities, y),
             )
         )
     return found
 
 
 def choose_confidence(curve: Sequence[ExitMeasure], full: ExitMeasure) -> float | None:
-    """The lowest confidence, so the largest saving, at which nothing is lost; None if something is at all of them.
+    """The lowest confidence, hence the largest saving, at which nothing is lost; None if every confidence loses.
 
-    Nothing is lost where the accuracy is not below that of the full mixture, and the negative log-likelihood at most
-    `TOLERANCE` above it: accuracy alone, on a few examples that are all easy, would let everybody leave at once. The
-    curve is to be taken on validation examples.
+    Nothing is lost if the accuracy is at least that of the full mixture and the negative log-likelihood at most
+    `TOLERANCE` above it: on a few easy examples, accuracy alone would let all of them use the first exit. Take the
+    curve on validation examples.
 
     Args:
         full: the full mixture on the same examples, the point of `exit_curve` at infinity.
@@ -185,7 +186,7 @@ def choose_confidence(curve: Sequence[ExitMeasure], full: ExitMeasure) -> float 
 
 
 class _Stored(nn.Module):
-    """The logits of one exit by the numbers of examples: (B,) -> (B, C)."""
+    """The stored logits of one exit, by the numbers of examples: (B,) -> (B, C)."""
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Probabilities by their logarithms, which stay finite where probabilities round to 0."""
+"""Log-probabilities, which stay finite where probabilities round to 0."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """Half precision has two or three digits, too few for the differences of entropies."""
+    """The precision to compute in: half precision has too few digits for differences of entropies."""
     return torch.promote_types(dtype, torch.float32)
 
 

@@ -1,31 +1,49 @@
-"""Weights of a mixture's members, from what the members say about validation examples.
+"""Weights of a mixture's members, from their predictions for validation examples.
 
-The members must not have seen these examples, and there should be many more examples than members. A member with next
-to no weight costs a forward pass all the same. Who wants to save that leaves it out: `Mixture` normalises the others.
+The members must not have seen these examples, and there should be many more examples than members. A member of almost
+no weight still costs a forward pass; to save it, leave the member out: `Mixture` normalises the other weights.
+`stacked_weights`: Yao, Vehtari, Simpson and Gelman (2018), "Using Stacking to Average Bayesian Predictive
+Distributions", arXiv:1704.02030.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
 from polyarch.objectives import categorical_log_likelihood
-from polyarch.predictive.checks import check_labels, check_outputs
+from polyarch.predictive.checks import check_labels, check_outputs, normalised_weights
 
 LEAST_WEIGHT = torch.finfo(torch.float32).tiny
-"""What weights are raised to: `Mixture` takes their logarithm in single precision, where less would round to 0.
+"""The lower limit of weights: `Mixture` takes logarithms in single precision, where less would round to 0.
 
-In double precision it vanishes next to 1, so that the sum stays as it is.
+In double precision it vanishes next to 1, so that the weights still sum to 1.
 """
+
+
+def responsibilities(logits: Tensor, labels: Tensor, weights: Tensor | Sequence[float]) -> Tensor:
+    """p(k | x_n, y_n) = w_k p_k(y_n | x_n) / sum_j w_j p_j(y_n | x_n), (K, N) in float64; columns sum to 1.
+
+    For depths, they tell which inputs need depth.
+
+    Args:
+        logits: (K, N, C) of every member.
+        labels: (N,).
+        weights: (K,) of 0 or more, normalised here.
+    """
+    log_p = _log_likelihoods(logits, labels)
+    return torch.softmax(log_p + normalised_weights(weights, len(logits)).log().to(logits.device)[:, None], 0)
 
 
 def posterior_weights(logits: Tensor, labels: Tensor) -> Tensor:
     """w_k = prod_n p_k(y_n | x_n) / sum_j prod_n p_j(y_n | x_n), (K,) above 0 in float64.
 
-    The posterior over the members under a uniform prior: how sure one can be that this member is the one that made the
-    labels. A difference of d nats per example makes a ratio of exp(N d), so with many examples nearly all weight goes
-    to one member, also where a mixture of several would predict better: for that there is `stacked_weights`.
+    This is the posterior over members under a uniform prior. A difference of d nats per example makes a ratio of
+    exp(N d): with many examples nearly all weight goes to one member, even if a mixture of several would predict
+    better; `stacked_weights` finds that mixture.
 
     Args:
         logits: (K, N, C) of every member.
@@ -39,10 +57,10 @@ def stacked_weights(logits: Tensor, labels: Tensor, *, iterations: int = 200) ->
 
     By expectation maximisation from equal weights, with r_kn the `responsibilities` under w:
 
-        w_k <- (1/N) sum_n r_kn,    r_kn = w_k p_k(y_n | x_n) / sum_j w_j p_j(y_n | x_n)
+        w_k <- (1/N) sum_n r_kn
 
     The likelihood L never falls, and after T iterations it is at most log(K) / T below the best, L* at w*: by Jensen's
-    inequality every iteration takes L* - L or more off KL(w* || w), which starts at log K or less.
+    inequality every iteration lowers KL(w* || w), at most log K at the start, by at least L* - L.
 
     Args:
         logits: (K, N, C) of every member.

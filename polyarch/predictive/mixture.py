@@ -1,4 +1,8 @@
-"""Several networks as one predictor that also says how far they agree."""
+"""Several networks as one predictor that also measures how much they disagree.
+
+Averaging the probabilities of networks: Lakshminarayanan, Pritzel and Blundell (2017), "Simple and Scalable Predictive
+Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,12 @@ from polyarch.supernets import Supernet
 class Mixture(nn.Module):
     """p(y | x) = sum_k w_k softmax(logits_k(x) / T), with its uncertainty in nats.
 
-    A plain module: it can be saved by its state, compiled and exported (``torch.export``, ONNX), with weights and
-    temperature among the buffers.
+    A plain module: it can be saved by its state, compiled and exported (``torch.export``, ONNX). Weights and
+    temperature are buffers.
 
     Args:
-        networks: the K members, each (B, ...) -> logits (B, C); or one network that gives the logits (K, B, C) of all.
-        weights: (K,) above 0, normalised here; equal by default, but for one network they say how many there are.
+        networks: the K members, each (B, ...) -> logits (B, C), or one network that gives the logits (K, B, C) of all.
+        weights: (K,) above 0, normalised here; equal by default, but required for one network, as they tell K.
         temperature: T, which divides every member's logits; see `fit_temperature`.
     """
 
@@ -52,7 +56,7 @@ class Mixture(nn.Module):
         else:
             raise InvalidInput("Expected weights for the members of one network. Got none.")
         self.networks = networks
-        # The precision and place of the members: double weights would make single predictions double, and back.
+        # The precision and device of the members: double weights would turn single-precision predictions into double.
         example = next((value for value in self.networks.parameters() if value.is_floating_point()), torch.empty(0))
         dtype, device = at_least_single(example.dtype), example.device
         shares = normalised_weights(weights, members).to(device, dtype)
@@ -70,11 +74,11 @@ class Mixture(nn.Module):
         *,
         temperature: float = 1.0,
     ) -> Mixture:
-        """Architectures extracted from a supernet, in evaluation mode; a repeated one is one member with the sum.
+        """Architectures extracted from a supernet, in evaluation mode; a repeated one becomes one member.
 
-        The members own copies of the weights and of the batch statistics as they are: where single paths need their
-        own statistics, extract and calibrate the networks and pass them to the constructor. Members that share their
-        way (`Supernet.extract_many`) are one network.
+        The members own copies of the current weights and batch statistics. If single paths need statistics of their
+        own, extract and calibrate the networks and pass them to the constructor. Members that share computation
+        (`Supernet.extract_many`) form one network.
         """
         if not architectures:
             raise InvalidInput("Expected at least one architecture. Got none.")
@@ -86,23 +90,21 @@ class Mixture(nn.Module):
 
     @classmethod
     def under(cls, net: Supernet, q: ArchDistribution, *, most: int, temperature: float = 1.0) -> Mixture:
-        """The ``most`` most probable architectures of q (all where it has no more), weighted by q, renormalised.
-
-        `most_probable` says which they are and how much of q they hold.
-        """
+        """The ``most`` most probable architectures of q, or all if there are fewer, with renormalised q as weights."""
         pairs = most_probable(q, most)
         best = pairs[0][1]
-        # What single precision would round to a weight of 0 says nothing and costs a network.
+        # A weight that single precision rounds to 0 adds nothing and costs a network.
         kept = {a: math.exp(value - best) for a, value in pairs if math.exp(value - best) > _SMALLEST}
         return cls.of(net, list(kept), list(kept.values()), temperature=temperature)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, ...) -> probabilities (B, C), entropy (B,), mutual information (B,), a plain tuple for exporters.
 
-        H[p] = -sum_c p_c log p_c of the mixture, and I = H[p] - sum_k w_k H[p_k], what the members disagree about:
-        0 for one member or equal members, at most log K.
+        H[p] = -sum_c p_c log p_c of the mixture; I = H[p] - sum_k w_k H[p_k] measures the disagreement of the
+        members: 0 if they are equal, at most log K.
         """
-        log_members = self._log_members(x)  # (K, B, C)
+        logits = self.member_logits(x)
+        log_members = log_probabilities(logits, self.temperature.to(logits))  # (K, B, C)
         weights = self.weights.to(log_members)
         log_mixture = log_marginal(log_members, weights.log())
         entropy = entropy_of_logs(log_mixture)
@@ -110,21 +112,13 @@ class Mixture(nn.Module):
         return log_mixture.exp(), entropy, (entropy - expected).clamp_min(0)
 
     def member_logits(self, x: Tensor) -> Tensor:
-        """The logits of every member before the temperature, as `fit_temperature` takes them: (B, ...) -> (K, B, C)."""
+        """The logits of every member before the temperature, for `fit_temperature`: (B, ...) -> (K, B, C)."""
         logits: Tensor = self.networks(x)
         if logits.dim() != 3 or len(logits) != len(self.weights):
             raise InvalidInput(
                 f"Expected logits ({len(self.weights)}, B, C) of all members. Got shape {tuple(logits.shape)}."
             )
         return logits.to(at_least_single(logits.dtype))
-
-    def member_probabilities(self, x: Tensor) -> Tensor:
-        """softmax(logits_k / T) of every member: (B, ...) -> (K, B, C)."""
-        return self._log_members(x).exp()
-
-    def _log_members(self, x: Tensor) -> Tensor:
-        logits = self.member_logits(x)
-        return log_probabilities(logits, self.temperature.to(logits))
 
 
 _SMALLEST = torch.finfo(torch.float32).tiny

@@ -1,4 +1,4 @@
-"""The most probable architectures of a distribution, exactly, also where the space is too large to walk."""
+"""The most probable architectures of a distribution, exactly, even in spaces too large to enumerate."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from polyarch.spaces import Architecture
 
 
 def most_probable(q: ArchDistribution, most: int) -> list[tuple[Architecture, float]]:
-    """At most ``most`` pairs (a, log q(a)) of highest probability, best first, equal ones in the space's order.
+    """The ``most`` pairs (a, log q(a)) of highest probability, best first, equal ones in the order of the space.
 
-    Fewer where q has fewer architectures; those with probability 0 are left out. Independent choices are searched
-    best first, everything else is enumerated. A uniform q with more architectures than asked for is refused: none
-    of them is more probable than another, so any few of them should be drawn, not listed.
+    There are fewer if q has fewer architectures of probability above 0. Independent choices are searched best first;
+    any other q is enumerated. A uniform q over more than ``most`` architectures is refused: as none of them is more
+    probable than another, they should be sampled.
     """
     if most < 1:
         raise InvalidInput(f"Expected 1 or more architectures to list. Got {most}.")
@@ -34,21 +34,21 @@ def most_probable(q: ArchDistribution, most: int) -> list[tuple[Architecture, fl
 
 
 def _best_first(q: Factorised, most: int) -> list[tuple[Architecture, float]]:
-    """Walks from the mode downwards: one step replaces one choice's option by its next less probable one.
+    """Descends from the mode: a step replaces the option of one choice by its next less probable one.
 
-    A step never raises the probability, so the best of all reached and not yet listed is the next of the list. Steps
-    are taken in the order of the choices (from ``first`` on), so that every architecture is reached once. The heap
-    holds at most ``most`` times the number of choices.
+    A step never raises the probability, so the best architecture in the heap is the next of the list. Steps only change
+    choices from ``first`` on, so that every architecture is reached once. The heap holds at most ``most`` times the
+    number of choices.
     """
     columns = []
     for log_marginal in q.log_marginals():
         values: list[float] = log_marginal.detach().double().tolist()
         possible = [option for option in enumerate(values) if option[1] > -math.inf]
-        columns.append(sorted(possible, key=lambda option: -option[1]))  # equal ones stay in order
+        columns.append(sorted(possible, key=lambda option: -option[1]))  # a stable sort
 
     def entry(ranks: tuple[int, ...], first: int) -> tuple[float, tuple[int, ...], tuple[int, ...], int]:
         options = [column[rank] for column, rank in zip(columns, ranks, strict=True)]
-        # An exactly rounded sum: architectures that exchange equal factors between choices are exactly equal.
+        # An exactly rounded sum, so that architectures with the same factors in another order are exactly equal.
         return -math.fsum(value for _, value in options), tuple(index for index, _ in options), ranks, first
 
     heap = [entry((0,) * len(columns), 0)]

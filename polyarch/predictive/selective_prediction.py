@@ -1,4 +1,7 @@
-"""Prediction with the right to decline: what the answered examples cost, and where to draw the line."""
+"""Prediction with the option to abstain: the error among answered examples, and the threshold to abstain at.
+
+Geifman and El-Yaniv (2017), "Selective Classification for Deep Neural Networks", arXiv:1705.08500.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,26 @@ from polyarch.predictive.checks import check_scores
 
 @dataclass(frozen=True)
 class RiskCoverageCurve:
-    """Where a threshold can stand: the share of examples answered, rising to 1, and the share of them wrong."""
+    """For every possible threshold, the share of examples answered, rising to 1, and the share of them wrong."""
 
     coverage: tuple[float, ...]
     risk: tuple[float, ...]
 
+    @property
+    def area(self) -> float:
+        """sum_i (coverage_i - coverage_{i-1}) risk_i, the mean risk over all coverages; lower is better.
+
+        Without ties this is the usual (1/N) sum_n risk at n/N. A coverage between two points costs the risk of the
+        next larger one.
+        """
+        steps = zip((0.0, *self.coverage), self.coverage, self.risk, strict=False)
+        return math.fsum((end - start) * risk for start, end, risk in steps)
+
 
 def risk_coverage(uncertainty: Tensor, correct: Tensor) -> RiskCoverageCurve:
-    """The errors among the n most certain examples, from the most certain to all: (N,), (N,) -> M <= N points.
+    """The error rate among the n most certain examples, for rising n: (N,), (N,) -> M <= N points.
 
-    Examples of equal uncertainty are answered together: no threshold can tell them apart, and their order in the data
-    must not flatter the curve.
+    Examples of equal uncertainty are answered together, because no threshold can separate them.
 
     Args:
         uncertainty: larger is less certain.
@@ -33,9 +45,7 @@ def risk_coverage(uncertainty: Tensor, correct: Tensor) -> RiskCoverageCurve:
     values = check_scores(uncertainty)
     right = check_scores(correct)
     if values.shape != right.shape:
-        raise InvalidInput(
-            f"Expected one uncertainty per correct or wrong prediction. Got {len(values)} and {len(right)}."
-        )
+        raise InvalidInput(f"Expected one uncertainty per prediction. Got {len(values)} and {len(right)}.")
     if not ((right == 0) | (right == 1)).all():
         raise InvalidInput("Expected correct as booleans or 0 and 1. Got other values.")
     _, group, sizes = values.unique(return_inverse=True, return_counts=True)  # groups of rising uncertainty
@@ -44,26 +54,12 @@ def risk_coverage(uncertainty: Tensor, correct: Tensor) -> RiskCoverageCurve:
     return RiskCoverageCurve(tuple((answered / len(values)).tolist()), tuple((wrong / answered).tolist()))
 
 
-def area(curve: RiskCoverageCurve) -> float:
-    """sum_i (coverage_i - coverage_{i-1}) risk_i, the mean risk over all coverages; lower is better.
-
-    Without equal uncertainties this is the usual (1/N) sum_n risk at n/N. A coverage between two points is not to be
-    had, and costs the risk of the next larger one.
-    """
-    starts = (0.0, *curve.coverage)
-    steps = zip(starts, curve.coverage, curve.risk, strict=False)
-    return math.fsum((end - start) * risk for start, end, risk in steps)
-
-
 def threshold_at(uncertainty: Tensor, share: float) -> float:
-    """The smallest observed t with at most ``share`` of the (validation) examples strictly above it: (N,) -> t.
-
-    Declining what lies strictly above t then declines at most that share of them.
-    """
+    """The smallest observed t with at most ``share`` of the (validation) examples strictly above it: (N,) -> t."""
     values = check_scores(uncertainty).sort().values
     if not 0 <= share < 1:
         raise InvalidInput(f"Expected a share of 0 or more and below 1. Got {share}.")
     count = len(values)
-    # By division, because the product share * count can fall on either side of a whole number.
+    # By division, because the product share * count may round to either side of a whole number.
     declined = next(k for k in range(math.floor(share * count) + 1, -1, -1) if k / count <= share)
     return float(values[count - 1 - declined])

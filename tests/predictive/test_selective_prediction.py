@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
-from polyarch.predictive import RiskCoverageCurve, area, risk_coverage, threshold_at
+from polyarch.predictive import RiskCoverageCurve, risk_coverage, threshold_at
 from polyarch.randomness import generator_at
 
 examples = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=15)
@@ -48,7 +48,7 @@ def test_by_hand() -> None:
     curve = risk_coverage(uncertainty, torch.tensor([True, True, False, False]))
     assert curve.coverage == (0.25, 0.5, 1.0)
     assert curve.risk == (0.0, 0.5, 0.5)
-    assert area(curve) == 0.25 * 0.0 + 0.25 * 0.5 + 0.5 * 0.5
+    assert curve.area == 0.25 * 0.0 + 0.25 * 0.5 + 0.5 * 0.5
 
 
 def test_zeros_and_ones_count_as_booleans() -> None:
@@ -61,18 +61,18 @@ def test_without_ties_the_area_is_the_mean_risk(order: list[int], correct: list[
     curve = risk_coverage(torch.tensor(order), torch.tensor(correct))
     ranked = [correct[order.index(rank)] for rank in range(9)]
     risks = [ranked[: n + 1].count(False) / (n + 1) for n in range(9)]
-    assert area(curve) == pytest.approx(sum(risks) / 9, abs=1e-14)
+    assert curve.area == pytest.approx(sum(risks) / 9, abs=1e-14)
 
 
 def test_best_worst_and_blind_order() -> None:
     """Six right and two wrong of eight: the area of the best order, the worst, and of no order at all."""
     correct = torch.tensor([True] * 6 + [False] * 2)
-    best, worst = (area(risk_coverage(sign * torch.arange(8), correct)) for sign in (1, -1))
+    best, worst = (risk_coverage(sign * torch.arange(8), correct).area for sign in (1, -1))
     assert best == pytest.approx((1 / 7 + 2 / 8) / 8)
     assert worst == pytest.approx((1 + 1 + sum(2 / n for n in range(3, 9))) / 8)
     blind = risk_coverage(torch.zeros(8), correct)
     assert blind == RiskCoverageCurve((1.0,), (0.25,))
-    assert area(blind) == 0.25
+    assert blind.area == 0.25
 
 
 SHARES = (0.0, 0.05, 0.1, 0.25, 0.29, 0.3, 0.5, 0.7, 0.9, 0.99)
