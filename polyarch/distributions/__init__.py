@@ -1,4 +1,4 @@
-"""Distributions over architectures: sample, log probability, divergence, marginals."""
+"""Distributions over architectures: draws, log probabilities, divergences and marginals."""
 
 from polyarch.distributions.depth_and_channels import DepthAndChannels
 from polyarch.distributions.dirichlet import FactorisedDirichlet

@@ -1,4 +1,4 @@
-"""A depth and kept channels, drawn independently of each other."""
+"""A depth and a set of kept channels, drawn independently of each other."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Generator, Tensor
 
-from polyarch.distributions.distribution import ArchDistribution, DrawMode, expectation
+from polyarch.distributions.distribution import ArchDistribution, DrawMode
 from polyarch.distributions.finite import Categorical
 from polyarch.distributions.keep_drop import KeepDrop
-from polyarch.distributions.uniform import Uniform
+from polyarch.distributions.uniform import divergence
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Gates, Space
 
@@ -18,50 +18,50 @@ class DepthAndChannels(ArchDistribution):
     """q(d, a) = q(d) q(a): a categorical over the first choice of a space, a `KeepDrop` over all others.
 
     Args:
-        depth: over the space of the first choice alone.
-        channels: over the space of the others.
+        depth: a distribution over the space of the first choice.
+        channels: a distribution over the space of the other choices.
     """
 
     def __init__(self, space: Space, depth: Categorical, channels: KeepDrop) -> None:
         super().__init__(space)
         if space.choices != (*depth.space.choices, *channels.space.choices):
             raise InvalidInput(
-                f"Expected the choices of {space.name!r} to be those of its parts, one after the other. "
-                f"Got parts over {depth.space.name!r} and {channels.space.name!r}."
+                f"Expected {space.name!r} to have the choices of the depth followed by those of the channels. "
+                f"Got {depth.space.name!r} and {channels.space.name!r}."
             )
         self.depth = depth
         self.channels = channels
 
     @property
     def keep_rate(self) -> float:
-        """The expected share of channels that are kept."""
+        """The expected share of kept channels."""
         return self.channels.keep_rate
 
     def tilted(self, costs: Tensor, strength: float) -> DepthAndChannels:
-        """With channels that favour small networks, see `KeepDrop.tilted`; the depth stays as it is."""
+        """Tilts the channels only, see `KeepDrop.tilted`."""
         return DepthAndChannels(self.space, self.depth, self.channels.tilted(costs, strength))
 
     def tilt(self, costs: Tensor, strength: float) -> None:
-        """Moves the channels, see `KeepDrop.tilt`; the depth stays as it is."""
+        """Tilts the channels only, in place, see `KeepDrop.tilt`."""
         self.channels.tilt(costs, strength)
 
     def flat(self) -> DepthAndChannels:
-        """With one probability for all channels, see `KeepDrop.flat`; the depth stays as it is."""
+        """Gives all channels the same probability, see `KeepDrop.flat`; keeps the depth."""
         return DepthAndChannels(self.space, self.depth, self.channels.flat())
 
     def sample(self, n: int, *, generator: Generator) -> list[Architecture]:
-        """n independent draws."""
+        """Draws n architectures independently."""
         depths, masks = (part.sample(n, generator=generator) for part in (self.depth, self.channels))
         return [self._joined(depth, mask) for depth, mask in zip(depths, masks, strict=True)]
 
     def rsample(self, *, temperature: float, mode: DrawMode = "soft", generator: Generator) -> Gates:
-        """One relaxed draw of both."""
+        """Draws relaxed gates of the depth, then of the channels."""
         parts = (self.depth, self.channels)
         first, others = (part.rsample(temperature=temperature, mode=mode, generator=generator) for part in parts)
         return {**first, **others}
 
     def mean(self) -> Gates:
-        """The marginal probabilities of every choice."""
+        """Marginal probabilities of the options: choice -> (O,)."""
         return {**self.depth.mean(), **self.channels.mean()}
 
     def log_prob(self, architectures: Sequence[Architecture]) -> Tensor:
@@ -70,26 +70,17 @@ class DepthAndChannels(ArchDistribution):
         return self.depth.log_prob([depth for depth, _ in pairs]) + self.channels.log_prob([mask for _, mask in pairs])
 
     def kl(self, prior: ArchDistribution) -> Tensor:
-        """The sum of the parts' divergences when the prior is of this kind, log |space| - H[q] when it is uniform.
-
-        Against any other prior, by enumeration of the space.
-        """
-        if prior.space != self.space:
-            raise InvalidInput(f"Expected a prior over space {self.space.name!r}. Got one over {prior.space.name!r}.")
-        if isinstance(prior, DepthAndChannels):
+        """KL of the depths plus KL of the channels if the prior is of this kind, too; otherwise see `divergence`."""
+        if isinstance(prior, DepthAndChannels) and prior.space == self.space:
             return self.depth.kl(prior.depth) + self.channels.kl(prior.channels)
-        if isinstance(prior, Uniform) and not prior.space.constraints:
-            return prior.log_count - self.entropy()
-        architectures = list(self.space.enumerate())
-        log_q = self.log_prob(architectures)
-        return expectation(log_q, log_q - prior.log_prob(architectures).to(log_q))
+        return divergence(self, prior)
 
     def entropy(self) -> Tensor:
-        """The sum of the parts'."""
+        """H[q] is the sum of the entropies of depth and channels."""
         return self.depth.entropy() + self.channels.entropy()
 
     def mode(self) -> Architecture:
-        """The most probable depth with the most probable channels."""
+        """Combines the most probable depth and channels."""
         return self._joined(self.depth.mode(), self.channels.mode())
 
     def _joined(self, depth: Architecture, channels: Architecture) -> Architecture:

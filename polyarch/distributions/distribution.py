@@ -1,4 +1,8 @@
-"""What every distribution over architectures can do."""
+"""The interface of distributions over architectures, and relaxed draws.
+
+Gumbel-softmax: Jang, Gu & Poole (2017), "Categorical Reparameterization with Gumbel-Softmax", arXiv:1611.01144;
+Maddison, Mnih & Teh (2017), "The Concrete Distribution", arXiv:1611.00712.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,16 @@ from torch import Generator, Tensor, nn
 from polyarch.spaces import Architecture, Gates, Space
 
 DrawMode = Literal["soft", "straight_through", "chosen"]
-"""What the gates of a relaxed draw are.
+"""The gates that a relaxed draw returns.
 
 - soft: weights of all options.
 - straight_through: one-hot, with the gradient of the soft gates.
-- chosen: one-hot; the drawn option has the gradient of its soft gate, the others are the constant 0.
+- chosen: one-hot; the drawn option has the gradient of its soft gate, the others are constant zeros.
 """
 
 
 class ArchDistribution(nn.Module, ABC):
-    """A distribution q over the architectures of a space. Learnable ones hold their parameters.
-
-    All logarithms are natural; every draw takes its generator.
-    """
+    """A distribution q over the architectures of a space. Logarithms are natural, and every draw takes a generator."""
 
     def __init__(self, space: Space) -> None:
         super().__init__()
@@ -32,23 +33,23 @@ class ArchDistribution(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, n: int, *, generator: Generator) -> list[Architecture]:
-        """n independent draws."""
+        """Draws n architectures independently."""
 
     @abstractmethod
     def rsample(self, *, temperature: float, mode: DrawMode = "soft", generator: Generator) -> Gates:
         """Gates of one relaxed draw, differentiable in the parameters of q: choice -> (O,).
 
-        Unless a subclass says otherwise, Gumbel-softmax at the given temperature: gate = softmax((log q + Gumbel
-        noise) / temperature). One-hot draws are draws from q, whatever the temperature.
+        Unless a subclass says otherwise, gate = softmax((log q + Gumbel noise) / temperature). One-hot draws follow q
+        at any temperature.
         """
 
     @abstractmethod
     def mean(self) -> Gates:
-        """The marginal probabilities of every choice's options: choice -> (O,)."""
+        """Marginal probabilities of the options: choice -> (O,)."""
 
     @abstractmethod
     def log_prob(self, architectures: Sequence[Architecture]) -> Tensor:
-        """log q(a), shape (S,); minus infinity outside the support."""
+        """log q(a) of S architectures, shape (S,); minus infinity outside the support."""
 
     @abstractmethod
     def kl(self, prior: ArchDistribution) -> Tensor:
@@ -60,11 +61,11 @@ class ArchDistribution(nn.Module, ABC):
 
     @abstractmethod
     def mode(self) -> Architecture:
-        """An architecture of highest probability; the first in the space's order among equals."""
+        """The most probable architecture; among equals, the first in the order of the space."""
 
 
 def relaxed_one_hot(log_probs: Tensor, *, temperature: float, mode: DrawMode, generator: Generator) -> Tensor:
-    """A Gumbel-softmax draw from log probabilities (O,)."""
+    """Draws gates by Gumbel-softmax from log probabilities (O,)."""
     uniform = torch.rand(log_probs.shape, generator=generator, dtype=torch.float64)
     noise = -torch.log(-torch.log(uniform.clamp(1e-12, 1 - 1e-12)))
     perturbed = log_probs + noise.to(log_probs)
@@ -72,27 +73,22 @@ def relaxed_one_hot(log_probs: Tensor, *, temperature: float, mode: DrawMode, ge
 
 
 def drawn_gates(soft: Tensor, index: Tensor, mode: DrawMode) -> Tensor:
-    """The gates (O,) of a draw in one of the modes.
-
-    Args:
-        soft: the soft gates (O,).
-        index: the drawn option, ().
-    """
+    """The gates of a draw in the given mode, from its soft gates (..., O) and the index (...) of the drawn option."""
     if mode == "soft":
         return soft
     one_hot = torch.zeros_like(soft).scatter_(-1, index.unsqueeze(-1), 1.0)
-    nothing = soft - soft.detach()  # exactly 0, so the value is exactly one-hot
+    nothing = soft - soft.detach()  # exactly 0, which keeps the gates exactly one-hot
     return one_hot + nothing if mode == "straight_through" else one_hot * (1 + nothing)
 
 
 def draw_indices(log_probs: Tensor, n: int, *, generator: Generator) -> list[int]:
-    """n independent draws from a categorical given by its log probabilities (O,)."""
+    """Draws n options independently from log probabilities (O,)."""
     probabilities = log_probs.detach().double().cpu().exp()
     rows: list[int] = torch.multinomial(probabilities, n, replacement=True, generator=generator).tolist()
     return rows
 
 
 def expectation(log_q: Tensor, values: Tensor) -> Tensor:
-    """sum_a q(a) values(a) with 0 * infinity = 0, a scalar from (A,) and (A,)."""
+    """sum_a q(a) values(a), where 0 * infinity counts as 0: (A,), (A,) -> ()."""
     q = log_q.exp()
     return (q * torch.where(q > 0, values, torch.zeros_like(values))).sum()

@@ -1,4 +1,4 @@
-"""Independent choices: q(a) is the product over choices of a categorical."""
+"""Distributions with independent choices: q(a) is a product of categoricals, one per choice."""
 
 from __future__ import annotations
 
@@ -8,22 +8,16 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from polyarch.distributions.distribution import (
-    ArchDistribution,
-    DrawMode,
-    draw_indices,
-    expectation,
-    relaxed_one_hot,
-)
-from polyarch.distributions.uniform import Uniform
+from polyarch.distributions.distribution import ArchDistribution, DrawMode, draw_indices, expectation, relaxed_one_hot
+from polyarch.distributions.uniform import divergence
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Gates, Space
 
 
 class Factorised(ArchDistribution):
-    """q(a) = prod_c softmax(scores_c)[a_c]; subclasses say what the scores of an option are.
+    """q(a) = prod_c softmax(scores_c)[a_c], with scores from a subclass.
 
-    Options can be dropped while q is learned, see `keep`. Which are kept is part of the state dictionary.
+    `keep` can drop options during learning; the state dictionary records which are left.
     """
 
     _kept: Tensor
@@ -32,7 +26,7 @@ class Factorised(ArchDistribution):
         super().__init__(space)
         if space.constraints:
             raise InvalidInput(
-                f"Expected a space without constraints: independent choices cannot keep them. Got {space.name!r} "
+                f"Expected a space without constraints, because choices are drawn independently. Got {space.name!r} "
                 f"with {space.constraints[0].description!r}."
             )
         self._sizes = [len(choice) for choice in space.choices]
@@ -40,10 +34,10 @@ class Factorised(ArchDistribution):
 
     @abstractmethod
     def scores(self) -> list[Tensor]:
-        """The unnormalised log probabilities of every choice's options, each (O,); also of dropped ones."""
+        """Unnormalised log probabilities of every choice's options, each (O,), including dropped ones."""
 
     def keep(self, choice: str, options: Sequence[int]) -> None:
-        """Drops all other options of a choice, for good: their probability is 0, and their scores get no gradient."""
+        """Drops all other options of a choice for good: they get probability 0 and no gradient."""
         here, asked = self.kept(choice), set(options)
         if not asked or not asked <= set(here):
             raise InvalidInput(
@@ -54,29 +48,29 @@ class Factorised(ArchDistribution):
         mask[[index for index in here if index not in asked]] = False
 
     def kept(self, choice: str) -> tuple[int, ...]:
-        """The options of a choice that were not dropped."""
+        """The options of a choice that have not been dropped."""
         mask = self._masks()[self.space.choice_names.index(self.space[choice].name)]
         return tuple(mask.nonzero().flatten().tolist())
 
     def log_marginals(self) -> list[Tensor]:
-        """log q_c for every choice, each (O,); minus infinity for dropped options."""
+        """log q_c of every choice, each (O,); minus infinity for dropped options."""
         pairs = zip(self.scores(), self._masks(), strict=True)
         return [torch.log_softmax(scores.masked_fill(~kept, -torch.inf), dim=0) for scores, kept in pairs]
 
     def sample(self, n: int, *, generator: Generator) -> list[Architecture]:
-        """n independent draws."""
+        """Draws n architectures independently."""
         columns = [draw_indices(log_q, n, generator=generator) for log_q in self.log_marginals()]
         return [Architecture(self.space, indices) for indices in zip(*columns, strict=True)]
 
     def rsample(self, *, temperature: float, mode: DrawMode = "soft", generator: Generator) -> Gates:
-        """An independent relaxed draw per choice."""
+        """Draws gates for every choice independently: choice -> (O,)."""
         return {
             name: relaxed_one_hot(log_q, temperature=temperature, mode=mode, generator=generator)
             for name, log_q in zip(self.space.choice_names, self.log_marginals(), strict=True)
         }
 
     def mean(self) -> Gates:
-        """The probabilities of every choice, choice -> (O,)."""
+        """The probabilities q_c of every choice: choice -> (O,)."""
         pairs = zip(self.space.choice_names, self.log_marginals(), strict=True)
         return {name: log_q.exp() for name, log_q in pairs}
 
@@ -87,23 +81,14 @@ class Factorised(ArchDistribution):
         return torch.stack(columns).sum(0)
 
     def kl(self, prior: ArchDistribution) -> Tensor:
-        """sum_c KL(q_c || p_c) when the prior factorises too, log |space| - H[q] when it is uniform.
-
-        Against any other prior, by enumeration of the space.
-        """
-        if prior.space != self.space:
-            raise InvalidInput(f"Expected a prior over space {self.space.name!r}. Got one over {prior.space.name!r}.")
-        if isinstance(prior, Factorised):
+        """sum_c KL(q_c || p_c) if the prior factorises, too; otherwise see `divergence`."""
+        if isinstance(prior, Factorised) and prior.space == self.space:
             pairs = zip(self.log_marginals(), prior.log_marginals(), strict=True)
             return torch.stack([expectation(log_q, log_q - log_p.to(log_q)) for log_q, log_p in pairs]).sum()
-        if isinstance(prior, Uniform) and not prior.space.constraints:
-            return prior.log_count - self.entropy()
-        architectures = list(self.space.enumerate())
-        log_q = self.log_prob(architectures)
-        return expectation(log_q, log_q - prior.log_prob(architectures).to(log_q))
+        return divergence(self, prior)
 
     def entropy(self) -> Tensor:
-        """sum_c H[q_c]."""
+        """H[q] = sum_c H[q_c]."""
         return -torch.stack([expectation(log_q, log_q) for log_q in self.log_marginals()]).sum()
 
     def mode(self) -> Architecture:
@@ -111,7 +96,7 @@ class Factorised(ArchDistribution):
         return Architecture(self.space, tuple(int(log_q.argmax()) for log_q in self.log_marginals()))
 
     def _masks(self) -> tuple[Tensor, ...]:
-        """For every choice which options are kept, (O,); views of the buffer."""
+        """Which options of every choice are kept, each (O,); views of the buffer."""
         return tuple(torch.split(self._kept, self._sizes))
 
 
@@ -120,7 +105,7 @@ class FactorisedCategorical(Factorised):
 
     Args:
         logits: choice -> (O,) start values; zeros (uniform) by default.
-        learnable: whether the logits are parameters.
+        learnable: whether the logits receive gradients.
     """
 
     def __init__(self, space: Space, logits: Mapping[str, Tensor] | None = None, *, learnable: bool = True) -> None:
@@ -128,18 +113,18 @@ class FactorisedCategorical(Factorised):
         self.logits = vectors_of_choices(space, logits or {}, "logits", learnable=learnable)
 
     def scores(self) -> list[Tensor]:
-        """The logits."""
+        """The logits themselves serve as scores."""
         return list(self.logits)
 
 
 def vectors_of_choices(
     space: Space, start: Mapping[str, Tensor], what: str, *, learnable: bool = True
 ) -> nn.ParameterList:
-    """A parameter (O,) for every choice, in their order: the keys of a ParameterDict cannot contain dots.
+    """A parameter (O,) for every choice, in a list because the keys of a ParameterDict cannot contain dots.
 
     Args:
-        start: choice -> (O,) start values; zeros where there are none.
-        what: they are, for errors.
+        start: choice -> (O,) start values; zeros for the other choices.
+        what: how error messages refer to the values.
     """
     for name, value in start.items():
         if value.shape != (len(space[name]),) or not value.isfinite().all():

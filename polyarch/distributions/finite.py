@@ -1,4 +1,4 @@
-"""Distributions that put their mass on a finite list of whole architectures."""
+"""Distributions over a finite list of whole architectures."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from polyarch.distributions.distribution import (
-    ArchDistribution,
-    DrawMode,
-    draw_indices,
-    expectation,
-    relaxed_one_hot,
-)
+from polyarch.distributions.distribution import ArchDistribution, DrawMode, draw_indices, expectation, relaxed_one_hot
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Gates, Space
 
 
 class FiniteDistribution(ArchDistribution):
-    """The maths shared by all distributions over a list of A architectures; subclasses give log q, (A,)."""
+    """A distribution over a list of A architectures, with log q (A,) from a subclass."""
 
     _one_hots: Tensor
 
@@ -41,44 +35,44 @@ class FiniteDistribution(ArchDistribution):
 
     @abstractmethod
     def log_probabilities(self) -> Tensor:
-        """log q of every listed architecture, shape (A,)."""
+        """log q of every listed architecture, (A,)."""
 
     def sample(self, n: int, *, generator: Generator) -> list[Architecture]:
-        """n independent draws."""
+        """Draws n architectures independently."""
         rows = draw_indices(self.log_probabilities(), n, generator=generator)
         return [self.architectures[row] for row in rows]
 
     def rsample(self, *, temperature: float, mode: DrawMode = "soft", generator: Generator) -> Gates:
-        """A relaxed draw of a whole architecture, seen through its choices: gates = weights (A,) @ one-hots."""
+        """Draws relaxed weights (A,) of whole architectures and returns their marginals: weights @ one-hots."""
         weights = relaxed_one_hot(self.log_probabilities(), temperature=temperature, mode=mode, generator=generator)
         return self._marginals(weights)
 
     def mean(self) -> Gates:
-        """Marginal probabilities, choice -> (O,)."""
+        """Marginal probabilities of the options: choice -> (O,)."""
         return self._marginals(self.log_probabilities().exp())
 
     def log_prob(self, architectures: Sequence[Architecture]) -> Tensor:
-        """log q(a), shape (S,)."""
+        """log q(a), shape (S,); minus infinity outside the list."""
         log_probs = self.log_probabilities()
-        if architectures is self.architectures:  # every step of exact training asks for these
+        if architectures is self.architectures:  # the usual case in exact training
             return log_probs
         outside = log_probs.new_full((1,), -torch.inf)
         rows = [self._rows.get(architecture, len(self._rows)) for architecture in architectures]
         return torch.cat([log_probs, outside])[rows]
 
     def kl(self, prior: ArchDistribution) -> Tensor:
-        """KL by summation over the list; infinite where the prior excludes something q allows."""
+        """Sums over the list; infinite if q allows an architecture that the prior excludes."""
         log_q = self.log_probabilities()
         log_p = prior.log_prob(self.architectures).to(log_q)
         return expectation(log_q, log_q - log_p)
 
     def entropy(self) -> Tensor:
-        """Entropy by summation over the list."""
+        """H[q], summed over the list."""
         log_q = self.log_probabilities()
         return -expectation(log_q, log_q)
 
     def mode(self) -> Architecture:
-        """The most probable listed architecture."""
+        """The most probable architecture of the list."""
         log_q = self.log_probabilities()
         equals: list[int] = (log_q == log_q.max()).nonzero().flatten().tolist()
         return min((self.architectures[row] for row in equals), key=lambda architecture: architecture.indices)
@@ -90,13 +84,11 @@ class FiniteDistribution(ArchDistribution):
 
 
 class Categorical(FiniteDistribution):
-    """One categorical over all architectures of a small space: q = softmax(logits), learned.
-
-    On a space with one choice, such as a depth, this is the categorical over its options.
+    """One categorical over all architectures of a small space, e.g. over depths: q = softmax(logits).
 
     Args:
         logits: (A,) start values in the order of ``space.members``; zeros (uniform) by default.
-        learnable: whether the logits are a parameter; a fixed one serves as a prior.
+        learnable: whether the logits are a parameter; priors are fixed.
     """
 
     logits: Tensor
@@ -114,12 +106,12 @@ class Categorical(FiniteDistribution):
             self.register_buffer("logits", logits)
 
     def log_probabilities(self) -> Tensor:
-        """log softmax(logits), shape (A,)."""
+        """log softmax(logits), (A,)."""
         return torch.log_softmax(self.logits, dim=0)
 
 
 def geometric_prior(space: Space, ratio: float) -> Categorical:
-    """The fixed prior with p(i) proportional to ratio^(1 + i) over the options of the space's only choice."""
+    """A fixed prior over the options i of the space's only choice, proportional to ratio^(1 + i)."""
     if len(space.choices) != 1 or not ratio > 0:
         raise InvalidInput(
             f"Expected a space with one choice and a ratio above 0. Got {len(space.choices)} choices and {ratio}."
@@ -130,10 +122,10 @@ def geometric_prior(space: Space, ratio: float) -> Categorical:
 
 
 class Empirical(FiniteDistribution):
-    """A weighted finite set of architectures: fixed, for example the wirings drawn before training.
+    """A fixed, weighted set of architectures, such as wirings drawn before training.
 
     Args:
-        weights: non-negative, normalised here; equal by default. A repeated architecture adds up.
+        weights: non-negative, normalised here; equal by default. Weights of a repeated architecture add up.
     """
 
     probabilities: Tensor
@@ -156,5 +148,5 @@ class Empirical(FiniteDistribution):
         self.register_buffer("probabilities", torch.tensor([w / total for w in merged.values()]))
 
     def log_probabilities(self) -> Tensor:
-        """log of the normalised weights, shape (A,)."""
+        """Logarithms of the normalised weights, (A,)."""
         return self.probabilities.log()

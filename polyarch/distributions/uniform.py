@@ -1,42 +1,36 @@
-"""Every member of a space equally likely."""
+"""The uniform distribution over the members of a space, and divergences from priors of another kind."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Generator, Tensor
 
-from polyarch.distributions.distribution import ArchDistribution, DrawMode, relaxed_one_hot
+from polyarch.distributions.distribution import ArchDistribution, DrawMode, expectation, relaxed_one_hot
 from polyarch.errors import InvalidInput
-from polyarch.spaces import Architecture, Gates, Space
+from polyarch.spaces import Architecture, Gates
 
 
 class Uniform(ArchDistribution):
-    """q(a) = 1 / |space| for every member, constraints respected. Fixed: it has no parameters."""
-
-    def __init__(self, space: Space) -> None:
-        super().__init__(space)
+    """q(a) = 1 / |space| for every member that satisfies the constraints; has no parameters."""
 
     @cached_property
     def log_count(self) -> float:
-        """log |space|; walks a constrained space once."""
+        """log |space|; enumerates a constrained space once."""
         return math.log(self.space.count())
 
     def sample(self, n: int, *, generator: Generator) -> list[Architecture]:
-        """n independent draws, by rejection where there are constraints."""
+        """Draws n members independently, by rejection if there are constraints."""
         return [self.space.sample(generator) for _ in range(n)]
 
     def rsample(self, *, temperature: float, mode: DrawMode = "soft", generator: Generator) -> Gates:
-        """Relaxed draws of every choice; in a constrained space only whole members (one-hot) can be drawn."""
+        """Draws every choice independently; a constrained space allows only one-hot draws of whole members."""
         if not self.space.constraints:
-            zeros = {choice.name: torch.zeros(len(choice)) for choice in self.space.choices}
-            return {
-                name: relaxed_one_hot(logits, temperature=temperature, mode=mode, generator=generator)
-                for name, logits in zeros.items()
-            }
+            draw = partial(relaxed_one_hot, temperature=temperature, mode=mode, generator=generator)
+            return {choice.name: draw(torch.zeros(len(choice))) for choice in self.space.choices}
         if mode == "soft":
             raise InvalidInput(
                 f"Expected a one-hot draw: a relaxed draw would leave the constraints of space {self.space.name!r}."
@@ -44,7 +38,7 @@ class Uniform(ArchDistribution):
         return self.space.sample(generator).one_hot()
 
     def mean(self) -> Gates:
-        """1/O for every option, or the marginals over the members of a constrained space."""
+        """1/O for every option, or the marginals over the members if there are constraints."""
         if not self.space.constraints:
             return {c.name: torch.full((len(c),), 1 / len(c)) for c in self.space.choices}
         members = torch.tensor([a.indices for a in self.space.enumerate()])  # (A, C)
@@ -54,23 +48,33 @@ class Uniform(ArchDistribution):
         }
 
     def log_prob(self, architectures: Sequence[Architecture]) -> Tensor:
-        """-log |space|, shape (S,); minus infinity outside."""
+        """-log |space| for members, minus infinity for others, shape (S,)."""
         return torch.tensor([-self.log_count if a in self.space else -math.inf for a in architectures])
 
     def kl(self, prior: ArchDistribution) -> Tensor:
-        """-log |space| - mean_a log prior(a); zero against the uniform distribution over the same product."""
-        if isinstance(prior, Uniform) and prior.space == self.space:
-            same_product = not (self.space.constraints or prior.space.constraints)
-            if same_product:
-                return torch.zeros(())
+        """-log |space| - mean_a log prior(a); zero if the prior is uniform over the same unconstrained space."""
+        unconstrained = not (self.space.constraints or prior.space.constraints)
+        if isinstance(prior, Uniform) and prior.space == self.space and unconstrained:
+            return torch.zeros(())
         return -self.log_count - prior.log_prob(list(self.space.enumerate())).mean()
 
     def entropy(self) -> Tensor:
-        """log |space|."""
+        """H[q] = log |space|."""
         return torch.tensor(self.log_count)
 
     def mode(self) -> Architecture:
-        """The first member; only a constrained space has to be walked for it."""
+        """The first member in the order of the space."""
         if not self.space.constraints:
             return Architecture(self.space, (0,) * len(self.space.choices))
         return next(self.space.enumerate())
+
+
+def divergence(q: ArchDistribution, prior: ArchDistribution) -> Tensor:
+    """KL(q || prior) for a prior of another kind: log |space| - H[q] if it is uniform, otherwise by enumeration."""
+    if prior.space != q.space:
+        raise InvalidInput(f"Expected a prior over space {q.space.name!r}. Got one over {prior.space.name!r}.")
+    if isinstance(prior, Uniform) and not prior.space.constraints:
+        return prior.log_count - q.entropy()
+    architectures = list(q.space.enumerate())
+    log_q = q.log_prob(architectures)
+    return expectation(log_q, log_q - prior.log_prob(architectures).to(log_q))

@@ -134,7 +134,7 @@ def test_what_is_learned() -> None:
 )
 def test_spaces_that_do_not_fit(space: Space) -> None:
     q = joint()
-    message = f"choices of '{space.name}' to be those of its parts.*'depth2' and 'slices'"
+    message = f"'{space.name}' to have the choices of the depth.*'depth2' and 'slices'"
     with pytest.raises(InvalidInput, match=message):
         DepthAndChannels(space, q.depth, q.channels)
 

@@ -209,7 +209,7 @@ def test_mistakes() -> None:
     with pytest.raises(InvalidInput, match="in a group"):
         KeepDrop(SPACE, {"first": ["a[0]"]})
     for groups in ({**GROUPS, "again": [next(iter(GROUPS.values()))[0]]}, {**GROUPS, "empty": []}):
-        with pytest.raises(InvalidInput, match="every choice in one of them"):
+        with pytest.raises(InvalidInput, match="every choice in one group"):
             KeepDrop(SPACE, groups)
     with pytest.raises(InvalidInput, match="between 0 and 1"):
         KeepDrop(SPACE, GROUPS, drop=1.0)
