@@ -1,19 +1,18 @@
-"""Objectives: expectations under q and the evidence lower bound."""
+"""Objectives: expectations under q, the evidence lower bound, and gradients through training."""
 
 from polyarch.objectives.curvature import dominant_eigenvalue, flat_gradient, hessian_vector_product
-from polyarch.objectives.elbo import elbo, log_evidence, log_posterior
+from polyarch.objectives.elbo import elbo, log_posterior
 from polyarch.objectives.expectation import (
     ExactExpectation,
     Expectation,
-    LogLikelihood,
     SampledExpectation,
     categorical_log_likelihood,
+    log_marginal,
+    marginal_log_probabilities,
     support,
 )
-from polyarch.objectives.marginal import log_marginal, marginal_log_probabilities
 from polyarch.objectives.spike_slab import SpikeSlab
 from polyarch.objectives.unrolling import (
-    FinalLoss,
     InnerSGD,
     Tensors,
     TrainingLoss,
@@ -26,9 +25,7 @@ from polyarch.objectives.unrolling import (
 __all__ = [
     "ExactExpectation",
     "Expectation",
-    "FinalLoss",
     "InnerSGD",
-    "LogLikelihood",
     "SampledExpectation",
     "SpikeSlab",
     "Tensors",
@@ -40,9 +37,8 @@ __all__ = [
     "elbo",
     "flat_gradient",
     "hessian_vector_product",
-    "log_evidence",
-    "log_posterior",
     "log_marginal",
+    "log_posterior",
     "marginal_log_probabilities",
     "module_loss",
     "support",

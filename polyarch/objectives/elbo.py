@@ -1,4 +1,7 @@
-"""The evidence lower bound over architectures, and its optimum in closed form."""
+"""The evidence lower bound over architectures, and its optimum in closed form.
+
+Antorán, Allingham and Hernández-Lobato (2020), "Variational Depth Search in ResNets", arXiv:2002.02797, for depths.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,11 @@ def elbo(expected_log_likelihood: Tensor, kl: Tensor, num_data: int) -> Tensor:
     return num_data * expected_log_likelihood - kl.to(expected_log_likelihood)
 
 
-def log_evidence(log_likelihoods: Tensor, log_prior: Tensor) -> Tensor:
-    """log sum_a prior(a) p(D | a): what the bound equals at its optimum for frozen weights.
+def log_posterior(log_likelihoods: Tensor, log_prior: Tensor) -> Tensor:
+    """log q*(a) = log softmax(log-likelihood + log prior), (A,), which maximises the bound for fixed weights.
 
     Args:
         log_likelihoods: log p(D | a) of every architecture, summed over the data, (A,).
         log_prior: log prior(a), (A,).
     """
-    return torch.logsumexp(log_likelihoods + log_prior, dim=0)
-
-
-def log_posterior(log_likelihoods: Tensor, log_prior: Tensor) -> Tensor:
-    """log q*(a) = log softmax(log-likelihood + log prior), (A,): the maximiser of the bound (the E step)."""
     return torch.log_softmax(log_likelihoods + log_prior, dim=0)

@@ -1,4 +1,4 @@
-"""Estimates of an expectation under q: E_{a ~ q}[ log p(y | x, w, a) ], averaged over a batch."""
+"""Expectations under q: of log-likelihoods, for training, and of probabilities, for prediction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def categorical_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation(ABC):
-    """A way to estimate the expected log-likelihood; differentiable in the weights and in q."""
+    """Estimates the expected log-likelihood of a batch, differentiably in the weights and in q."""
 
     log_likelihood: LogLikelihood = categorical_log_likelihood
 
@@ -39,10 +39,10 @@ class Expectation(ABC):
 
 @dataclass(frozen=True)
 class ExactExpectation(Expectation):
-    """sum_a q(a) log p(y | x, a) over all architectures of q: for small supports and shared-prefix supernets."""
+    """sum_a q(a) log p(y | x, a) over all architectures of q, for small supports and supernets that share prefixes."""
 
     def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
-        """No randomness is used."""
+        """The exact expectation; the generator is not used."""
         architectures = support(q)
         values = self.log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
         return (q.log_prob(architectures).exp().to(values) * values.mean(-1)).sum()
@@ -53,7 +53,8 @@ class SampledExpectation(Expectation):
     """The mean over S draws, with the score-function gradient for q.
 
     The surrogate is mean_s [ f_s + (log q(a_s) - [log q(a_s)]) (f_s - b_s) ] where [.] stops the gradient and the
-    baseline b_s is the mean of the other draws (0 for a single draw): value and gradient are unbiased.
+    baseline b_s is the mean of the other draws (0 for a single draw). Its value and gradient are unbiased: Williams
+    (1992), "Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning".
     """
 
     samples: int = 1
@@ -63,7 +64,7 @@ class SampledExpectation(Expectation):
             raise InvalidInput(f"Expected 1 or more samples. Got {self.samples}.")
 
     def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
-        """Draws from the generator."""
+        """The estimate from S draws of the generator."""
         architectures = q.sample(self.samples, generator=generator)
         values = self.log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets).mean(-1)  # (S,)
         if not any(parameter.requires_grad for parameter in q.parameters()):
@@ -75,5 +76,17 @@ class SampledExpectation(Expectation):
 
 
 def support(q: ArchDistribution) -> Sequence[Architecture]:
-    """All architectures that q can give."""
+    """All architectures that q may sample."""
     return q.architectures if isinstance(q, FiniteDistribution) else list(q.space.enumerate())
+
+
+def log_marginal(log_probabilities: Tensor, log_weights: Tensor) -> Tensor:
+    """log sum_k w_k p_k, finite even where a probability rounds to 0: (K, B, C), (K,) -> (B, C)."""
+    return torch.logsumexp(log_probabilities + log_weights.to(log_probabilities)[:, None, None], dim=0)
+
+
+def marginal_log_probabilities(net: Supernet, q: ArchDistribution, inputs: Tensor) -> Tensor:
+    """log sum_a q(a) p(y | x, a) for every class, over the whole support of q: (B, ...) -> (B, C)."""
+    architectures = support(q)
+    log_probs = torch.log_softmax(net.forward_many(inputs, architectures), -1)  # (A, B, C)
+    return log_marginal(log_probs, q.log_prob(architectures))

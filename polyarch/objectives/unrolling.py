@@ -1,11 +1,14 @@
-"""Gradients through training: how the losses of a run of SGD change with settings that the run depends on.
+"""Gradients through training: how the losses of an SGD run change with settings that the run depends on.
 
 A run starts at weights w_0 and takes T steps, one per batch. With settings a (architecture weights, a learning rate):
 
     v_t+1 = m v_t + dL_t/dw (w_t, a) + decay w_t,    w_t+1 = w_t - rate v_t+1
 
 Its sum of training losses, SoTL(a) = sum_{t<T} L_t(w_t(a), a), depends on a directly and through every w_t.
-`unrolled_gradient` differentiates both; `direct_gradient` leaves the second out and costs no more than training.
+`unrolled_gradient` differentiates through both; `direct_gradient` ignores the second path and costs no more than
+training. SoTL gradients: "Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator"
+(MSc thesis, University of Oxford, 2021). Recomputation in segments: Chen, Xu, Zhang and Guestrin (2016), "Training Deep
+Nets with Sublinear Memory Cost", arXiv:1604.06174.
 """
 
 from __future__ import annotations
@@ -24,18 +27,18 @@ from polyarch.errors import InvalidInput, NotFiniteError
 
 Tensors = Mapping[str, Tensor]
 TrainingLoss = Callable[[Tensors, Tensors, Any], Tensor]
-"""(weights, settings, batch) -> a scalar, differentiable in weights and settings. It has to give the same number
-whenever it is called with the same arguments: what it draws at random comes with the batch."""
+"""(weights, settings, batch) -> a scalar, differentiable in weights and settings. Equal arguments must give equal
+values, so anything random has to come with the batch."""
 FinalLoss = Callable[[Tensors, Tensors], Tensor]
 """(weights, settings) -> a scalar, for example the validation loss of the trained weights."""
 
 
 @dataclass(frozen=True)
 class InnerSGD:
-    """The rule of ``torch.optim.SGD`` as a differentiable function.
+    """The update of ``torch.optim.SGD`` as a differentiable function.
 
     Args:
-        rate: the learning rate, or the name of the setting that is the rate: then it is differentiated like the others.
+        rate: the learning rate, or the name of a setting to use as the learning rate and differentiate like the others.
     """
 
     rate: float | str
@@ -45,7 +48,7 @@ class InnerSGD:
     def step(
         self, weights: Tensors, velocity: Tensors, gradients: Tensors, settings: Tensors
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """v <- m v + g + decay w; w <- w - rate v. Weights without a gradient stay as they are."""
+        """v <- m v + g + decay w; w <- w - rate v. Weights without a gradient stay unchanged."""
         rate = settings[self.rate] if isinstance(self.rate, str) else self.rate
         moved, speeds = dict(weights), dict(velocity)
         for name, gradient in gradients.items():
@@ -61,10 +64,10 @@ class InnerSGD:
 
 @dataclass(frozen=True)
 class Unrolled:
-    """What T steps of training came to.
+    """The result of T training steps.
 
     Attributes:
-        losses: L_t(w_t) of every batch before its step, (T,).
+        losses: L_t(w_t) of every batch before its step, T of them.
         gradient: d objective / d settings, by the names of the settings.
         weights: w_T.
         velocity: v_T.
@@ -90,15 +93,15 @@ def unrolled_gradient(
     """The exact gradient of SoTL, or of the loss after training, through all T = len(batches) steps.
 
     Only the states (w, v) at the starts of segments are kept. From the last segment to the first, each is run again
-    with its graph, and the gradient u of all that follows is handed back from its end to its start:
+    with its graph to propagate the gradient u of everything after it from its end to its start:
 
         u_start = d/d(w, v)_start [ sum of the segment's losses + <u_end, (w, v)_end> ]
 
-    With segments of sqrt(T) steps memory grows as sqrt(T), for one more run of all segments but the last.
+    With segments of sqrt(T) steps memory grows as sqrt(T), and all segments but the last run twice.
 
     Args:
         velocity: v_0; zeros by default.
-        final_loss: its value at w_T is differentiated in place of SoTL.
+        final_loss: if given, its value at w_T is differentiated in place of SoTL.
         segment: the number of steps whose graph is held at once; ceil(sqrt(T)) by default.
     """
     length = math.ceil(math.sqrt(len(batches))) if segment is None else segment
@@ -142,37 +145,28 @@ def direct_gradient(
 ) -> Unrolled:
     """The direct part of the gradient: sum_t dL_t/da at fixed w_t, or that of the loss after training at fixed w_T.
 
-    It comes with the backward passes that training needs anyway. What the settings do through the weights is left
-    out: for a learning rate, that is everything.
+    It comes with the backward passes that training needs anyway. It ignores the effect of the settings through the
+    weights, which is the whole effect of a learning rate.
 
     Args:
         velocity: v_0; zeros by default.
-        final_loss: its value at w_T is differentiated in place of SoTL.
+        final_loss: if given, its value at w_T is differentiated in place of SoTL.
     """
     if not batches:
         raise InvalidInput("Expected 1 or more batches. Got none.")
-    state, leaves = _start(weights, velocity), _leaves(settings)
+    start, leaves = _start(weights, velocity), _leaves(settings)
     gradient = {name: torch.zeros_like(value) for name, value in settings.items()}
-    differentiated = leaves if final_loss is None else {}
-    losses = []
-    for batch in batches:
-        state = state.leaves()
-        value = _finite(loss(state.weights, leaves, batch))
-        losses.append(value.item())
-        slopes, direct = _gradients(value, state.weights, differentiated)
-        _accumulate(gradient, direct)
-        with torch.no_grad():
-            state = _State(*optimiser.step(state.weights, state.velocity, slopes, leaves))
+    direct = gradient if final_loss is None else None
+    state, values = _steps(loss, start, leaves, batches, optimiser, graph=False, direct=direct)
     if final_loss is not None:
-        (direct,) = _gradients(_finite(final_loss(state.weights, leaves)), leaves)
-        _accumulate(gradient, direct)
-    return Unrolled(losses, gradient, *state.detached())
+        _accumulate(gradient, *_gradients(_finite(final_loss(state.weights, leaves)), leaves))
+    return Unrolled([value.item() for value in values], gradient, *state.detached())
 
 
 def module_loss(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> TrainingLoss:
     """loss(module(inputs), targets) as a function of the module's weights, for batches (inputs, targets).
 
-    The weights are ``dict(module.named_parameters())``; the module itself is left as it is, also its running averages.
+    The weights are ``dict(module.named_parameters())``; the module and its running averages stay unchanged.
     """
 
     def training_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
@@ -186,22 +180,20 @@ def module_loss(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> 
 
 
 class _State(NamedTuple):
-    """Where training is: w and v."""
+    """The state of training: w and v."""
 
     weights: dict[str, Tensor]
     velocity: dict[str, Tensor]
 
     def detached(self) -> _State:
-        """Without a graph."""
         return _State(_detached(self.weights), _detached(self.velocity))
 
     def leaves(self) -> _State:
-        """Without a graph behind it, and to be differentiated."""
         return _State(_leaves(self.weights), _leaves(self.velocity))
 
 
 _Terms = Callable[[_State, Tensors], list[Tensor]]
-"""What the objective has besides a segment's losses, from the state at its end and the settings."""
+"""The terms of the objective besides a segment's losses, from the state at its end and the settings."""
 
 
 def _start(weights: Tensors, velocity: Tensors | None) -> _State:
@@ -213,14 +205,28 @@ def _start(weights: Tensors, velocity: Tensors | None) -> _State:
 
 
 def _steps(
-    loss: TrainingLoss, state: _State, settings: Tensors, batches: Sequence[Any], optimiser: InnerSGD, *, graph: bool
+    loss: TrainingLoss,
+    state: _State,
+    settings: Tensors,
+    batches: Sequence[Any],
+    optimiser: InnerSGD,
+    *,
+    graph: bool,
+    direct: dict[str, Tensor] | None = None,
 ) -> tuple[_State, list[Tensor]]:
-    """One step per batch, and the losses before each; with a graph from the given state and settings to all of it."""
+    """Takes one step per batch; returns the state and the losses before each step.
+
+    Args:
+        graph: whether to keep the graph from the given state and settings to the results.
+        direct: if given, the gradients of the losses in the settings at fixed weights are added to it.
+    """
     losses = []
     for batch in batches:
         state = state if graph else state.leaves()
         value = _finite(loss(state.weights, settings, batch))
-        (slopes,) = _gradients(value, state.weights, graph=graph)
+        slopes, by_settings = _gradients(value, state.weights, {} if direct is None else settings, graph=graph)
+        if direct is not None:
+            _accumulate(direct, by_settings)
         with torch.set_grad_enabled(graph):
             state = _State(*optimiser.step(state.weights, state.velocity, slopes, settings))
         losses.append(value if graph else value.detach())
@@ -228,7 +234,7 @@ def _steps(
 
 
 class _PulledBack(NamedTuple):
-    """A segment run with its graph: its losses, its end, and its objective's gradient in its start and the settings."""
+    """The losses and end of a segment, and the gradient of its objective in its start and in the settings."""
 
     losses: list[float]
     end: _State
@@ -248,7 +254,7 @@ def _pulled_back(
 ) -> _PulledBack:
     """The gradient of the segment's losses, if they are summed, and of the terms after it.
 
-    A function of its own, so that nothing of the graph is left when the next segment begins.
+    Its own function, so that the graph is freed before the next segment begins.
     """
     start, leaves = start.leaves(), _leaves(settings)
     end, values = _steps(loss, start, leaves, batches, optimiser, graph=True)
@@ -259,7 +265,7 @@ def _pulled_back(
 
 
 def _gradients(value: Tensor, *groups: Tensors, graph: bool = False) -> list[dict[str, Tensor]]:
-    """d value / d each tensor of each group; without those that it does not depend on."""
+    """d value / d each tensor of each group, without tensors that the value does not depend on."""
     if not value.requires_grad:
         return [{} for _ in groups]
     tensors = [tensor for group in groups for tensor in group.values()]
@@ -268,7 +274,7 @@ def _gradients(value: Tensor, *groups: Tensors, graph: bool = False) -> list[dic
 
 
 def _products(cotangents: _State, end: _State, leaves: Tensors) -> list[Tensor]:
-    """<u, x> for every tensor x at the end of a segment that has a u."""
+    """<u, x> for every tensor x at the end of a segment that has a gradient u."""
     pairs = zip(cotangents, end, strict=True)
     return [(u * tensors[name]).sum() for some, tensors in pairs for name, u in some.items()]
 
@@ -293,9 +299,9 @@ def _finite(loss: Tensor) -> Tensor:
 
 
 def _check_repeated(losses: list[float], seen: list[float]) -> None:
-    """A segment that is run again has to be the segment that was run."""
+    """Requires the second run of a segment to repeat the first."""
     if not all(math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-6) for one, other in zip(losses, seen, strict=True)):
         raise InvalidInput(
-            "Expected a loss that depends on weights, settings and batch alone. Got other numbers for the same ones; "
-            "what is random, e.g. dropout, has to come with the batch."
+            "Expected a loss that depends on weights, settings and batch alone. Got different values for the same "
+            "arguments; anything random, such as dropout, has to come with the batch."
         )

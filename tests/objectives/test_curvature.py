@@ -111,7 +111,7 @@ def test_what_is_refused() -> None:
         largest(loss, parameters, steps=0)
     with pytest.raises(InvalidInput, match=r"Got 20 and 0"):
         largest(loss, [])
-    with pytest.raises(NotFiniteError, match=r"finite loss to find its curvature. Got nan"):
+    with pytest.raises(NotFiniteError, match=r"finite loss to compute its curvature. Got nan"):
         largest(lambda: loss() * float("nan"), parameters)
     root = torch.zeros(2, requires_grad=True)
     with pytest.raises(NotFiniteError, match=r"finite curvature"):
