@@ -12,15 +12,17 @@ from torch import nn
 
 from polyarch.data import Dataset, load
 from polyarch.errors import ConfigError, MissingExtra
-from polyarch.prediction.modes import posterior_folder
+from polyarch.methods.method import Method
+from polyarch.plugins import METHODS
+from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.predictor import Predictor
 from polyarch.reports import write_report
 from polyarch.results import Results
 from polyarch.runs.display import Display, Quiet, Terminal
 from polyarch.runs.overrides import with_overrides
 from polyarch.runs.own_module import Builder
-from polyarch.runs.pipeline import run
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal
 
@@ -29,8 +31,8 @@ IN_PYTHON = "<given in Python>"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found, and where it lies.
+class SearchResult:
+    """What a search found, and where it is.
 
     Args:
         results: every number of the run.
@@ -42,22 +44,15 @@ class Found:
     folder: Path
     builder: Builder | None = None
 
-    def predictor(self) -> Predictor:
-        """The best network alone, with its calibration."""
-        return Predictor.load(self.folder / "artifact", module=self.builder)
-
-    def ensemble(self) -> Predictor:
-        """The best networks as a mixture; the best alone where only one was trained."""
-        folder = self.folder / "ensemble"
-        return Predictor.load(folder, module=self.builder) if folder.exists() else self.predictor()
-
-    def posterior(self, *, early_exit: bool | float = False) -> Predictor:
-        """The mixture over the distribution that was learned, where one was.
+    def predictor(self, mode: str | None = None, *, exit_above: float | None = None) -> Predictor:
+        """What predicts, with its calibration.
 
         Args:
-            early_exit: see `Predictor.load`.
+            mode: ``single`` is the best network alone, ``ensemble`` several together, ``marginal`` the mixture over a
+                learned distribution, ``early-exit`` that mixture until it is sure. By default the run's answer.
+            exit_above: the confidence of ``early-exit``; by default the one chosen on validation data.
         """
-        return Predictor.load(posterior_folder(self.folder), module=self.builder, early_exit=early_exit)
+        return load_predictor(self.folder, mode, exit_above, module=self.builder)
 
 
 def search(
@@ -65,14 +60,14 @@ def search(
     *,
     out: str | Path,
     target: str | None = None,
-    method: str | None = None,
+    method: str | Method | None = None,
     space: str | None = None,
     module: str | nn.Module | Builder | None = None,
     max_params: float | None = None,
     max_macs: float | None = None,
     max_latency: float | None = None,
     max_minutes: float | None = None,
-    outside: str | None = None,
+    ood: str | None = None,
     unlabelled: Any = None,
     seed: int = 0,
     workers: int = 1,
@@ -81,30 +76,32 @@ def search(
     quiet: bool = False,
     report: bool = True,
     settings: Mapping[str, Any] | None = None,
-) -> Found:
+) -> SearchResult:
     """Finds an architecture for the data, trains it alone, calibrates it and writes artifacts and a report.
 
     Args:
         data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
-        method: ``one-shot`` by default; ``variational-depth`` or ``deterministic-depth`` look for a depth, ``darts``,
-            ``sotl-darts`` and others search by gradients, ``stochastic`` trains one network under many architectures,
-            ``posterior-guided`` keeps or drops channels.
-        space: one of `polyarch spaces list`; ``auto`` unless ``settings`` describe one.
-        module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, or any for ``posterior-guided``: a module, a
-            function that makes one (its arguments may be ``input_shape`` and ``classes``), or
-            ``"package.module:function"``.
+        method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
+        space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
+        module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, or any network for methods that gate
+            channels: a module, a function that makes one (polyarch passes ``input_shape`` and ``classes`` if the
+            function declares them), or ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
-        outside: images of another kind, to try the uncertainty on.
-        unlabelled: more examples to learn from with ``stochastic``: a known name, a path, an array, or a data set whose
-            labels are ignored.
+        ood: out-of-distribution images, to try the uncertainty on.
+        unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set
+            whose labels are ignored.
         workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
         report: whether to write ``report.html``.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
+    if isinstance(method, Method):
+        METHODS.add(method.name, _Given(method))
+    if module is not None and space not in (None, "module"):
+        raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
     builder = None if module is None or isinstance(module, str) else _builder(module)
     given = None if isinstance(data, str | Path) else _dataset(data, target)
     more = None if isinstance(unlabelled, str | Path) else unlabelled
@@ -112,9 +109,9 @@ def search(
     overrides: dict[str, Any] = {
         "data.name": str(data) if given is None else IN_PYTHON,
         "data.target": target,
-        "data.outside": outside,
+        "data.ood": ood,
         "data.unlabelled": None if unlabelled is None else str(unlabelled) if more is None else IN_PYTHON,
-        "method": method,
+        "method": method.name if isinstance(method, Method) else method,
         "space.kind": space or (None if described else "auto") if module is None else "module",
         "space.module": None if module is None else module if isinstance(module, str) else IN_PYTHON,
         "search.max_params": max_params,
@@ -126,23 +123,31 @@ def search(
         "device": device,
         **(settings or {}),
     }
-    if module is not None and space not in (None, "module"):
-        raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
     asked = {key: value for key, value in overrides.items() if value is not None}
     display: Display = Quiet() if quiet else Terminal()
     with stop_on_signal() as stop:
-        beginning = Beginning(Path(out), "search", display, stop, data=given, builder=builder, unlabelled=more)
+        beginning = Beginning(Path(out), display, stop, data=given, builder=builder, unlabelled=more)
         if resume:
-            context = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
+            run = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
         else:
-            context = beginning.start(RunSettings.parse(with_overrides({}, asked), "the arguments of search"))
-        results = run(context)
+            run = beginning.start(RunSettings.parse(with_overrides({}, asked), "the arguments of search"))
+        results = perform(run)
     if report:
         try:
-            write_report(results, context.workspace.report)
+            write_report(results, run.workspace.report)
         except MissingExtra as error:
             display.say(f"No report: {error}")
-    return Found(results, Path(out), builder)
+    return SearchResult(results, Path(out), builder)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A method that was handed over as an object."""
+
+    method: Method
+
+    def __call__(self, name: str) -> Method:
+        return self.method
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,19 @@ class Registry(Mapping[str, Any]):
     def __init__(self, kind: str, group: str) -> None:
         self.kind = kind
         self.group = group
+        self._added: dict[str, Any] = {}
 
     @cached_property
     def _entries(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.group)}
 
+    def add(self, name: str, part: Any) -> None:
+        """Registers a part for this process, in place of any other with the same name."""
+        self._added[name] = part
+
     def __getitem__(self, name: str) -> Any:
+        if name in self._added:
+            return self._added[name]
         if name in self._entries:
             entry = self._entries[name]
             try:
@@ -72,14 +79,17 @@ class Registry(Mapping[str, Any]):
         raise UnknownName(self.kind, name, self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter({**self._entries, **self._added})
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len({**self._entries, **self._added})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._added or name in self._entries
 
     def check(self, name: str) -> str:
         """The name itself, if it is registered or a reference."""
-        if name not in self._entries and not is_reference(name):
+        if name not in self and not is_reference(name):
             raise UnknownName(self.kind, name, self)
         return name
 

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier: `fit` searches an architecture, `predict_proba` is the calibrated ensemble."""
+"""A scikit-learn classifier: `fit` searches an architecture, `predict_proba` is the run's calibrated answer."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from polyarch.data import Column, Dataset, Examples, TableData, TensorData, stratified_split
 from polyarch.errors import DataError
 from polyarch.facade import search
+from polyarch.methods.method import Method
+from polyarch.plugins import DEFAULT_METHOD, method_named
 from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.runs.own_module import Builder
 
@@ -24,16 +26,19 @@ HELD_OUT = 0.2
 
 
 class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Searches an architecture for (X, y) and predicts with the best ones together.
+    """Searches an architecture for (X, y) and predicts with the run's default predictor.
 
     X is a table of numbers (n, features), in which NaN is a missing value, or images (n, channels, height, width).
     A fifth of the examples is held out to choose, calibrate and set the threshold of doubt; every class needs three
     examples or more.
 
     Args:
-        max_params, max_macs, max_minutes: hard limits of the search.
-        members: how many of the best architectures predict together.
+        method: how the architecture is found, by name or as an object; see `polyarch.search`.
+        space: the space that is searched; chosen for the data by default.
+        max_params, max_macs, max_latency, max_minutes: hard limits of the search.
+        members: how many architectures predict together.
         module: your own network; see `polyarch.search`.
+        device: where networks are trained.
         random_state: the seed of everything random.
         workers: processes; see `polyarch.search`.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
@@ -45,22 +50,30 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        method: str | Method | None = None,
+        space: str | None = None,
         max_params: float | None = None,
         max_macs: float | None = None,
+        max_latency: float | None = None,
         max_minutes: float | None = None,
         members: int = 3,
         module: Builder | None = None,
         random_state: int = 0,
         workers: int = 1,
+        device: str = "cpu",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        self.method = method
+        self.space = space
         self.max_params = max_params
         self.max_macs = max_macs
+        self.max_latency = max_latency
         self.max_minutes = max_minutes
         self.members = members
         self.module = module
         self.random_state = random_state
         self.workers = workers
+        self.device = device
         self.settings = settings
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
@@ -75,20 +88,23 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = search(
                 dataset,
                 out=Path(folder) / "run",
+                method=self.method,
+                space=self.space,
                 module=self.module,
                 max_params=self.max_params,
                 max_macs=self.max_macs,
+                max_latency=self.max_latency,
                 max_minutes=self.max_minutes,
                 seed=int(self.random_state),
                 workers=self.workers,
+                device=self.device,
                 quiet=True,
                 report=False,
                 settings={
                     "programs": [],
                     "data.validation": HELD_OUT,
                     "retrain.members": self.members,
-                    "stochastic.members": self.members,
-                    "guided.members": self.members,
+                    **self._members_of_method(),
                     "retrain.seeds": 1,
                     "retrain.random_architectures": 0,
                     "rank.architectures": 0,
@@ -96,8 +112,14 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 },
             )
             self.results_ = found.results
-            self.predictor_: Predictor = found.ensemble()
+            self.predictor_: Predictor = found.predictor()
         return self
+
+    def _members_of_method(self) -> dict[str, int]:
+        """Methods with an ensemble of their own have a setting of their own for it."""
+        asked = self.method or (self.settings or {}).get("method") or DEFAULT_METHOD
+        method: Method = asked if isinstance(asked, Method) else method_named(asked)
+        return {f"{method.section}.members": self.members} if "members" in method.Settings.model_fields else {}
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """Calibrated probabilities (n, classes), columns in the order of ``classes_``."""

@@ -15,18 +15,17 @@ from polyarch.errors import InvalidInput, MissingExtra
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.outputs import write_predictions
-from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.serving import create_application
 from polyarch.runs.display import Terminal
 from polyarch.runs.overrides import parse_quantity
 
-ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of an artifact, e.g. runs/demo/artifact.")]
+FolderArgument = Annotated[
+    Path, typer.Argument(help="Folder of a run or of an artifact, e.g. runs/demo or runs/demo/artifact.")
+]
 
 
 def predict(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder of a run or of an artifact, e.g. runs/demo or runs/demo/artifact.")
-    ],
+    folder: FolderArgument,
     input: Annotated[
         Path, typer.Argument(help="A table (.csv, .csv.gz, .parquet), an .npz file, an image or a folder of images.")
     ],
@@ -38,14 +37,14 @@ def predict(
         str | None,
         typer.Option(
             "--mode",
-            help="Of a run: single (the best network, the default), ensemble (several together, the default after "
-            "--method stochastic), marginal (the mixture over the learned distribution) or early-exit (that mixture, "
-            "left as soon as it is sure; also of an artifact).",
+            help="Of a run: single (the best network), ensemble (several together), marginal (the mixture over the "
+            "learned distribution) or early-exit (that mixture, left as soon as it is sure; also of an artifact). By "
+            "default whichever the run calls its answer.",
         ),
     ] = None,
     exit_above: Annotated[
         float | None,
-        typer.Option("--exit-above", help="Leave early at this probability; the artifact's confidence by default."),
+        typer.Option("--exit-above", help="Exit early at this probability; the artifact's confidence by default."),
     ] = None,
 ) -> None:
     """Predict classes with probabilities and uncertainty, and flag what is better looked at."""
@@ -73,7 +72,7 @@ def predict(
 
 
 def serve(
-    artifact: ArtifactArgument,
+    folder: FolderArgument,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")] = 8000,
     max_bytes: Annotated[str, typer.Option("--max-bytes", help="Most bytes of a request, e.g. 10M.")] = "10M",
@@ -81,7 +80,7 @@ def serve(
 ) -> None:
     """Serve predictions over HTTP: POST /predict, GET /health, GET /docs."""
     most = int(parse_quantity(max_bytes) or 0)
-    application = create_application(Predictor.load(artifact), max_bytes=most, max_instances=max_instances)
+    application = create_application(load_predictor(folder), max_bytes=most, max_instances=max_instances)
     try:
         import uvicorn
     except ImportError:
@@ -89,7 +88,7 @@ def serve(
     listening = _listen(host, port)
     address = f"[{host}]" if ":" in host else host
     console.print(
-        f"Serving {artifact} on http://{address}:{listening.getsockname()[1]} (how to use it: /docs); Ctrl-C stops.",
+        f"Serving {folder} on http://{address}:{listening.getsockname()[1]} (how to use it: /docs); Ctrl-C stops.",
         markup=False,
         soft_wrap=True,
     )

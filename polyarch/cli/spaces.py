@@ -11,12 +11,12 @@ import typer
 from rich.table import Table
 
 from polyarch.cli.common import SetOption, console
-from polyarch.errors import InvalidInput, UnknownName
+from polyarch.errors import InvalidInput
+from polyarch.plugins import SPACES
 from polyarch.reports import draw
-from polyarch.runs.description import brief_choices
+from polyarch.runs.description import described_choices
 from polyarch.runs.overrides import parse_assignments, with_overrides
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.spaces import SPACES
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import GatedSupernet, Supernet
 from polyarch.tables import parse_architecture
@@ -44,7 +44,7 @@ def describe_space(name: str, settings: SetOption = None) -> None:
     shown = f"{size:,}" if size < MANY else f"about 10^{math.log10(size):,.0f}"
     console.print(f"{name}: {shown} architectures", markup=False)
     table = Table("choice", "options")
-    for choice, found in brief_choices(net).items():
+    for choice, found in described_choices(net).items():
         table.add_row(choice, " | ".join(found))
     console.print(table)
     console.print("settings: " + json.dumps(options), markup=False)
@@ -78,8 +78,6 @@ def draw_space(
 
 
 def _supernet(name: str, assignments: list[str] | None) -> tuple[dict[str, Any], Supernet]:
-    if name not in SPACES:
-        raise UnknownName("space", name, SPACES)
     overrides = {f"space.{key}": value for key, value in parse_assignments(assignments or []).items()}
     content = with_overrides({"space": {"kind": name}}, overrides)
     settings = RunSettings.parse(content, "the command line").space

@@ -21,6 +21,7 @@ from polyarch.errors import ConfigError
 from polyarch.runs.display import Terminal
 from polyarch.runs.overrides import parse_assignments, with_overrides
 from polyarch.runs.settings import RunSettings, read_toml
+from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal
 from polyarch.truths.building import build_truth, resume_build, start_build
 from polyarch.truths.summary import in_sentences
@@ -63,15 +64,15 @@ def build(
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
     display = Terminal(console)
     with stop_on_signal() as stop:
+        beginning = Beginning(out, display, stop)
         if resume:
-            context = resume_build(out, content, overrides, origin, display, stop)
+            run = resume_build(beginning, content, overrides, origin)
         else:
-            asked = RunSettings.parse(with_overrides(content or {}, overrides), origin)
-            context = start_build(out, asked, display, stop)
-        built = build_truth(context)
+            run = start_build(beginning, RunSettings.parse(with_overrides(content or {}, overrides), origin))
+        built = build_truth(run)
     for sentence in in_sentences(built):
         display.say(sentence)
-    display.say(f"Truth: {context.workspace.truth}")
+    display.say(f"Truth: {run.workspace.truth}")
 
 
 def _count(text: str | None) -> int | str | None:

@@ -1,1 +1,1 @@
-"""Methods of the documents, composed from the parts."""
+"""Published methods, one folder each; `polyarch.methods.method` says what a method is."""

@@ -18,7 +18,7 @@ from polyarch.data.decoding import IMAGE_SUFFIXES, decode_image
 from polyarch.data.image_folders import image_files
 from polyarch.data.table_dataset import TARGET_NAMES
 from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_frame
-from polyarch.errors import CorruptFile, DataError
+from polyarch.errors import DataError
 from polyarch.prediction.predictor import Predictor
 
 DECODERS = 2

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from torch import nn
 
-from polyarch.errors import CorruptFile, InvalidInput
+from polyarch.errors import CorruptFile, InvalidInput, UnknownName
 from polyarch.export import Artifact, Extract, read_artifact
-from polyarch.export.sentences import first_problem
+from polyarch.export.error_text import first_problem
 from polyarch.nn import StackedNetworks
+from polyarch.plugins import SPACES, is_reference
 from polyarch.runs.own_module import Builder, build_own
 from polyarch.runs.spaces import SpaceSettings
 from polyarch.supernets import Supernet
@@ -37,7 +38,7 @@ def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
     """A whole artifact with its networks, in evaluation mode.
 
     Args:
-        module: the function that makes the user's own network. A file is never trusted to name it.
+        module: the function that makes the user's own network, or the class of their space.
     """
 
     def build(network: dict[str, Any], input_shape: tuple[int, ...], classes: int) -> Extract:
@@ -47,8 +48,9 @@ def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
 
 
 def is_own_module(network: dict[str, Any]) -> bool:
-    """Whether settings say that a function of the user makes the network."""
-    return network.get("kind") == "module"
+    """Whether code of the user makes the network, which a file is never trusted to name."""
+    kind = str(network.get("kind"))
+    return kind == "module" or is_reference(kind)
 
 
 def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int, module: Builder | None) -> Extract:
@@ -56,10 +58,16 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int
         if module is None:
             raise CorruptFile("a network of the user's own, which only the function that made it can make again")
         with torch.random.fork_rng(devices=[]):
-            net = build_own(module, input_shape, classes, gated=network.get("gated") is True)
+            space: Any = module
+            if isinstance(space, type) and issubclass(space, SpaceSettings):
+                net = space.model_validate(network).build(input_shape, classes)
+            else:
+                net = build_own(module, input_shape, classes, gated=network.get("gated") is True)
         return partial(_networks, net)
     try:
-        settings = TypeAdapter(SpaceSettings).validate_python(network)
+        settings: SpaceSettings = SPACES[str(network.get("kind"))].model_validate(network)
+    except UnknownName as error:
+        raise CorruptFile(f"kind: {error}") from None
     except ValidationError as error:
         place, problem = first_problem(error)
         raise CorruptFile(f"{place}: {problem}") from None

@@ -2,60 +2,52 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from polyarch.errors import CorruptFile, InvalidInput, UnknownName
+from polyarch.errors import InvalidInput, UnknownName
 from polyarch.prediction.predictor import Predictor
+from polyarch.results import read_content
+from polyarch.runs.own_module import Builder
 from polyarch.runs.workspace import Workspace
 
-MODES = ("single", "ensemble", "marginal", "early-exit")
-"""The best network, several together, the mixture over a learned distribution, and that mixture until it is sure."""
+FOLDERS = {"single": "artifact", "ensemble": "ensemble", "marginal": "posterior", "early-exit": "posterior"}
+"""Modes and the folders of a run that they read: the best network, several together, the mixture over a learned
+distribution, and that mixture until it is sure."""
 
 
-def load_predictor(folder: Path, mode: str | None = None, exit_above: float | None = None) -> Predictor:
+def load_predictor(
+    folder: Path, mode: str | None = None, exit_above: float | None = None, *, module: Builder | None = None
+) -> Predictor:
     """From the folder of a run or of one artifact.
 
     Args:
-        mode: one of `MODES`; without one a run is what its method leads to, and an artifact itself.
+        mode: one of `FOLDERS`; by default the predictor that the run calls its answer, or the artifact itself.
         exit_above: the confidence of ``early-exit``; by default the artifact's own.
+        module: makes the user's own network, if there is one.
     """
-    if mode is not None and mode not in MODES:
-        raise UnknownName("mode", mode, MODES)
+    if mode is not None and mode not in FOLDERS:
+        raise UnknownName("mode", mode, FOLDERS)
     if exit_above is not None and mode != "early-exit":
-        raise InvalidInput(f"Expected mode early-exit with a confidence to leave at. Got {mode or 'no mode'}.")
+        raise InvalidInput(f"Expected mode early-exit with a confidence to exit at. Got {mode or 'no mode'}.")
     is_run = Workspace(folder).results.exists()
     if not is_run and mode not in (None, "early-exit"):
         raise InvalidInput(f"Expected the folder of a run for mode {mode}. Found no results.json in {folder}.")
     confidence = True if exit_above is None else exit_above
-    chosen = _folder(folder, mode or _usual(folder)) if is_run else folder
-    return Predictor.load(chosen, early_exit=confidence if mode == "early-exit" else False)
+    early_exit = confidence if mode == "early-exit" else False
+    return Predictor.load(_folder(folder, mode) if is_run else folder, module=module, early_exit=early_exit)
 
 
-def posterior_folder(run: Path) -> Path:
-    """Where a run has its mixture over a learned distribution."""
-    folder = Workspace(run).posterior
+def _folder(run: Path, mode: str | None) -> Path:
+    folder = run / (default_folder(run) if mode is None else FOLDERS[mode])
     if not folder.exists():
-        raise InvalidInput(f"Expected a run that learned a distribution over architectures. Found no {folder}.")
+        what = f"mode {mode}" if mode else "predictions"
+        raise InvalidInput(f"Expected a run that exports a predictor for {what}. Found no {folder}.")
     return folder
 
 
-def _folder(run: Path, mode: str) -> Path:
-    if mode == "single":
-        return Workspace(run).artifact
-    if mode != "ensemble":
-        return posterior_folder(run)
-    folder = Workspace(run).ensemble
-    if not folder.exists():
-        raise InvalidInput(f"Expected a run with several networks for mode ensemble. Found no {folder}.")
-    return folder
-
-
-def _usual(run: Path) -> str:
-    """One network, but where many were trained together to predict together."""
-    path = Workspace(run).results
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise CorruptFile(f"Expected {path} to be a results file. Found: {error}.") from None
-    return "ensemble" if isinstance(content, dict) and content.get("stochastic") else "single"
+def default_folder(run: Path) -> str:
+    """The folder of the run's default predictor; runs of polyarch 0.7 do not name one."""
+    content = read_content(Workspace(run).results)
+    default = content.get("default")
+    known = [str(default)] if default else ["ensemble" if content.get("stochastic") else "artifact"]
+    return next((name for name in known if name in FOLDERS.values()), "artifact")

@@ -155,6 +155,14 @@ class Predictor:
         depths = torch.tensor(self.exits)[positions[0]] if self.exits else None
         return Predictions(probabilities, entropy, information, entropy > self.threshold, depths)
 
+    def predict_proba(self, inputs: Tensor) -> Tensor:
+        """Calibrated probabilities (B, classes)."""
+        return self(inputs).probabilities
+
+    def predict(self, inputs: Tensor) -> list[str]:
+        """The most probable class of every example, by name."""
+        return [self.classes[index] for index in self.predict_proba(inputs).argmax(1).tolist()]
+
     def check(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> None:
         """Raises unless these are raw examples of the right shape and type, and finite; tables may miss values."""
         if inputs.shape[1:] != self.input_shape or inputs.dtype != self.input_dtype:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from polyarch.results.record import Record
+
+
+class Role(StrEnum):
+    """What a contender is in the comparison."""
+
+    BEST = "best"
+    """The network that is exported."""
+    MIXTURE = "mixture"
+    """Several networks that predict together."""
+    INHERITED = "inherited"
+    """With the weights of the supernet, not trained further."""
+    RANDOM = "random"
+    """Random architectures, trained or weighted the same way."""
+    BASELINE = "baseline"
+    """An ordinary network, trained alone."""
+    OTHER = "other"
 
 
 class Accuracy(Record):
@@ -23,6 +41,7 @@ class Contender(Record):
     """One side of the comparison: mean and spread over its networks."""
 
     name: str
+    role: Role
     mean: float
     std: float
     runs: list[Accuracy]
@@ -41,12 +60,14 @@ class ReliabilityBin(Record):
 class PredictorRecord(Record):
     """How good and how honest the predictions of one network or mixture are on test data.
 
-    ``uncalibrated_*`` are the values at temperature 1. ``coverage`` and ``risk`` are points of the risk-coverage
-    curve: the error rate among the share of examples with the least entropy. ``flagged`` is the share of test examples
-    with an entropy above ``threshold``. ``detection`` says how well a score tells examples of another kind apart.
+    ``folder`` is where the run exports it, None for networks that are only compared with. ``uncalibrated_*`` are the
+    values at temperature 1. ``coverage`` and ``risk`` are points of the risk-coverage curve: the error rate among the
+    share of examples with the least entropy. ``flagged`` is the share of test examples with an entropy above
+    ``threshold``. ``detection`` says how well a score tells OOD examples apart.
     """
 
     name: str
+    folder: str | None = None
     members: list[dict[str, str]]
     weights: list[float]
     temperature: float

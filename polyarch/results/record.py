@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-VERSION = 2
+VERSION = 3
 
 
 class Record(BaseModel):

@@ -4,50 +4,57 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializeAsAny, ValidationError
 
 from polyarch.errors import CorruptFile
 from polyarch.files import write_json
-from polyarch.methods.depth.record import DepthRecord
-from polyarch.methods.differentiable.record import DifferentiableRecord
-from polyarch.methods.posterior_guided.record import GuidedRecord
-from polyarch.methods.stochastic.record import StochasticRecord
-from polyarch.results.predictors import Contender, PredictorRecord
+from polyarch.plugins import method_named
+from polyarch.results.predictors import Contender, PredictorRecord, Role
 from polyarch.results.record import VERSION, Record
-from polyarch.results.stages import EliminationRecord, RankingRecord, SearchRecord, TrainingRecord
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+class TrainingRecord(Record):
+    """The supernet's training: settings by name and one row of measured values per epoch."""
+
+    strategy: str
+    history: list[dict[str, float]]
+    q: dict[str, list[float]] | None = None
 
 
 class Results(Record):
     """The whole file. Everything but ``seconds`` is the same bits for the same settings.
 
-    ``predictors`` are the best network alone and the mixtures; ``depth`` is there after a search for a depth, where
-    ``seconds`` may tell the time of a forward pass: ``forward_full`` and ``forward_pruned``. ``decisions`` say what was
-    chosen for the user and why. ``differentiable`` is there after a search by gradients, ``stochastic`` after training
-    under many architectures, where the first of ``predictors`` is the ensemble, ``guided`` after a posterior-guided
-    search.
+    ``record`` is the section of the method. ``default`` is the folder of the predictor that is *the* answer.
+    ``decisions`` say what was chosen for the user and why.
     """
 
     version: int = VERSION
     polyarch: str
     torch: str
+    method: str
     settings: dict[str, Any]
     data: dict[str, Any]
     space: dict[str, Any]
     training: TrainingRecord
-    ranking: RankingRecord | None = None
-    elimination: EliminationRecord | None = None
-    search: SearchRecord | None = None
+    record: SerializeAsAny[Record] | None = None
     comparison: list[Contender] | None = None
     artifact: dict[str, Any] | None = None
     predictors: list[PredictorRecord] = Field(default_factory=list)
-    depth: DepthRecord | None = None
-    differentiable: DifferentiableRecord | None = None
-    stochastic: StochasticRecord | None = None
-    guided: GuidedRecord | None = None
+    default: str | None = None
     decisions: list[str] = Field(default_factory=list)
     seconds: dict[str, float] = Field(default_factory=dict)
+
+    def found(self, kind: type[RecordType]) -> RecordType | None:
+        """The section of the method, if it is of this kind."""
+        return self.record if isinstance(self.record, kind) else None
+
+    def contender(self, role: Role) -> Contender | None:
+        """The first contender with this role."""
+        return next((one for one in self.comparison or [] if one.role is role), None)
 
     def write(self, path: Path) -> None:
         """Atomically, as readable JSON."""
@@ -56,16 +63,30 @@ class Results(Record):
     @classmethod
     def read(cls, path: Path) -> Results:
         """What ``write`` wrote."""
+        content = read_content(path)
+        found = content.get("version")
+        if found != VERSION:
+            raise CorruptFile(
+                f"Expected {path} to be a results file of version {VERSION}. Found {found!r}; "
+                "`polyarch search --resume --out` on its folder writes it again."
+            )
         try:
-            content = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise CorruptFile(f"Expected {path} to be a results file. Found: {error}.") from None
-        if not isinstance(content, dict) or content.get("version") != VERSION:
-            found = content.get("version") if isinstance(content, dict) else type(content).__name__
-            raise CorruptFile(f"Expected {path} to be a results file of version {VERSION}. Found {found!r}.")
-        try:
+            record = content.get("record")
+            if record is not None:
+                content["record"] = method_named(content["method"]).Record.model_validate(record)
             return cls.model_validate(content)
-        except ValidationError as error:
-            first = error.errors()[0]
+        except (KeyError, ValidationError) as error:
+            first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": ("method",), "msg": str(error)}
             place = ".".join(map(str, first["loc"]))
             raise CorruptFile(f"Expected {place} in {path} to fit. Found: {first['msg']}.") from None
+
+
+def read_content(path: Path) -> dict[str, Any]:
+    """A results file of any version, as plain values."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CorruptFile(f"Expected {path} to be a results file. Found: {error}.") from None
+    if not isinstance(content, dict):
+        raise CorruptFile(f"Expected {path} to be a results file. Found {type(content).__name__}.")
+    return content

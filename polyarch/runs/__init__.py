@@ -1,1 +1,1 @@
-"""Jobs: whole runs from a description to results."""
+"""What every run does, whatever its method: settings, start, plan, stages, comparison, artifacts."""

@@ -7,34 +7,33 @@ from pathlib import Path
 
 from polyarch.errors import InvalidInput, MissingExtra
 from polyarch.export import Artifact, Member, export_programs, write_artifact
-from polyarch.runs.run import Context
-from polyarch.runs.judging import Ensemble, judge, outside_batches
-from polyarch.runs.parts import Parts
-from polyarch.runs.spaces import as_trained_alone
 from polyarch.nn import Exits
 from polyarch.results import PredictorRecord
+from polyarch.runs.judging import Ensemble, judge, ood_batches
+from polyarch.runs.run import Run
+from polyarch.runs.spaces import as_trained_alone
 
 
-def write_predictors(context: Context, sides: Sequence[tuple[Ensemble, Path]]) -> list[PredictorRecord]:
+def write_predictors(run: Run, sides: Sequence[tuple[Ensemble, Path]]) -> list[PredictorRecord]:
     """Judges every ensemble and writes its artifact and programs into its folder."""
-    outside = outside_batches(context.parts)
+    ood = ood_batches(run)
     records = []
-    with context.display.stage("export") as report:
+    with run.display.stage("export") as report:
         for index, (ensemble, folder) in enumerate(sides):
             report(index, len(sides), ensemble.name)
-            record = judge(ensemble, context.parts, outside)
-            artifact = artifact_of(context.parts, ensemble, record)
+            record = judge(ensemble, run, ood).model_copy(update={"folder": folder.name})
+            artifact = artifact_of(run, ensemble, record)
             write_artifact(folder, artifact)
-            for file, difference in write_programs(context, artifact, folder).items():
-                context.display.say(f"{folder.name}/{file}: largest difference {difference:.2g}")
+            for file, difference in write_programs(run, artifact, folder).items():
+                run.display.say(f"{folder.name}/{file}: largest difference {difference:.2g}")
             records.append(record)
         report(len(sides), len(sides), "")
     return records
 
 
-def artifact_of(parts: Parts, ensemble: Ensemble, record: PredictorRecord) -> Artifact:
+def artifact_of(run: Run, ensemble: Ensemble, record: PredictorRecord) -> Artifact:
     """An ensemble as it was judged."""
-    space = parts.settings.space if ensemble.inherited else as_trained_alone(parts.settings.space)
+    space = run.settings.space if ensemble.inherited else as_trained_alone(run.settings.space)
     return Artifact(
         network=space.model_dump(mode="json"),
         members=tuple(
@@ -42,16 +41,16 @@ def artifact_of(parts: Parts, ensemble: Ensemble, record: PredictorRecord) -> Ar
             for architecture, weight in zip(ensemble.architectures, ensemble.weights, strict=True)
         ),
         networks=ensemble.networks,
-        preprocessing=parts.preprocessing,
-        columns=parts.data.columns,
-        input_shape=parts.data.input_shape,
-        input_dtype=parts.raw_examples(1).dtype,
-        classes=parts.data.class_names,
+        preprocessing=run.feed.preprocessing,
+        columns=run.feed.data.columns,
+        input_shape=run.feed.data.input_shape,
+        input_dtype=run.feed.raw_examples(1).dtype,
+        classes=run.feed.data.class_names,
         temperature=record.temperature,
         threshold=record.threshold,
         metrics={
-            "data": parts.data.name,
-            "test_examples": len(parts.data.test),
+            "data": run.feed.data.name,
+            "test_examples": len(run.feed.data.test),
             **record.model_dump(include={"accuracy", "loss", "brier", "calibration_error", "detection"}),
         },
         # Only one network for all members can stop on its way.
@@ -59,17 +58,17 @@ def artifact_of(parts: Parts, ensemble: Ensemble, record: PredictorRecord) -> Ar
     )
 
 
-def write_programs(context: Context, artifact: Artifact, folder: Path) -> dict[str, float]:
+def write_programs(run: Run, artifact: Artifact, folder: Path) -> dict[str, float]:
     """The programs, checked on test examples; file name -> largest difference.
 
     A program that cannot be made, because a package is missing or an own network does what the exporter does not
     know, is a sentence; one that disagrees with its network is an error.
     """
-    examples = context.parts.raw_examples(64)
+    examples = run.feed.raw_examples(64)
     found: dict[str, float] = {}
-    for program in context.parts.settings.programs:
+    for program in run.settings.programs:
         try:
             found |= export_programs(folder, artifact, examples, formats=(program,))
         except (MissingExtra, InvalidInput) as error:
-            context.display.say(f"No {folder.name}/model.{program}: {error}")
+            run.display.say(f"No {folder.name}/model.{program}: {error}")
     return found

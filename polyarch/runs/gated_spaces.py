@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from polyarch.settings import Settings, require_images
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet, ResidualMLP
+from polyarch.runs.spaces import SpaceSettings
+from polyarch.settings import require_images
 from polyarch.supernets import Supernet, gate, probe
 
 Kernels = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
@@ -16,7 +17,7 @@ Stages = Annotated[int, Field(ge=1, le=8)]
 Network = MultiBranchResNet | EnasNetwork | InflatedResNet | DenseNet | ResidualMLP
 
 
-class MultiBranchSettings(Settings):
+class MultiBranchSettings(SpaceSettings):
     """The multi-branch ResNet of shake-shake, with gates.
 
     ``width`` are the channels of the first stage, which double with each; by default half the height of the images,
@@ -39,7 +40,7 @@ class MultiBranchSettings(Settings):
         return _gated(self.kind, MultiBranchResNet(width=width, **_ends(input_shape, classes), **options), input_shape)
 
 
-class EnasSettings(Settings):
+class EnasSettings(SpaceSettings):
     """The network of the cells that ENAS found, with gates on convolutions, poolings and identities.
 
     ``cells`` are normal ones per stage. ``inflated`` puts separable convolutions of sizes 3 and 5 at every place.
@@ -59,7 +60,7 @@ class EnasSettings(Settings):
         return _gated(self.kind, EnasNetwork(width=width, **_ends(input_shape, classes), **options), input_shape)
 
 
-class InflatedResNetSettings(Settings):
+class InflatedResNetSettings(SpaceSettings):
     """A bottleneck ResNet with gates; ``kernels`` of several sizes stand in parallel.
 
     ``blocks`` has a number for every stage. A ``large`` stem quarters the resolution first.
@@ -79,7 +80,7 @@ class InflatedResNetSettings(Settings):
         return _gated(self.kind, InflatedResNet(**_ends(input_shape, classes), **options), input_shape)
 
 
-class DenseNetSettings(Settings):
+class DenseNetSettings(SpaceSettings):
     """A DenseNet with bottlenecks and gates; ``layers`` has a number for every stage."""
 
     kind: Literal["densenet"] = "densenet"
@@ -96,7 +97,7 @@ class DenseNetSettings(Settings):
         return _gated(self.kind, DenseNet(**_ends(input_shape, classes), **options), input_shape)
 
 
-class ResidualMLPSettings(Settings):
+class ResidualMLPSettings(SpaceSettings):
     """A fully connected residual network with gates, for tables; ``inner`` is the width inside of its blocks."""
 
     kind: Literal["residual_mlp"] = "residual_mlp"
@@ -109,15 +110,6 @@ class ResidualMLPSettings(Settings):
         options = self.model_dump(exclude={"kind"})
         model = ResidualMLP(features=math.prod(input_shape), classes=classes, **options)
         return _gated(self.kind, model, input_shape)
-
-
-GATED_SPACES: dict[str, type[Settings]] = {
-    "multi_branch": MultiBranchSettings,
-    "enas": EnasSettings,
-    "inflated_resnet": InflatedResNetSettings,
-    "densenet": DenseNetSettings,
-    "residual_mlp": ResidualMLPSettings,
-}
 
 
 def _gated(kind: str, model: Network, input_shape: tuple[int, ...]) -> Supernet:

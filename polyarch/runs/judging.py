@@ -26,8 +26,8 @@ from polyarch.predictive import (
 )
 from polyarch.results import PredictorRecord, ReliabilityBin
 from polyarch.runs.member_logits import MemberLogits
-from polyarch.runs.parts import Parts
 from polyarch.runs.retraining import outputs
+from polyarch.runs.run import Run
 from polyarch.spaces import Architecture
 
 CURVE_POINTS = 100
@@ -85,22 +85,22 @@ class Ensemble:
         return log_marginal(torch.log_softmax(logits / temperature, -1), weights.log())
 
 
-def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> PredictorRecord:
+def judge(ensemble: Ensemble, run: Run, ood: BatchSource | None) -> PredictorRecord:
     """Temperature and threshold from validation data, everything else on test data."""
-    known = ensemble.known or MemberLogits.of(parts, ensemble.networks)
+    known = ensemble.known or MemberLogits.of(run, ensemble.networks)
     valid, valid_targets, test, targets = known.valid, known.valid_targets, known.test, known.targets
     temperature = ensemble.temperature(valid, valid_targets)
     log_raw, log_calibrated = (ensemble.log_probabilities(test, value) for value in (1.0, temperature))
     raw, calibrated = log_raw.exp(), log_calibrated.exp()
     doubt = entropy(ensemble.log_probabilities(valid, temperature).exp())
-    threshold = threshold_at(doubt, parts.settings.retrain.flag)
+    threshold = threshold_at(doubt, run.settings.retrain.flag)
     uncertainty = entropy(calibrated)
     correct = calibrated.argmax(-1) == targets
     curve = risk_coverage(uncertainty, correct)
     kept = _thinned(len(curve.coverage))
     detection = {}
-    if outside is not None:
-        foreign, _ = ensemble.logits(outside)
+    if ood is not None:
+        foreign, _ = ensemble.logits(ood)
         detection = told_apart(ensemble, test, foreign, temperature)
     return PredictorRecord(
         name=ensemble.name,
@@ -123,26 +123,26 @@ def judge(ensemble: Ensemble, parts: Parts, outside: BatchSource | None) -> Pred
 
 
 def told_apart(ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float) -> dict[str, dict[str, float]]:
-    """How well scores tell foreign examples from known ones, by the logits (K, N, C) and (K, M, C) of the members."""
+    """How well scores tell OOD examples from test examples, by the logits (K, N, C) and (K, M, C) of the members."""
     inside, outside = (
         uncertainty_scores(torch.softmax(logits / temperature, -1), ensemble.weights) for logits in (known, foreign)
     )
     return {kind: asdict(detect(inside[kind], outside[kind])) for kind in inside}
 
 
-def outside_batches(parts: Parts) -> BatchSource | None:
-    """Examples of another kind, brought to the shape of the data, if the settings name some."""
-    name = parts.settings.data.outside
+def ood_batches(run: Run) -> BatchSource | None:
+    """OOD examples, brought to the shape of the data, if the settings name some."""
+    name = run.settings.data.ood
     if name is None:
         return None
     other = load(name)
-    if not (parts.data.is_image and other.is_image):
-        raise ConfigError(f"Expected images on both sides for data.outside. Got {parts.data.name!r} and {name!r}.")
-    _, height, width = parts.data.input_shape
+    if not (run.feed.data.is_image and other.is_image):
+        raise ConfigError(f"Expected images on both sides for data.ood. Got {run.feed.data.name!r} and {name!r}.")
+    _, height, width = run.feed.data.input_shape
     if height != width:
-        raise ConfigError(f"Expected square images for data.outside. Got {height}x{width} pixels.")
-    shaped = shaped_like(resident(other.test).inputs, parts.data.input_shape, as_bytes=parts.data.is_bytes)
-    return parts.evaluation_batches(TensorData(shaped, torch.zeros(len(shaped), dtype=torch.int64), 1))
+        raise ConfigError(f"Expected square images for data.ood. Got {height}x{width} pixels.")
+    shaped = shaped_like(resident(other.test).inputs, run.feed.data.input_shape, as_bytes=run.feed.data.is_bytes)
+    return run.feed.in_order(TensorData(shaped, torch.zeros(len(shaped), dtype=torch.int64), 1))
 
 
 def _thinned(count: int) -> list[int]:

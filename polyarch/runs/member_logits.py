@@ -10,8 +10,8 @@ from torch import Tensor
 
 from polyarch.objectives import log_marginal
 from polyarch.predictive import calibration_error
-from polyarch.runs.parts import Parts
 from polyarch.runs.retraining import outputs
+from polyarch.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class MemberLogits:
     targets: Tensor
 
     @classmethod
-    def of(cls, parts: Parts, networks: Callable[[Tensor], Tensor]) -> MemberLogits:
+    def of(cls, run: Run, networks: Callable[[Tensor], Tensor]) -> MemberLogits:
         """From one pass over the data.
 
         Args:
             networks: (B, ...) -> (K, B, C), in evaluation mode.
         """
-        pairs = (outputs(networks, parts.evaluation_batches(data)) for data in (parts.valid, parts.data.test))
+        pairs = (outputs(networks, run.feed.in_order(data)) for data in (run.feed.valid, run.feed.data.test))
         (valid, valid_targets), (test, targets) = pairs
         return cls(valid, valid_targets, test, targets)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from polyarch.runs.settings import OptimiserSettings
+from polyarch.runs.sections import OptimiserSettings
 from polyarch.training import Schedule, cosine
 
 

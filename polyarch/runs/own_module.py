@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +11,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput, PolyarchError
 from polyarch.nn.block_selection import SearchBlock
+from polyarch.plugins import import_reference
 from polyarch.supernets import Supernet, from_module, gate, probe
 
 Builder = Callable[..., nn.Module]
@@ -21,17 +19,8 @@ Builder = Callable[..., nn.Module]
 
 
 def import_builder(reference: str) -> Builder:
-    """The function (or class) that ``package.module:function`` names, looked up from the current folder too."""
-    module_name, separator, name = reference.partition(":")
-    if not separator or not module_name or not name:
-        raise ConfigError(f"Expected a module such as mypackage.net:build. Got {reference!r}.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        builder: Any = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"Expected {reference!r} to be importable. Found: {error}.") from None
+    """The function (or class) that ``package.module:function`` names."""
+    builder = import_reference(reference)
     if not callable(builder):
         raise ConfigError(f"Expected {reference!r} to make a network. Got a {type(builder).__name__}.")
     made: Builder = builder

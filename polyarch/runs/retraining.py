@@ -13,15 +13,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.data import BatchSource
-from polyarch.export.artifact import weights_bytes, weights_of
+from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
-from polyarch.runs.optimisers import schedule, sgd, smoothed_loss
-from polyarch.runs.parts import Parts
 from polyarch.predictive import calibration_error
 from polyarch.randomness import derive_seed
+from polyarch.results import Accuracy
+from polyarch.runs.journal import run_missing
+from polyarch.runs.optimisers import schedule, sgd, smoothed_loss
+from polyarch.runs.plan import EXPORT_SECONDS
+from polyarch.runs.run import Run
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.training import Callback, CheckpointStore, History, fit
+
+TrainingItem = tuple[Architecture, int]
+"""An architecture and a seed."""
 
 
 @dataclass(frozen=True)
@@ -32,25 +38,25 @@ class Retraining:
         inherited: whether it starts from the weights of the supernet instead of fresh ones.
     """
 
-    parts: Parts
+    run: Run
     folder: Path
     inherited: bool = False
 
-    def __call__(self, item: tuple[Architecture, int]) -> dict[str, Any]:
+    def __call__(self, item: TrainingItem) -> dict[str, Any]:
         """Test and validation results; the weights are in `weights_path`."""
-        parts = self.parts
+        feed = self.run.feed
         network, history = self.train(item)
         path = self.weights_path(item)
         write_atomically(path, weights_bytes(weights_of(network)))
-        valid = evaluate(network, parts.evaluation_batches(parts.valid))
+        valid = evaluate(network, feed.in_order(feed.valid))
         return {
-            **evaluate(network, parts.evaluation_batches(parts.data.test)),
+            **evaluate(network, feed.in_order(feed.data.test)),
             "valid_accuracy": valid["accuracy"],
             "history": [{"epoch": row["epoch"], "loss": row["loss"]} for row in history.rows],
         }
 
     def train(
-        self, item: tuple[Architecture, int], valid: BatchSource | None = None, callbacks: Sequence[Callback] = ()
+        self, item: TrainingItem, valid: BatchSource | None = None, callbacks: Sequence[Callback] = ()
     ) -> tuple[nn.Module, History]:
         """The network in evaluation mode and what was measured on the way.
 
@@ -59,13 +65,13 @@ class Retraining:
             callbacks: besides the schedule of the learning rate.
         """
         architecture, seed = item
-        parts, settings = self.parts, self.parts.settings
+        run, settings = self.run, self.run.settings
         position = derive_seed(settings.seed, "retrain", architecture.key, seed) >> 1
-        network = parts.net.extract(architecture) if self.inherited else parts.fresh(architecture, seed=position)
+        network = run.net.extract(architecture) if self.inherited else run.networks.fresh(architecture, seed=position)
         optimizer = sgd(network, settings.retrain)
         history = fit(
             Supervised(network, optimizer, loss=smoothed_loss(settings.retrain)),
-            parts.batches(parts.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
+            run.feed.batches(run.feed.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
             valid,
             epochs=settings.retrain.epochs,
             seed=position,
@@ -75,15 +81,46 @@ class Retraining:
         )
         return network.eval(), history
 
-    def checkpoint_folder(self, item: tuple[Architecture, int]) -> Path:
+    def checkpoint_folder(self, item: TrainingItem) -> Path:
         """Where one item keeps its checkpoints."""
         architecture, seed = item
         name = hashlib.sha256(architecture.key.encode()).hexdigest()[:16]
         return self.folder / f"{name}-{seed}"
 
-    def weights_path(self, item: tuple[Architecture, int]) -> Path:
+    def weights_path(self, item: TrainingItem) -> Path:
         """Where one item leaves its weights, in safetensors format."""
         return self.checkpoint_folder(item) / "weights.safetensors"
+
+
+def train_all(
+    run: Run, items: Sequence[TrainingItem], task: Retraining, *, stage: str = "retrain"
+) -> dict[TrainingItem, Accuracy]:
+    """Trains every item that is not in the journal of the stage, as far as the time goes; the first always."""
+    keyed = {f"{architecture.key} seed {seed}": (architecture, seed) for architecture, seed in items}
+    with run.display.stage(stage) as report, run.stop.at_once(), run.executor().open(task) as retrain:
+        records = run_missing(
+            keyed,
+            run.workspace.journal(stage),
+            retrain,
+            dict,
+            report,
+            wave=run.settings.workers,
+            seconds_left=lambda: run.seconds_left() - EXPORT_SECONDS,
+        )
+    if len(records) < len(keyed):
+        run.workspace.log("out of time", trained=len(records), planned=len(keyed))
+    return {
+        item: Accuracy(architecture=item[0].to_dict(), seed=item[1], **records[key])
+        for key, item in keyed.items()
+        if key in records
+    }
+
+
+def trained_network(task: Retraining, item: TrainingItem) -> nn.Module:
+    """What the task trained, in evaluation mode."""
+    network = task.run.networks.fresh(item[0], seed=0)
+    network.load_state_dict(read_weights(task.weights_path(item)))
+    return network.eval()
 
 
 def evaluate(network: nn.Module, batches: BatchSource) -> dict[str, float]:

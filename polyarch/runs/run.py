@@ -1,68 +1,126 @@
-"""What every stage of a run is given."""
+"""One run of a method: what every stage of it is given."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from polyarch.estimators import Failure, Score, Scoring
-from polyarch.executors import Mapper
-from polyarch.runs.display import Display
+from polyarch.data import Dataset
+from polyarch.distributions import Uniform
+from polyarch.estimators import Estimator
+from polyarch.executors import Executor, Processes, Serial
+from polyarch.plugins import method_named
+from polyarch.runs.display import Display, Quiet
 from polyarch.runs.draws import distinct_draws
-from polyarch.runs.parts import Parts
+from polyarch.runs.feed import Feed
+from polyarch.runs.networks import Networks
+from polyarch.runs.own_module import Builder
+from polyarch.runs.scores import Scores
+from polyarch.runs.settings import RunSettings
 from polyarch.runs.workspace import Workspace
-from polyarch.results import ScoreRecord
-from polyarch.searchers import Limits
-from polyarch.spaces import Architecture
+from polyarch.searchers import Limit, Limits
+from polyarch.spaces import Architecture, Constraint
+from polyarch.supernets import Supernet
 from polyarch.training import StopRequest
+
+if TYPE_CHECKING:
+    from polyarch.methods.method import Method
 
 
 @dataclass
-class Context:
-    """Parts, folder, display and stop request of one run."""
+class Run:
+    """Settings, method, data, networks and folder of one run; it travels to worker processes.
 
-    parts: Parts
+    Args:
+        net: the supernet, trained in place.
+        until: the name of the last stage; all of them by default.
+        started: when the clock of ``max_minutes`` started.
+    """
+
+    settings: RunSettings
+    method: Method
+    feed: Feed
+    networks: Networks
+    net: Supernet
     workspace: Workspace
-    display: Display
+    display: Display = field(default_factory=Quiet)
     stop: StopRequest = field(default_factory=StopRequest)
+    until: str | None = None
     started: float = field(default_factory=time.monotonic)
 
-    def seconds_left(self, share: float = 1.0) -> float:
-        """Until this share of ``max_minutes`` is over, counted from ``started``; endless without it."""
-        minutes = self.parts.settings.max_minutes
-        return math.inf if minutes is None else self.started + 60 * minutes * share - time.monotonic()
+    @classmethod
+    def build(
+        cls,
+        settings: RunSettings,
+        workspace: Workspace,
+        *,
+        data: Dataset | None = None,
+        builder: Builder | None = None,
+        unlabelled: Any = None,
+        **others: Any,
+    ) -> Run:
+        """Loads the data and makes a supernet with fresh weights from the seed.
+
+        Args:
+            data: used instead of what the settings name, as are ``unlabelled`` examples.
+            builder: makes the user's own network, instead of the space that the settings name.
+            others: fields of the run.
+        """
+        feed = Feed.of(settings.data, settings.seed, settings.device, data, unlabelled)
+        networks = Networks.of(settings.space, builder, feed.network_shape, feed.data.classes, settings.device)
+        net = networks.supernet(settings.seed)
+        return cls(settings, method_named(settings.method), feed, networks, net, workspace, **others)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without caches, and without what belongs to this process: display and stop request."""
+        kept = {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
+        return {**kept, "display": Quiet(), "stop": StopRequest()}
+
+    @cached_property
+    def scores(self) -> Scores:
+        """What estimators are made of."""
+        return Scores(self.settings.scores, self.feed)
+
+    def estimators(self, names: Sequence[str]) -> list[Estimator]:
+        """Estimators by name; those of a short run share one."""
+        return self.scores.estimators(names)
 
     @cached_property
     def limits(self) -> Limits:
-        """The hard limits of this run."""
-        return self.parts.limits()
+        """The hard limits, cheap ones first."""
+        search = self.settings.search
+        latency = {} if search.max_latency is None else {"latency": search.max_latency}
+        measured = [Limit(cost, latency[cost.name]) for cost in self.estimators(tuple(latency))]
+        return Limits(self.net, [*self.counted_limits.limits, *measured])
+
+    @cached_property
+    def counted_limits(self) -> Limits:
+        """Those that can be counted: limits on measured latency would not give the same draws every time."""
+        search = self.settings.search
+        pairs = {"params": search.max_params, "macs": search.max_macs}
+        asked = {name: value for name, value in pairs.items() if value is not None}
+        return Limits(self.net, [Limit(cost, asked[cost.name]) for cost in self.estimators(tuple(asked))])
+
+    @cached_property
+    def allowed(self) -> Uniform:
+        """The uniform distribution over the architectures that keep the counted limits: others need no training."""
+        if not self.counted_limits.limits:
+            return Uniform(self.net.space)
+        return Uniform(self.net.space.constrained(Constraint("limits kept", self.counted_limits.allows)))
 
     def draw(self, n: int, stream: str) -> list[Architecture]:
         """Up to n distinct random architectures that keep the limits; fewer only in a very small space."""
-        return distinct_draws(self.limits, n, seed=self.parts.settings.seed, stream=stream)
+        return distinct_draws(self.limits, n, seed=self.settings.seed, stream=stream)
 
+    def executor(self) -> Executor:
+        """Worker processes, or this one."""
+        return Serial() if self.settings.workers == 1 else Processes(self.settings.workers)
 
-@dataclass(frozen=True)
-class StagedScoring:
-    """Scores an architecture by the estimators of a stage; one pool of workers then serves all stages."""
-
-    stages: Mapping[str, Scoring]
-
-    def __call__(self, item: tuple[str, Architecture]) -> list[Score] | Failure:
-        """The scores of one (stage, architecture)."""
-        stage, architecture = item
-        return self.stages[stage](architecture)
-
-
-ScoreMapper = Mapper[tuple[str, Architecture], list[Score] | Failure]
-
-
-def score_records(scores: list[Score]) -> list[dict[str, Any]]:
-    """Scores as plain values, without the time they took."""
-    return [
-        ScoreRecord(estimator=score.estimator, value=score.value, policy=score.policy).model_dump() for score in scores
-    ]
+    def seconds_left(self, share: float = 1.0) -> float:
+        """Until this share of ``max_minutes`` is over; infinity without that limit."""
+        minutes = self.settings.max_minutes
+        return math.inf if minutes is None else self.started + 60 * minutes * share - time.monotonic()

@@ -8,20 +8,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.settings import Settings, require_images
-from polyarch.runs.gated_spaces import (
-    GATED_SPACES,
-    DenseNetSettings,
-    EnasSettings,
-    InflatedResNetSettings,
-    MultiBranchSettings,
-    ResidualMLPSettings,
-)
-from polyarch.runs.own_module import build_own, import_builder
 from polyarch.nn import InterChoice, InterChoiceKind, PredecessorRule
+from polyarch.runs.own_module import build_own, import_builder
+from polyarch.settings import Settings, require_images
 from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS, parse_wiring, wired_space
 from polyarch.supernets import (
-    CellSupernet,
     ChainSupernet,
     ConvolutionalDepth,
     DartsSupernet,
@@ -31,11 +22,27 @@ from polyarch.supernets import (
     MacroSupernet,
     MLPSupernet,
     NB101Supernet,
+    NB201Supernet,
     Supernet,
     WiredSupernet,
     fairnas_chain,
     probe,
 )
+
+DEFAULT_SPACE = "nb201"
+
+
+class SpaceSettings(Settings):
+    """Names a space and builds its supernet; every space that a run description can name is a subclass.
+
+    ``kind`` is the name under which the space is registered, or where its class lies.
+    """
+
+    kind: str
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet with fresh weights for examples of this shape."""
+        raise NotImplementedError
 
 
 class InterChoiceSettings(Settings):
@@ -61,7 +68,7 @@ class InterChoiceSettings(Settings):
         return InterChoice(self.kind, self.previous, self.predecessors)
 
 
-class CellSettings(Settings):
+class CellSettings(SpaceSettings):
     """The NAS-Bench-201 cell network.
 
     ``channels`` of the first stage: by default half the height of the images, between 4 and 16. With
@@ -81,7 +88,7 @@ class CellSettings(Settings):
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of this shape."""
         require_images(self.kind, input_shape)
-        return CellSupernet(
+        return NB201Supernet(
             channels=self.channels or min(max(input_shape[1] // 2, 4), 16),
             cells=self.cells,
             operations=self.operations,
@@ -94,7 +101,7 @@ class CellSettings(Settings):
         )
 
 
-class ChainSettings(Settings):
+class ChainSettings(SpaceSettings):
     """A chain of MobileNetV2 blocks."""
 
     kind: Literal["chain"] = "chain"
@@ -117,7 +124,7 @@ class ChainSettings(Settings):
         )
 
 
-class FairnasSettings(Settings):
+class FairnasSettings(SpaceSettings):
     """The FairNAS chain of 19 MobileNetV2 blocks, for large images."""
 
     kind: Literal["fairnas"] = "fairnas"
@@ -129,7 +136,7 @@ class FairnasSettings(Settings):
         return fairnas_chain(in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice))
 
 
-class MacroSettings(Settings):
+class MacroSettings(SpaceSettings):
     """The NAS-Bench-Macro chain of eight layers with three options each."""
 
     kind: Literal["macro"] = "macro"
@@ -149,7 +156,7 @@ class MacroSettings(Settings):
         )
 
 
-class DartsSettings(Settings):
+class DartsSettings(SpaceSettings):
     """The DARTS network of normal and reduction cells. The supernet's operations see one in ``partial`` channels."""
 
     kind: Literal["darts"] = "darts"
@@ -166,7 +173,7 @@ class DartsSettings(Settings):
         return DartsSupernet(in_channels=input_shape[0], classes=classes, **options)
 
 
-class NB101Settings(Settings):
+class NB101Settings(SpaceSettings):
     """A NAS-Bench-1shot1 network: cells of NAS-Bench-101 with operations on nodes, in one of three spaces."""
 
     kind: Literal["nb101"] = "nb101"
@@ -181,7 +188,7 @@ class NB101Settings(Settings):
         return NB101Supernet(in_channels=input_shape[0], classes=classes, **options)
 
 
-class VectorDepthSettings(Settings):
+class VectorDepthSettings(SpaceSettings):
     """A fully connected residual network whose depth is the choice; ``gated`` adds gates on its channels."""
 
     kind: Literal["depth_fc"] = "depth_fc"
@@ -196,7 +203,7 @@ class VectorDepthSettings(Settings):
         return _with_gates(net, input_shape) if self.gated else net
 
 
-class ImageDepthSettings(Settings):
+class ImageDepthSettings(SpaceSettings):
     """A convolutional residual network whose depth is the choice; ``gated`` adds gates on its channels."""
 
     kind: Literal["depth_cnn"] = "depth_cnn"
@@ -215,7 +222,7 @@ class ImageDepthSettings(Settings):
         return _with_gates(net, input_shape) if self.gated else net
 
 
-class WiredSettings(Settings):
+class WiredSettings(SpaceSettings):
     """Stages of convolution modules in a chain; which earlier modules of its stage a module also reads is the choice.
 
     ``width`` are the channels of the first stage, by default half the height of the images, between 4 and 16; they
@@ -246,7 +253,7 @@ class WiredSettings(Settings):
         )
 
 
-class MLPSettings(Settings):
+class MLPSettings(SpaceSettings):
     """A fully connected residual network whose depth and inner widths are the choices."""
 
     kind: Literal["mlp"] = "mlp"
@@ -260,7 +267,7 @@ class MLPSettings(Settings):
         return MLPSupernet(features=math.prod(input_shape), classes=classes, **options)
 
 
-class ModuleSettings(Settings):
+class ModuleSettings(SpaceSettings):
     """A network of your own, made by ``package.module:function``.
 
     It has `OneOf`, `Repeat` and `Maybe` blocks or, if it is ``gated``, channels to keep or drop.
@@ -275,7 +282,7 @@ class ModuleSettings(Settings):
         return build_own(import_builder(self.module), input_shape, classes, gated=self.gated)
 
 
-class AutoSettings(Settings):
+class AutoSettings(SpaceSettings):
     """A space that fits the data, chosen when the run starts."""
 
     kind: Literal["auto"] = "auto"
@@ -283,43 +290,6 @@ class AutoSettings(Settings):
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """There is nothing to build before the choice is made."""
         raise ConfigError("Expected a space that was chosen. Got 'auto', which a run replaces at its start.")
-
-
-SpaceSettings = Annotated[
-    CellSettings
-    | DartsSettings
-    | NB101Settings
-    | ChainSettings
-    | MacroSettings
-    | FairnasSettings
-    | WiredSettings
-    | VectorDepthSettings
-    | ImageDepthSettings
-    | MLPSettings
-    | MultiBranchSettings
-    | EnasSettings
-    | InflatedResNetSettings
-    | DenseNetSettings
-    | ResidualMLPSettings
-    | ModuleSettings
-    | AutoSettings,
-    Field(discriminator="kind"),
-]
-SPACES: dict[str, type[Settings]] = {
-    "auto": AutoSettings,
-    "nb201": CellSettings,
-    "nb101": NB101Settings,
-    "darts": DartsSettings,
-    "chain": ChainSettings,
-    "macro": MacroSettings,
-    "fairnas": FairnasSettings,
-    "wired": WiredSettings,
-    "mlp": MLPSettings,
-    "depth_fc": VectorDepthSettings,
-    "depth_cnn": ImageDepthSettings,
-    **GATED_SPACES,
-    "module": ModuleSettings,
-}
 
 
 def interchoice_of(space: SpaceSettings) -> InterChoiceSettings | None:

@@ -10,24 +10,19 @@ from typing import Any
 
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
-from polyarch.runs.suggestion import suggest, with_suggestions
-from polyarch.runs.run import Context
-from polyarch.runs.examples import load_data
-from polyarch.methods.depth.suggestion import suggest_depth
-from polyarch.methods.differentiable.suggestion import suggest_differentiable
+from polyarch.plugins import method_named
 from polyarch.runs.display import Display
-from polyarch.methods.posterior_guided.suggestion import suggest_guided
+from polyarch.runs.feed import load_data
 from polyarch.runs.minutes import fitted
 from polyarch.runs.overrides import resumed_settings
 from polyarch.runs.own_module import Builder
-from polyarch.runs.parts import Parts
-from polyarch.runs.pipeline import Stage, check
-from polyarch.runs.plan import PlannedStage, measure, plan, show_plan
+from polyarch.runs.plan import PlannedStage, show_plan
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
-from polyarch.methods.stochastic.suggestion import suggest_stochastic
-from polyarch.methods.stochastic.strategy import refuse_settings_of_stochastic
-from polyarch.truths.lookup import whole_name, with_known_architectures
+from polyarch.runs.stage import stages_of
+from polyarch.runs.suggestion import with_suggestions
 from polyarch.runs.workspace import Workspace
+from polyarch.tables.lookup import whole_name
 from polyarch.training import StopRequest
 
 
@@ -36,77 +31,77 @@ class Beginning:
     """What a run begins with.
 
     Args:
-        until: the last stage.
-        data: instead of what the settings name.
-        builder: makes the user's own network, instead of what the settings name.
-        unlabelled: examples without labels, instead of what the settings name.
+        until: the last stage; all of them by default.
+        data: used instead of what the settings name, as are ``unlabelled`` examples.
+        builder: makes the user's own network, instead of the space that the settings name.
     """
 
     out: Path
-    until: Stage
     display: Display
     stop: StopRequest
+    until: str | None = None
     data: Dataset | None = None
     builder: Builder | None = None
     unlabelled: Any = None
     started: float = field(default_factory=time.monotonic)
 
-    def start(self, asked: RunSettings) -> Context:
+    def start(self, asked: RunSettings) -> Run:
         """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
-        parts, decisions = prepared(asked, self.data, self.builder, self.unlabelled)
-        settings, reason = with_known_architectures(parts, asked)
-        decisions += [reason] if reason else []
-        trial = self._context(parts, Workspace(self.out))
-        check(trial, self.until)
-        timings = measure(trial, self.until)
+        run, decisions = self.prepare(asked)
+        stages_of(run)
+        run.method.check(run)
+        timings = run.method.measure(run)
 
         def planned(settings: RunSettings) -> list[PlannedStage]:
-            return plan(settings, timings, len(parts.train), self.until)
+            return run.method.plan(replace(run, settings=settings), timings)
 
-        if self.until == "search":
-            settings, reason = fitted(settings, planned, asked=asked, stretch=_is_chosen_for(asked))
+        settings = run.settings
+        if self.until is None:
+            settings, reason = fitted(run, planned, asked=asked, stretch=_is_chosen_for(asked))
             decisions += [reason] if reason else []
         settings = decided(settings, decisions, self.display)
         show_plan(self.display, planned(settings), settings.workers)
-        return self._context(replace(parts, settings=settings), Workspace.start(self.out, settings))
+        return replace(run, settings=settings, workspace=Workspace.start(self.out, settings))
 
-    def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Context:
+    def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """An earlier run, with its settings."""
-        workspace, settings = resumed(self.out, content, overrides, origin)
-        parts = Parts.build(settings, data=self.data, builder=self.builder, unlabelled=self.unlabelled)
-        context = self._context(parts, workspace)
-        planned = plan(settings, measure(context, self.until), len(parts.train), self.until)
-        show_plan(self.display, planned, settings.workers, resumed=True)
-        return context
+        run = self.reopen(content, overrides, origin)
+        planned = run.method.plan(run, run.method.measure(run))
+        show_plan(self.display, planned, run.settings.workers, resumed=True)
+        return run
 
-    def _context(self, parts: Parts, workspace: Workspace) -> Context:
-        return Context(parts, workspace, self.display, self.stop, self.started)
+    def reopen(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
+        """The same without a plan; its settings must be those that are asked for now."""
+        workspace, settings = Workspace.resume(self.out)
+        settings = resumed_settings(settings, content, _as_stored(overrides), origin)
+        return self._build(settings, workspace, self.data)
 
+    def prepare(self, asked: RunSettings) -> tuple[Run, list[str]]:
+        """A run with absolute paths and a space for the data, and what was chosen, in words; nothing is written."""
+        asked = _with_whole_paths(asked)
+        data = self.data or load_data(asked.data)
+        decisions = [note.rstrip(".") for note in data.notes]
+        settings = asked
+        if _is_chosen_for(asked):
+            suggestion = method_named(asked.method).suggest(asked, data, self.builder)
+            settings = with_suggestions(asked, suggestion.settings)
+            decisions += suggestion.reasons
+        run = self._build(settings, Workspace(self.out), data)
+        settings, reason = run.method.adapted(run, asked)
+        return replace(run, settings=settings), decisions + ([reason] if reason else [])
 
-def prepared(
-    asked: RunSettings, data: Dataset | None, builder: Builder | None, unlabelled: Any = None
-) -> tuple[Parts, list[str]]:
-    """The parts of a new run, with whole paths and a space for the data, and what was chosen, in words."""
-    refuse_settings_of_stochastic(asked)
-    settings = asked = _with_whole_paths(asked)
-    data = data or load_data(asked.data)
-    decisions = [note.rstrip(".") for note in data.notes]
-    if _is_chosen_for(asked):
-        suggested, reasons = _suggesting(asked)(asked, data, builder)
-        settings = with_suggestions(asked, suggested)
-        decisions += reasons
-    return Parts.build(settings, data=data, builder=builder, unlabelled=unlabelled), decisions
-
-
-def _suggesting(asked: RunSettings) -> Callable[..., tuple[dict[str, Any], list[str]]]:
-    """What chooses for the method that was asked for."""
-    if asked.is_differentiable:
-        return suggest_differentiable
-    if asked.method == "stochastic":
-        return suggest_stochastic
-    if asked.method == "posterior-guided":
-        return suggest_guided
-    return suggest if asked.method == "one-shot" else suggest_depth
+    def _build(self, settings: RunSettings, workspace: Workspace, data: Dataset | None) -> Run:
+        return Run.build(
+            settings,
+            workspace,
+            data=data,
+            builder=self.builder,
+            unlabelled=self.unlabelled,
+            display=self.display,
+            stop=self.stop,
+            until=self.until,
+            started=self.started,
+        )
 
 
 def decided(settings: RunSettings, decisions: Sequence[str], display: Display) -> RunSettings:
@@ -116,27 +111,18 @@ def decided(settings: RunSettings, decisions: Sequence[str], display: Display) -
     return settings.model_copy(update={"decisions": tuple(decisions)})
 
 
-def resumed(
-    out: Path, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str
-) -> tuple[Workspace, RunSettings]:
-    """An earlier run and its settings, which must be those that are asked for now."""
-    workspace, settings = Workspace.resume(out)
-    return workspace, resumed_settings(settings, content, _as_stored(overrides), origin)
-
-
 def _is_chosen_for(asked: RunSettings) -> bool:
     """Whether a schedule is chosen for the user, and with ``auto`` a space."""
-    return asked.space.kind in ("auto", "module") or asked.method != "one-shot"
+    return asked.space.kind in ("auto", "module") or method_named(asked.method).always_suggests
 
 
 def _with_whole_paths(asked: RunSettings) -> RunSettings:
     """Paths that do not depend on the current folder, so that a run can be resumed from another one."""
     for key, whole in PATHS.items():
         name, _, field_name = key.partition(".")
-        section = getattr(asked, name)
-        value = getattr(section, field_name)
+        value = getattr(getattr(asked, name), field_name)
         if value is not None and whole(value) != value:
-            asked = asked.model_copy(update={name: section.model_copy(update={field_name: whole(value)})})
+            asked = asked.changed({name: {field_name: whole(value)}})
     return asked
 
 
@@ -155,7 +141,7 @@ def _whole(name: str) -> str:
 
 PATHS: dict[str, Callable[[str], str]] = {
     "data.name": _whole,
-    "data.outside": _whole,
+    "data.ood": _whole,
     "data.unlabelled": _whole,
     "rank.truth": whole_name,
 }

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from polyarch.data import Dataset
 from polyarch.errors import InvalidInput
 from polyarch.estimators import MACs
-from polyarch.runs.own_module import Builder
-from polyarch.runs.parts import Parts
-from polyarch.runs.settings import RunSettings
 from polyarch.randomness import generator_at
+from polyarch.runs.own_module import Builder
+from polyarch.runs.run import Run
+from polyarch.runs.sections import OptimiserSettings
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.strategies import FairPaths
 
 SMALL_IMAGE = 40
@@ -32,36 +36,69 @@ RETRAIN_WORK = 9e11
 
 They are counted, not timed: the same data give the same schedule on every machine."""
 
+WORK = 1e12
+"""The same for methods with one training: five to ten minutes on a core, small convolutions being slow."""
+
+FEWEST_EPOCHS = 8
+"""A network with which fewer fit into the work is too wide."""
+MOST_EPOCHS = 60
+
+SMALLEST_IMAGE = 8
+"""Smaller images have nothing left after two halvings."""
+
+WIDTHS = (16, 12, 8, 6, 4)
+"""Channels of the first of three stages."""
+
 SMALLEST_EXAMPLE = 2.5e5
 """What the fixed costs of a step amount to per example: a tiny network is not as fast as it is small."""
 
-Candidate = tuple[dict[str, Any], str]
-"""Settings of a space, and the reason for it in words."""
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Settings by section for what was not asked for, and the reasons in words."""
+
+    settings: Mapping[str, Any]
+    reasons: list[str]
 
 
-def suggest(settings: RunSettings, data: Dataset, builder: Builder | None = None) -> tuple[dict[str, Any], list[str]]:
-    """Settings by section for this data, and the reasons; a ``module`` space is kept and gets a schedule only."""
-    found: dict[str, Any] = {"data": {"validation": round(min(0.2, 5000 / len(data.train)), 3)}}
-    reasons = []
-    if settings.space.kind == "auto":
-        space, reason, parts = widest(settings, data, found, _candidates(data))
-        found["space"] = space
+@dataclass(frozen=True)
+class SpaceProposal:
+    """Settings of a space, and the reason for it in words."""
+
+    settings: dict[str, Any]
+    reason: str
+
+
+def suggest(asked: RunSettings, data: Dataset, builder: Builder | None = None) -> Suggestion:
+    """A space and a schedule for one training of a supernet and some of single networks.
+
+    A space that was asked for stays and gets a schedule only.
+    """
+    found: dict[str, Any] = {"data": {"validation": validation_share(data)}}
+    given = asked.model_dump(mode="json", exclude_unset=True)
+    if asked.space.kind == "auto":
+        proposal, run = widest(asked, data, found, _proposals(data))
+        found["space"], reason = proposal.settings, proposal.reason
     else:
-        reason, parts = "your own network", parts_with(settings, data, found, builder)
-    reasons.append(f"space {parts.settings.space.kind}: {reason}")
-    schedule, reason = _schedule(parts, settings)
+        reason, run = "your own network", trial(asked, data, found, builder)
+    reasons = [f"space {run.settings.space.kind}: {reason}"]
+    schedule, reason = _schedule(run, asked)
     reasons.append(reason)
-    asked = settings.model_dump(mode="json", exclude_unset=True)
-    if data.is_image and merged(schedule, asked)["retrain"]["epochs"] >= AUGMENTED_EPOCHS:
+    if data.is_image and merged(schedule, given)["retrain"]["epochs"] >= AUGMENTED_EPOCHS:
         found["data"] |= _augmentation(data)
-        augmentation = merged(found, asked)["data"]
+        augmentation = merged(found, given)["data"]
         if augmentation["flip"] or augmentation["shift"]:
             mirrored = " and mirrored" if augmentation["flip"] else ""
             reasons.append(
                 f"augmentation: training images are shifted by up to {augmentation['shift']} pixels{mirrored} at "
                 "random (data.shift and data.flip change it)"
             )
-    return {**found, **schedule}, reasons
+    return Suggestion({**found, **schedule}, reasons)
+
+
+def validation_share(data: Dataset) -> float:
+    """A fifth of the training examples, but no more than 5,000."""
+    return round(min(0.2, 5000 / len(data.train)), 3)
 
 
 def with_suggestions(asked: RunSettings, suggested: Mapping[str, Any]) -> RunSettings:
@@ -92,33 +129,35 @@ def _augmentation(data: Dataset) -> dict[str, Any]:
 
 
 def widest(
-    settings: RunSettings, data: Dataset, found: Mapping[str, Any], candidates: Iterable[Candidate]
-) -> tuple[dict[str, Any], str, Parts]:
-    """The first of the candidates of which a quarter keeps the limits on parameters and operations, or the last."""
-    for space, reason in candidates:
-        parts = parts_with(settings, data, {**found, "space": space})
-        limits = parts.limits(measured=False)
+    asked: RunSettings, data: Dataset, found: Mapping[str, Any], proposals: Iterable[SpaceProposal]
+) -> tuple[SpaceProposal, Run]:
+    """The first proposal of which a quarter of the architectures keep the counted limits, or the last; with its run."""
+    for proposal in proposals:
+        run = trial(asked, data, {**found, "space": proposal.settings})
+        limits = run.counted_limits
         if not limits.limits:
-            return space, reason, parts
-        draws = [parts.net.space.sample(generator_at(settings.seed, "fit", position)) for position in range(DRAWS)]
+            return proposal, run
+        draws = [run.net.space.sample(generator_at(asked.seed, "fit", position)) for position in range(DRAWS)]
         kept = sum(map(limits.allows, draws))
         if kept >= SHARE * DRAWS:
-            return space, f"{reason}; {kept} of {DRAWS} random architectures keep the limits", parts
-    return space, f"{reason}; few architectures keep the limits, even at this width", parts
+            reason = f"{proposal.reason}; {kept} of {DRAWS} random architectures keep the limits"
+            return SpaceProposal(proposal.settings, reason), run
+    reason = f"{proposal.reason}; few architectures keep the limits, even at this width"
+    return SpaceProposal(proposal.settings, reason), run
 
 
-def fully_connected(data: Dataset) -> Iterator[Candidate]:
+def fully_connected(data: Dataset) -> Iterator[SpaceProposal]:
     """From wide to narrow."""
     what = f"{len(data.columns)} columns" if data.is_table else f"examples of shape {data.input_shape}"
     for width in (128, 64, 32, 16, 8):
         inner = [width // 2, width, 2 * width]
-        yield (
+        yield SpaceProposal(
             {"kind": "mlp", "width": width, "inner_widths": inner},
             f"{what} go to a fully connected network of width {width} that chooses its depth and inner widths",
         )
 
 
-def _candidates(data: Dataset) -> Iterator[Candidate]:
+def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     """From wide to narrow."""
     if not data.is_image:
         yield from fully_connected(data)
@@ -127,7 +166,7 @@ def _candidates(data: Dataset) -> Iterator[Candidate]:
     if side <= SMALL_IMAGE:
         widest = min(max(side // 2, 4), 16)
         for cell_channels in [c for c in (16, 12, 8, 6, 4, 2) if c <= widest]:
-            yield (
+            yield SpaceProposal(
                 {"kind": "nb201", "channels": cell_channels},
                 f"images of {side} pixels go to the NAS-Bench-201 cell network, with {cell_channels} channels",
             )
@@ -135,7 +174,7 @@ def _candidates(data: Dataset) -> Iterator[Candidate]:
     strides = [2, 1, 2, 1, 2, 1] if side > 80 else [1, 1, 2, 1, 2, 1]
     for share in (1.0, 0.75, 0.5, 0.25):
         channels = [max(int(c * share) // 4 * 4, 4) for c in (16, 16, 24, 24, 40, 40)]
-        yield (
+        yield SpaceProposal(
             {
                 "kind": "chain",
                 "channels": channels,
@@ -148,25 +187,27 @@ def _candidates(data: Dataset) -> Iterator[Candidate]:
         )
 
 
-def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]:
+def _schedule(run: Run, settings: RunSettings) -> tuple[dict[str, Any], str]:
     """Epochs from the work that an example takes; more comparisons where training is cheap.
 
     Args:
         settings: as they were asked for; the reason speaks of them where they differ.
     """
-    examples = len(parts.train)
-    limits = parts.limits(measured=False)
-    seed = parts.settings.seed
-    sizes = [MACs(parts.network_shape).score(parts.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)]
+    examples = len(run.feed.train)
+    limits = run.counted_limits
+    seed = run.settings.seed
+    sizes = [
+        MACs(run.feed.network_shape).score(run.net, limits.sample(generator_at(seed, "work", i))) for i in range(8)
+    ]
     example = statistics.fmean(sizes)
     work = max(example, SMALLEST_EXAMPLE) * examples
     asked = settings.model_dump(mode="json", exclude_unset=True)
-    strategy, paths = _strategy(parts, asked)
-    passes = min(SUPERNET_WORK / work, 120 if parts.data.is_image else 60)
+    strategy, paths = _strategy(run, asked)
+    passes = min(SUPERNET_WORK / work, 120 if run.feed.data.is_image else 60)
     train = max(round(passes / paths), 2)
     retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
     cheap = retrain * work < RETRAIN_WORK / 4
-    batch_size = 128 if not parts.data.is_image and examples > 4000 else 64
+    batch_size = 128 if not run.feed.data.is_image and examples > 4000 else 64
     batch_size = min(batch_size, max(examples // 16, 8))
     found = {
         "train": {"strategy": strategy, "epochs": train, "batch_size": batch_size},
@@ -190,20 +231,32 @@ def _schedule(parts: Parts, settings: RunSettings) -> tuple[dict[str, Any], str]
     return found, reason
 
 
-def _strategy(parts: Parts, asked: Mapping[str, Any]) -> tuple[str, int]:
+def _strategy(run: Run, asked: Mapping[str, Any]) -> tuple[str, int]:
     """Fair paths where they are defined, single ones elsewhere, or what was asked for; and the paths of a batch."""
     name = asked.get("train", {}).get("strategy")
     if name not in (None, "fair"):
-        return name, parts.settings.train.paths if name.startswith("multi_path") else 1
+        return name, run.settings.train.paths if name.startswith("multi_path") else 1
     try:
-        return "fair", FairPaths(parts.allowed().space).count
+        return "fair", FairPaths(run.allowed.space).count
     except InvalidInput:
         return "single_path", 1
 
 
-def parts_with(settings: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Parts:
-    """The parts with what has been found so far in place of what was not asked for."""
-    return Parts.build(with_suggestions(settings, found), data=data, builder=builder)
+def epochs_within(work: float) -> int:
+    """As many epochs as `WORK` allows, where one takes so many multiply-accumulates."""
+    return min(max(round(WORK / work), 2), MOST_EPOCHS)
+
+
+def with_baseline(train: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A schedule of one training, and the same for the network that is trained alone to compare with."""
+    same = merged(train, given.get("train", {}))
+    alone = {key: value for key, value in same.items() if key in OptimiserSettings.model_fields}
+    return {"train": train, "retrain": {**alone, "seeds": 1, "members": 1, "random_architectures": 0}}
+
+
+def trial(asked: RunSettings, data: Dataset, found: Mapping[str, Any], builder: Builder | None = None) -> Run:
+    """A run to try things on, with what has been found so far in place of what was not asked for."""
+    return Run.build(with_suggestions(asked, found), Workspace(Path()), data=data, builder=builder)
 
 
 def _millions(value: float) -> str:

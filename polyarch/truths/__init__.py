@@ -1,1 +1,1 @@
-"""TODO."""
+"""Tables of true values of your own: many architectures, each trained alone."""

@@ -6,9 +6,8 @@ import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,18 @@ from numpy.typing import NDArray
 from polyarch.errors import NotFiniteError
 from polyarch.executors import Mapper, one_thread
 from polyarch.randomness import generator_at
-from polyarch.runs.comparison import Item
-from polyarch.runs.display import Display
 from polyarch.runs.journal import run_missing
 from polyarch.runs.optimisers import sgd, smoothed_loss
-from polyarch.runs.parts import Parts
 from polyarch.runs.plan import START_SECONDS, WARM_UP_STEPS, PlannedStage, show_plan
-from polyarch.runs.retraining import Retraining, evaluate
-from polyarch.runs.run import Context
+from polyarch.runs.retraining import Retraining, TrainingItem, evaluate
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.start import decided, prepared, resumed
+from polyarch.runs.start import Beginning, decided
 from polyarch.runs.workspace import Workspace
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable
-from polyarch.training import Callback, Run, StopRequest
+from polyarch.training import Callback, FitState
 from polyarch.truths.networks import Family, families
 
 CURVES = {"train_loss": "loss", "valid_loss": "valid_loss", "valid_accuracy": "valid_accuracy"}
@@ -54,7 +50,7 @@ class Stopwatch(Callback):
         """So far, validation included."""
         return self._before + (0.0 if self._started is None else time.monotonic() - self._started)
 
-    def on_start(self, run: Run) -> None:
+    def on_start(self, state: FitState) -> None:
         """Starts to count."""
         self._started = time.monotonic()
 
@@ -73,17 +69,17 @@ class CurveTraining:
 
     retraining: Retraining
 
-    def __call__(self, item: Item) -> dict[str, Any]:
+    def __call__(self, item: TrainingItem) -> dict[str, Any]:
         """Test accuracy (0 to 1), one list per curve and seconds; or why there are none, when the loss diverged."""
-        parts, stopwatch = self.retraining.parts, Stopwatch()
+        feed, stopwatch = self.retraining.run.feed, Stopwatch()
         try:
-            network, history = self.retraining.train(item, parts.evaluation_batches(parts.valid), [stopwatch])
+            network, history = self.retraining.train(item, feed.in_order(feed.valid), [stopwatch])
         except NotFiniteError as error:
             return {"failure": str(error)}
         curves = {measure: history[key] for measure, key in CURVES.items()}
         if not all(math.isfinite(value) for curve in curves.values() for value in curve):
             return {"failure": "Expected a finite validation loss. Got another; try a lower learning rate."}
-        test = evaluate(network, parts.evaluation_batches(parts.data.test))
+        test = evaluate(network, feed.in_order(feed.data.test))
         return {"test_accuracy": test["accuracy"], "seconds": round(stopwatch.seconds, 3), **curves}
 
 
@@ -105,81 +101,75 @@ class BuiltTruth:
     failures: Mapping[str, str]
 
 
-def start_build(out: Path, asked: RunSettings, display: Display, stop: StopRequest) -> Context:
+def start_build(beginning: Beginning, asked: RunSettings) -> Run:
     """A new build: finds what is wrong before anything is written, and says how long it takes."""
-    parts, decisions = prepared(asked, None, None)
-    planned = plan_build(parts)
-    settings = decided(parts.settings, decisions, display)
-    show_plan(display, planned, settings.workers)
-    return Context(parts, Workspace.start(out, settings), display, stop)
+    run, decisions = beginning.prepare(asked)
+    planned = plan_build(run)
+    settings = decided(run.settings, decisions, run.display)
+    show_plan(run.display, planned, settings.workers)
+    return replace(run, settings=settings, workspace=Workspace.start(beginning.out, settings))
 
 
 def resume_build(
-    out: Path,
-    content: Mapping[str, Any] | None,
-    overrides: Mapping[str, Any],
-    origin: str,
-    display: Display,
-    stop: StopRequest,
-) -> Context:
+    beginning: Beginning, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str
+) -> Run:
     """An earlier build, with its settings."""
-    workspace, settings = resumed(out, content, overrides, origin)
-    parts = Parts.build(settings)
-    show_plan(display, plan_build(parts), settings.workers, resumed=True)
-    return Context(parts, workspace, display, stop)
+    run = beginning.reopen(content, overrides, origin)
+    show_plan(run.display, plan_build(run), run.settings.workers, resumed=True)
+    return run
 
 
-def build_truth(context: Context) -> BuiltTruth:
+def build_truth(run: Run) -> BuiltTruth:
     """Trains every network that is not in the journal, and writes ``truth.npz``."""
-    parts, workspace = context.parts, context.workspace
-    chosen = chosen_families(parts)
-    seeds = range(parts.settings.truth.seeds)
+    workspace = run.workspace
+    chosen = chosen_families(run)
+    seeds = range(run.settings.truth.seeds)
     items = {_key(family, seed): (family[0], seed) for seed in seeds for family in chosen}
-    retraining = Retraining(parts, workspace.checkpoints / "truth")
-    display, executor = context.display, parts.executor()
-    with display.stage("train") as report, context.stop.at_once(), executor.open(CurveTraining(retraining)) as train:
+    retraining = Retraining(run, workspace.checkpoints / "truth")
+    display, executor = run.display, run.executor()
+    with display.stage("train") as report, run.stop.at_once(), executor.open(CurveTraining(retraining)) as train:
         journal = workspace.journal("truth")
         records = run_missing(items, journal, _tidied(train, retraining), dict, report)
     failures = {key: record["failure"] for key, record in records.items() if "failure" in record}
     trained = [family for family in chosen if not any(_key(family, seed) in failures for seed in seeds)]
     if not trained:
         raise NotFiniteError(f"Expected networks that train. All {len(chosen)} failed: {next(iter(failures.values()))}")
-    accuracies, table = _measured(parts, trained, records)
+    accuracies, table = _measured(run, trained, records)
     table.save(workspace.truth)
     workspace.log("finished", stage="truth")
     return BuiltTruth(table, [family[0] for family in trained], accuracies, failures)
 
 
-def chosen_families(parts: Parts) -> list[Family]:
+def chosen_families(run: Run) -> list[Family]:
     """What is trained: architectures that keep the limits on parameters and operations."""
-    allowed = families(parts.allowed().space, parts.settings.truth.architectures, seed=parts.settings.seed)
+    allowed = families(run.allowed.space, run.settings.truth.architectures, seed=run.settings.seed)
     # Of the plain space: limits hold the supernet, which need not travel to the workers with every architecture.
-    return [tuple(Architecture(parts.net.space, member.indices) for member in family) for family in allowed]
+    return [tuple(Architecture(run.net.space, member.indices) for member in family) for family in allowed]
 
 
-def plan_build(parts: Parts) -> list[PlannedStage]:
+def plan_build(run: Run) -> list[PlannedStage]:
     """What is going to be done and about how long it takes, from a timed warm-up of the very steps."""
-    settings = parts.settings
-    chosen = chosen_families(parts)
+    settings = run.settings
+    chosen = chosen_families(run)
     seeds, epochs, workers = settings.truth.seeds, settings.retrain.epochs, settings.workers
-    what = f"{len(chosen)} networks of {parts.net.space.name}" + (f" with {seeds} seeds each" if seeds > 1 else "")
+    what = f"{len(chosen)} networks of {run.net.space.name}" + (f" with {seeds} seeds each" if seeds > 1 else "")
     waves = math.ceil(len(chosen) * seeds / workers)
-    seconds = waves * epochs * _epoch_seconds(parts, chosen) + (START_SECONDS if workers > 1 else 0.0)
-    return [PlannedStage("train", f"{what}, {epochs} epochs of {len(parts.train)} examples", seconds)]
+    seconds = waves * epochs * _epoch_seconds(run, chosen) + (START_SECONDS if workers > 1 else 0.0)
+    return [PlannedStage("train", f"{what}, {epochs} epochs of {len(run.feed.train)} examples", seconds)]
 
 
-def _epoch_seconds(parts: Parts, chosen: Sequence[Family]) -> float:
+def _epoch_seconds(run: Run, chosen: Sequence[Family]) -> float:
     """The mean time of an epoch of a network that is trained alone, with its validation."""
-    settings = parts.settings.retrain
-    source = parts.batches(parts.train, settings.batch_size, stream="plan")
-    valid = parts.evaluation_batches(parts.valid)
+    settings = run.settings.retrain
+    source = run.feed.batches(run.feed.train, settings.batch_size, stream="plan")
+    valid = run.feed.in_order(run.feed.valid)
     batches = list(islice(source.epoch(0), WARM_UP_STEPS))
     generator = generator_at(0, "plan", 0)
     timed = chosen[:WARM_UP_NETWORKS]
     seconds = 0.0
     with one_thread(), torch.random.fork_rng():
         for family in timed:
-            network = parts.fresh(family[0], seed=0)
+            network = run.networks.fresh(family[0], seed=0)
             strategy = Supervised(network, sgd(network, settings), loss=smoothed_loss(settings))
             strategy.step(batches[:1], generator=generator)
             started = time.perf_counter()
@@ -192,10 +182,12 @@ def _epoch_seconds(parts: Parts, chosen: Sequence[Family]) -> float:
     return seconds / len(timed)
 
 
-def _tidied(train: Mapper[Item, dict[str, Any]], retraining: Retraining) -> Mapper[Item, dict[str, Any]]:
+def _tidied(
+    train: Mapper[TrainingItem, dict[str, Any]], retraining: Retraining
+) -> Mapper[TrainingItem, dict[str, Any]]:
     """Removes the checkpoints of a network once its result is taken, which is when the journal has it."""
 
-    def run(items: Sequence[Item]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def run(items: Sequence[TrainingItem]) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, result in train(items):
             yield index, result
             shutil.rmtree(retraining.checkpoint_folder(items[index]), ignore_errors=True)
@@ -204,10 +196,10 @@ def _tidied(train: Mapper[Item, dict[str, Any]], retraining: Retraining) -> Mapp
 
 
 def _measured(
-    parts: Parts, trained: Sequence[Family], records: Mapping[str, Mapping[str, Any]]
+    run: Run, trained: Sequence[Family], records: Mapping[str, Mapping[str, Any]]
 ) -> tuple[NDArray[np.float64], CurveTable]:
     """Accuracies in percent, (networks, seeds), and the table: means over seeds, and a column for every seed."""
-    seeds = range(parts.settings.truth.seeds)
+    seeds = range(run.settings.truth.seeds)
     members = [member for family in trained for member in family]
     rows = np.repeat(np.arange(len(trained)), [len(family) for family in trained])  # the network of every member
 
@@ -218,13 +210,13 @@ def _measured(
     accuracies = 100 * values("test_accuracy")
     curves = {measure: values(measure).mean(axis=1)[rows] for measure in CURVES}
     columns = {
-        "parameters": [parts.net.parameter_count(member) for member in members],
+        "parameters": [run.net.parameter_count(member) for member in members],
         "seconds": values("seconds").mean(axis=1)[rows],
         **{f"accuracy_seed_{seed}": accuracies[rows, seed] for seed in seeds},
     }
     table = CurveTable(
-        f"{parts.data.name} {parts.net.space.name}, {parts.settings.retrain.epochs} epochs",
-        parts.net.space,
+        f"{run.feed.data.name} {run.net.space.name}, {run.settings.retrain.epochs} epochs",
+        run.net.space,
         [member.indices for member in members],
         accuracies.mean(axis=1)[rows],
         {**curves, "valid_accuracy": 100 * curves["valid_accuracy"]},

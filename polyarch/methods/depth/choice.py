@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -12,27 +11,37 @@ from torch import Tensor, nn
 from polyarch.distributions import Categorical
 from polyarch.errors import ConfigError
 from polyarch.methods.depth.functions import depth_functions
+from polyarch.methods.depth.record import DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
 from polyarch.methods.depth.search import RULES, choose_depth, depth_prior, expected_depth, prune
+from polyarch.methods.depth.settings import DepthSettings
 from polyarch.methods.depth.timing import forward_seconds
 from polyarch.nn import Repeat, StackedNetworks
 from polyarch.predictive import choose_confidence, exit_curve
-from polyarch.results import Accuracy, DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
+from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors
-from polyarch.runs.comparison import Comparison, contender, inherited_network
+from polyarch.runs.comparison import contender, inherited_network, parameter_count
 from polyarch.runs.judging import Ensemble
 from polyarch.runs.member_logits import MemberLogits
-from polyarch.runs.parts import Parts
-from polyarch.runs.run import Context
+from polyarch.runs.run import Run
+from polyarch.runs.stage import Outcome
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import DepthSupernet, ModuleSupernet, RepeatSupernet
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 TIMED_BATCH = 64
+ALONE = "pruned network alone"
+ROLES = {
+    ALONE: Role.BEST,
+    "pruned mixture": Role.MIXTURE,
+    "mixture of all depths": Role.MIXTURE,
+    "full depth alone": Role.BASELINE,
+}
+"""The ways to predict."""
 
 
-def require_depths(parts: Parts) -> None:
+def require_depths(run: Run) -> None:
     """Refuses spaces that are not a depth and nothing else."""
-    net, space = parts.net, parts.net.space
+    net, space = run.net, run.net.space
     is_depth = isinstance(net, DepthSupernet)
     if isinstance(net, ModuleSupernet):
         is_depth = any(isinstance(module, Repeat) for module in net.model.modules())
@@ -49,85 +58,76 @@ def depths_of(space: Space) -> list[int]:
     return [int(option) for option in space.choices[0].options]
 
 
-@dataclass(frozen=True)
-class FoundDepth:
-    """What a depth search found; ``seconds`` are measured, everything else is the same bits for the same settings."""
-
-    record: DepthRecord
-    comparison: Comparison
-    seconds: dict[str, float]
-
-
-def find_depth(context: Context, q: Mapping[str, list[float]]) -> FoundDepth:
-    """Chooses a depth by the rule, prunes, and exports the pruned network alone and as a mixture.
-
-    Args:
-        q: the learned probabilities of the only choice.
-    """
-    parts = context.parts
-    space, depths = parts.net.space, depths_of(parts.net.space)
-    (probabilities,) = q.values()
+def choose(run: Run, outcome: Outcome) -> None:
+    """Chooses a depth by the rule, prunes, and exports the pruned network alone and as a mixture, the default."""
+    space, depths, settings = run.net.space, depths_of(run.net.space), run.settings.section(DepthSettings)
+    (probabilities,) = (outcome.training.q or {}).values()
     smallest = torch.finfo(torch.float32).tiny
     learned = Categorical(space, torch.tensor(probabilities).clamp_min(smallest).log(), learnable=False)
-    network = _exits(parts, space.members)
-    exits = MemberLogits.of(parts, network)
-    settings = parts.settings.depth
+    network = _exits(run, space.members)
+    exits = MemberLogits.of(run, network)
     choices = {rule: choose_depth(learned, rule) for rule in RULES}
-    chosen = _within_limits(context, choices[settings.rule])
+    chosen = _within_limits(run, choices[settings.rule])
     weights = prune(learned, chosen).probabilities.double().clamp_min(smallest)
     weights = weights / weights.sum()
     kept = space.members[: chosen + 1]
-    mixture = Ensemble("pruned mixture", kept, _exits(parts, kept), weights.tolist())
+    mixture = Ensemble("pruned mixture", kept, _exits(run, kept), weights.tolist())
     curve, confidence = _early_exit(exits, mixture, depths)
-    pruned = _alone(parts, space.members[chosen])
+    pruned = _alone(run, space.members[chosen])
     record = DepthRecord(
         rule=settings.rule,
         chosen=depths[chosen],
         choices={rule: depths[position] for rule, position in choices.items()},
         expected=depths[0] + expected_depth(learned.log_probabilities().exp()),
-        prior=_prior_in_words(parts),
+        prior=_prior_in_words(run),
         updates=settings.updates,
-        depths=_measures(parts, exits, learned),
-        predictors=_ways(parts, exits, learned, chosen, weights),
+        depths=_measures(run, exits, learned),
+        predictors=_ways(run, exits, learned, chosen, weights),
         exits=curve,
         exit_confidence=confidence,
-        functions=depth_functions(parts, network, depths),
+        functions=depth_functions(run, network, depths),
     )
     sides = [
-        (Ensemble.of("pruned network alone", [(space.members[chosen], pruned)]), context.workspace.artifact),
-        (replace(mixture, exit_confidence=confidence), context.workspace.posterior),
+        (Ensemble.of(ALONE, [(space.members[chosen], pruned)]), run.workspace.artifact),
+        (replace(mixture, exit_confidence=confidence), run.workspace.posterior),
     ]
-    predictors = write_predictors(context, sides)
-    contenders = [contender(way.name, [_accuracy(way, space)]) for way in _exported_first(record)]
-    comparison = Comparison(contenders, _summary(pruned, space.members[chosen], record), predictors)
-    return FoundDepth(record, comparison, forward_times(parts, pruned))
+    ways = sorted(record.predictors, key=lambda way: way.name != ALONE)  # what is exported first
+    outcome.record, outcome.predictors = record, write_predictors(run, sides)
+    outcome.comparison = [contender(way.name, ROLES[way.name], [_accuracy(way, space)]) for way in ways]
+    outcome.default = run.workspace.posterior.name
+    outcome.artifact = {
+        "architecture": space.members[chosen].to_dict(),
+        "accuracy": ways[0].accuracy,
+        "parameters": parameter_count(pruned),
+    }
+    outcome.seconds |= forward_times(run, pruned)
 
 
-def forward_times(parts: Parts, network: nn.Module) -> dict[str, float]:
+def forward_times(run: Run, network: nn.Module) -> dict[str, float]:
     """The seconds of a forward pass of a network and of the full depth, on some test examples."""
-    full = parts.net.extract(parts.net.space.members[-1]).eval()
-    inputs = next(iter(parts.evaluation_batches(parts.data.test).epoch(0))).inputs[:TIMED_BATCH]
+    full = run.net.extract(run.net.space.members[-1]).eval()
+    inputs = next(iter(run.feed.in_order(run.feed.data.test).epoch(0))).inputs[:TIMED_BATCH]
     return forward_seconds({"forward_full": full, "forward_pruned": network}, inputs)
 
 
-def _exits(parts: Parts, architectures: Sequence[Architecture]) -> nn.Module:
+def _exits(run: Run, architectures: Sequence[Architecture]) -> nn.Module:
     """One network that gives the logits of all these depths, in evaluation mode."""
-    if isinstance(parts.net, ModuleSupernet) and not isinstance(parts.net, RepeatSupernet):
-        return StackedNetworks(_alone(parts, architecture) for architecture in architectures).eval()
-    return parts.net.extract_many(architectures).eval()
+    if isinstance(run.net, ModuleSupernet) and not isinstance(run.net, RepeatSupernet):
+        return StackedNetworks(_alone(run, architecture) for architecture in architectures).eval()
+    return run.net.extract_many(architectures).eval()
 
 
-def _alone(parts: Parts, architecture: Architecture) -> nn.Module:
+def _alone(run: Run, architecture: Architecture) -> nn.Module:
     """One depth as a network; its batch statistics are its own, or adapted where the supernet mixes them."""
-    if isinstance(parts.net, ModuleSupernet) and not isinstance(parts.net, RepeatSupernet):
-        return inherited_network(parts, architecture)
-    return parts.net.extract(architecture).eval()
+    if isinstance(run.net, ModuleSupernet) and not isinstance(run.net, RepeatSupernet):
+        return inherited_network(run, architecture)
+    return run.net.extract(architecture).eval()
 
 
-def _within_limits(context: Context, position: int) -> int:
+def _within_limits(run: Run, position: int) -> int:
     """The depth by the rule, or the deepest below it that keeps the limits."""
-    members = context.parts.net.space.members
-    while position >= 0 and not context.limits.allows(members[position]):
+    members = run.net.space.members
+    while position >= 0 and not run.limits.allows(members[position]):
         position -= 1
     if position < 0:
         raise ConfigError("Expected limits that the shallowest network keeps. Got limits that no depth keeps.")
@@ -157,9 +157,9 @@ def _early_exit(exits: MemberLogits, mixture: Ensemble, depths: Sequence[int]) -
     return points, choose_confidence(on_valid, full)
 
 
-def _measures(parts: Parts, exits: MemberLogits, learned: Categorical) -> list[DepthMeasure]:
-    space = parts.net.space
-    prior = depth_prior(space, parts.settings.depth.prior, parts.settings.train.prior_ratio)
+def _measures(run: Run, exits: MemberLogits, learned: Categorical) -> list[DepthMeasure]:
+    space = run.net.space
+    prior = depth_prior(space, run.settings.section(DepthSettings).prior, run.settings.train.prior_ratio)
     columns = (learned.log_probabilities().exp().tolist(), prior.log_probabilities().exp().tolist())
     found = []
     for position, (depth, q, p) in enumerate(zip(depths_of(space), *columns, strict=True)):
@@ -169,7 +169,7 @@ def _measures(parts: Parts, exits: MemberLogits, learned: Categorical) -> list[D
         found.append(
             DepthMeasure(
                 depth=depth,
-                parameters=parts.net.parameter_count(space.members[position]),
+                parameters=run.net.parameter_count(space.members[position]),
                 q=q,
                 prior=p,
                 **{name: measured[name] for name in ("valid_accuracy", "valid_loss", "accuracy", "loss")},
@@ -178,15 +178,15 @@ def _measures(parts: Parts, exits: MemberLogits, learned: Categorical) -> list[D
     return found
 
 
-def _ways(parts: Parts, exits: MemberLogits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
+def _ways(run: Run, exits: MemberLogits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
     """The ways to predict, from the whole mixture to the pruned network alone."""
-    space = parts.net.space
+    space = run.net.space
     deepest = len(space.members) - 1
     everything = learned.log_probabilities().double().exp()
     ways = {
         "mixture of all depths": (deepest, everything),
         "pruned mixture": (chosen, pruned),
-        "pruned network alone": (chosen, _one_hot(chosen)),
+        ALONE: (chosen, _one_hot(chosen)),
         "full depth alone": (deepest, _one_hot(deepest)),
     }
     names = set(DepthPredictor.model_fields) - {"name", "blocks", "parameters"}
@@ -197,7 +197,7 @@ def _ways(parts: Parts, exits: MemberLogits, learned: Categorical, chosen: int, 
             DepthPredictor(
                 name=name,
                 blocks=depths_of(space)[position],
-                parameters=parts.net.parameter_count(space.members[position]),
+                parameters=run.net.parameter_count(space.members[position]),
                 **{key: measured[key] for key in names},
             )
         )
@@ -208,10 +208,6 @@ def _one_hot(position: int) -> Tensor:
     weights = torch.zeros(position + 1, dtype=torch.float64)
     weights[position] = 1.0
     return weights
-
-
-def _exported_first(record: DepthRecord) -> list[DepthPredictor]:
-    return sorted(record.predictors, key=lambda way: way.name != "pruned network alone")
 
 
 def _accuracy(way: DepthPredictor, space: Space) -> Accuracy:
@@ -225,17 +221,8 @@ def _accuracy(way: DepthPredictor, space: Space) -> Accuracy:
     )
 
 
-def _summary(network: nn.Module, architecture: Architecture, record: DepthRecord) -> dict[str, Any]:
-    alone = _exported_first(record)[0]
-    return {
-        "architecture": architecture.to_dict(),
-        "accuracy": alone.accuracy,
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
-    }
-
-
-def _prior_in_words(parts: Parts) -> str:
-    prior = parts.settings.depth.prior
+def _prior_in_words(run: Run) -> str:
+    prior = run.settings.section(DepthSettings).prior
     if prior == "geometric":
-        return f"geometric, ratio {parts.settings.train.prior_ratio:g}"
+        return f"geometric, ratio {run.settings.train.prior_ratio:g}"
     return prior if isinstance(prior, str) else "given"

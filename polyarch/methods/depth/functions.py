@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.data import resident
-from polyarch.results import DepthFunctions
-from polyarch.runs.parts import Parts
+from polyarch.methods.depth.record import DepthFunctions
+from polyarch.runs.run import Run
 
 SIDE = 56
 MARGIN = 0.1
@@ -18,31 +18,31 @@ MARGIN = 0.1
 MOST_POINTS = 400
 
 
-def depth_functions(parts: Parts, exits: nn.Module, depths: Sequence[int]) -> DepthFunctions | None:
+def depth_functions(run: Run, exits: nn.Module, depths: Sequence[int]) -> DepthFunctions | None:
     """The most probable class and its probability on a grid, at every depth; None unless examples are two numbers.
 
     Args:
         exits: preprocessed inputs (B, 2) -> logits (K, B, C), in evaluation mode.
     """
-    if parts.data.input_shape != (2,) or any(column.categories for column in parts.data.columns):
+    if run.feed.data.input_shape != (2,) or any(column.categories for column in run.feed.data.columns):
         return None
-    train = resident(parts.train)
+    train = resident(run.feed.train)
     known = train.inputs[train.inputs.isfinite().all(1)]
     low, high = known.amin(0), known.amax(0)
     room = MARGIN * (high - low).clamp_min(1e-6)
     low, high = low - room, high + room
     x, y = (torch.linspace(float(low[axis]), float(high[axis]), SIDE) for axis in range(2))
     rows, columns = torch.meshgrid(y, x, indexing="ij")  # row by row from the lowest y upwards
-    grid = torch.stack([columns.flatten(), rows.flatten()], 1).to(parts.settings.device)
+    grid = torch.stack([columns.flatten(), rows.flatten()], 1).to(run.settings.device)
     with torch.no_grad():
-        confidence, classes = exits(parts.preprocessing(grid)).softmax(-1).max(-1)  # (K, SIDE * SIDE)
+        confidence, classes = exits(run.feed.preprocessing(grid)).softmax(-1).max(-1)  # (K, SIDE * SIDE)
     shown = train.subset(torch.arange(len(train))[:MOST_POINTS])
     points = [
         (round(float(point[0]), 4), round(float(point[1]), 4), int(target))
         for point, target in zip(shown.inputs, shown.targets, strict=True)
         if point.isfinite().all()
     ]
-    names = [column.name for column in parts.data.columns] or ["x", "y"]
+    names = [column.name for column in run.feed.data.columns] or ["x", "y"]
     return DepthFunctions(
         names=(names[0], names[1]),
         x_range=(float(x[0]), float(x[-1])),

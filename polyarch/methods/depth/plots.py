@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import altair as alt
 
-from polyarch.methods.depth.headline import chosen_exit
-from polyarch.methods.depth.words import is_learned
-from polyarch.reports.plots import HEIGHT, curves
-from polyarch.reports.specs import Row, Spec, data, spec_of
-from polyarch.results import DepthMeasure, DepthRecord
+from polyarch.methods.depth.record import DepthMeasure, DepthRecord
+from polyarch.reports.plots import curves, posterior_bars
+from polyarch.reports.specs import HEIGHT, Row, Spec, data, spec_of
 
 Values = dict[str, Callable[[DepthMeasure], float]]
 """Names of curves, and the number that each shows of a depth."""
 
 
 def depth_charts(record: DepthRecord) -> Iterator[tuple[str, Spec]]:
-    """Names of places on the page to specifications."""
-    if is_learned(record):
-        yield "depth-posterior", posterior(record)
+    """Ids of places on the page and what is drawn there."""
+    if record.is_learned:
+        rows: list[Row] = [{"depth": one.depth, "q": one.q, "prior": one.prior} for one in record.depths]
+        yield "depth-posterior", posterior_bars(rows, "depth", record.chosen)
     else:
         yield "depth-loss", _by_depth(record, {"validation": lambda one: one.valid_loss}, "validation loss (nats)")
     accuracies: Values = {"validation": lambda one: one.valid_accuracy, "test": lambda one: one.accuracy}
@@ -30,49 +29,13 @@ def depth_charts(record: DepthRecord) -> Iterator[tuple[str, Spec]]:
         yield "depth-exits", early_exit(record)
 
 
-def posterior(record: DepthRecord) -> Spec:
-    """The probability of every depth as bars, the chosen one highlighted, and the prior as a line."""
-    rows: list[Row] = [{"depth": one.depth, "q": one.q, "prior": one.prior} for one in record.depths]
-    return depth_bars(rows, record.chosen)
-
-
-def depth_bars(rows: Sequence[Row], depth: int | None) -> Spec:
-    """Bars of rows with ``depth``, ``q`` and, where there is one, ``prior``, which is a line; one depth highlighted."""
-    chosen = [row for row in rows if row["depth"] == depth]
-    has_prior = any(row.get("prior") is not None for row in rows)
-    x = alt.X(
-        "depth:O",
-        title="depth",
-        scale=alt.Scale(domain=[row["depth"] for row in rows]),
-        axis=alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=6),
-    )
-    y, prior = (
-        alt.Y(f"{name}:Q", title="probability", scale=alt.Scale(zero=True), axis=alt.Axis(format="~%", tickCount=5))
-        for name in ("q", "prior")
-    )
-    tooltip = [
-        alt.Tooltip("depth:O"),
-        alt.Tooltip("q:Q", title="posterior", format=".2%"),
-        *([alt.Tooltip("prior:Q", format=".2%")] if has_prior else []),
-    ]
-    layers = [
-        data(rows).mark_bar(style="others", opacity=0.6, strokeWidth=0).encode(x=x, y=y, tooltip=tooltip),
-        data(chosen).mark_bar(style="best", strokeWidth=0).encode(x=x, y=y, tooltip=tooltip),
-        data(chosen).mark_text(dy=-8, fontWeight=600).encode(x=x, y=y, text="depth:O"),
-    ]
-    if has_prior:
-        layers.append(data(rows).mark_line(style="front").encode(x=x, y=prior))
-    return spec_of(layers, "Probability of every depth", height=HEIGHT - 40)
-
-
 def early_exit(record: DepthRecord) -> Spec:
     """Test accuracy against the mean depth that test examples use, a point per confidence."""
     rows = [one.model_dump() for one in record.exits]
-    chosen = chosen_exit(record)
-    x = alt.X(
-        "mean_depth:Q", title="mean depth used", scale=alt.Scale(zero=False, padding=14), axis=alt.Axis(tickCount=8)
-    )
-    y = alt.Y("accuracy:Q", title="test accuracy", scale=alt.Scale(zero=False, padding=14), axis=alt.Axis(format="~%"))
+    chosen = record.chosen_exit
+    scale = alt.Scale(zero=False, padding=14)
+    x = alt.X("mean_depth:Q", title="mean depth used", scale=scale, axis=alt.Axis(tickCount=8))
+    y = alt.Y("accuracy:Q", title="test accuracy", scale=scale, axis=alt.Axis(format="~%"))
     tooltip = [
         alt.Tooltip("confidence:Q", format="~%"),
         alt.Tooltip("mean_depth:Q", title="mean depth used", format=".2f"),
@@ -80,9 +43,9 @@ def early_exit(record: DepthRecord) -> Spec:
         alt.Tooltip("valid_accuracy:Q", title="validation accuracy", format=".2%"),
         alt.Tooltip("loss:Q", title="test loss (nats)", format=".4~g"),
     ]
-    order = alt.Order("confidence:Q")
+    line = data(rows).mark_line(style="others", fill=None, opacity=0.7)
     layers = [
-        data(rows).mark_line(style="others", fill=None, opacity=0.7).encode(x=x, y=y, order=order),
+        line.encode(x=x, y=y, order=alt.Order("confidence:Q")),
         data(rows).mark_point(style="others", filled=True, size=48, opacity=1).encode(x=x, y=y, tooltip=tooltip),
     ]
     if chosen is not None:

@@ -6,6 +6,10 @@ from pydantic import Field
 
 from polyarch.results.record import Record
 
+MIXTURE, FULL = "mixture of all depths", "full depth alone"
+PRUNED_MIXTURE, PRUNED = "pruned mixture", "pruned network alone"
+"""Names of the ways to predict."""
+
 
 class DepthMeasure(Record):
     """One depth alone: the predictions of its head, no mixture; losses are mean negative log-likelihoods in nats.
@@ -89,3 +93,37 @@ class DepthRecord(Record):
     exits: list[ExitPoint] = Field(default_factory=list)
     exit_confidence: float | None = None
     functions: DepthFunctions | None = None
+
+    @property
+    def deepest(self) -> int:
+        """The largest depth on offer."""
+        return max(one.depth for one in self.depths)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether there is a posterior; the baseline trains every depth alone and has none."""
+        return all(one.q is not None for one in self.depths)
+
+    @property
+    def chosen_exit(self) -> ExitPoint | None:
+        """Early exit at the confidence that was chosen on validation data."""
+        return next((one for one in self.exits if one.confidence == self.exit_confidence), None)
+
+    def at(self, depth: int) -> DepthMeasure:
+        """One depth alone."""
+        return next(one for one in self.depths if one.depth == depth)
+
+    def way(self, name: str) -> DepthPredictor | None:
+        """A way to predict, if it was measured."""
+        return next((one for one in self.predictors if one.name == name), None)
+
+    def likely(self, share: float = 0.9) -> tuple[int, int]:
+        """The shortest range of depths with this share of the posterior."""
+        depths, q = [one.depth for one in self.depths], [one.q or 0.0 for one in self.depths]
+        ranges = [
+            (depths[first], depths[last])
+            for first in range(len(q))
+            for last in range(first, len(q))
+            if sum(q[first : last + 1]) >= share
+        ]
+        return min(ranges, key=lambda ends: ends[1] - ends[0])

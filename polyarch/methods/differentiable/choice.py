@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 
 from torch import Tensor
@@ -16,38 +15,38 @@ from polyarch.methods.differentiable.discretisation import (
     strongest,
     weights_of,
 )
-from polyarch.methods.differentiable.training import Learned
-from polyarch.methods.one_shot.members import distinct
+from polyarch.methods.differentiable.record import DifferentiableRecord
+from polyarch.methods.differentiable.settings import DifferentiableSettings
+from polyarch.methods.differentiable.training import LearnedRelaxation
 from polyarch.randomness import generator_at
-from polyarch.results import DifferentiableRecord
-from polyarch.runs.run import Context
+from polyarch.runs.draws import distinct_networks
+from polyarch.runs.run import Run
 from polyarch.searchers import Limits
 from polyarch.spaces import Architecture
 from polyarch.tables import published_notation
 
 
-def find_architectures(context: Context, learned: Learned) -> list[Architecture]:
+def find_architectures(run: Run, learned: LearnedRelaxation) -> list[Architecture]:
     """What q points at within the limits, or what is missed most; then others near it, as many as the ensemble has."""
-    parts = learned.parts
-    chosen = parts.settings.differentiable
+    chosen = run.settings.section(DifferentiableSettings)
     relaxation = learned.strategy.mixed.relaxation
-    excess = _excess(context.limits, chosen.max_skips)
+    excess = _excess(run.limits, chosen.max_skips)
     weights = weights_of(learned.strategy)
     if chosen.discretisation == "perturbation":
-        weights = _perturbed(context, learned)
+        weights = _perturbed(run, learned)
     best = strongest(relaxation, weights, excess=excess)
     near = (other for other in alternatives(relaxation, weights) if excess is None or excess(other) <= 0)
-    return distinct(parts.net, (best, *near), most=parts.settings.retrain.members)
+    return distinct_networks(run.net, (best, *near), most=run.settings.retrain.members)
 
 
-def record_of(learned: Learned, architecture: Architecture | None = None) -> DifferentiableRecord:
+def record_of(learned: LearnedRelaxation, architecture: Architecture | None = None) -> DifferentiableRecord:
     """The course of the search, for results and report.
 
     Args:
         architecture: that was chosen; by default what q points at.
     """
-    settings = learned.parts.settings
-    chosen = settings.differentiable
+    settings = learned.run.settings
+    chosen = settings.section(DifferentiableSettings)
     best = learned.strategy.architecture() if architecture is None else architecture
     return DifferentiableRecord(
         method=settings.method,
@@ -65,21 +64,16 @@ def record_of(learned: Learned, architecture: Architecture | None = None) -> Dif
     )
 
 
-def with_trained(context: Context, learned: Learned) -> Context:
-    """The context of the stages that follow, with the supernet that was trained last."""
-    return replace(context, parts=replace(context.parts, net=learned.parts.net, make=learned.parts.make))
-
-
-def _perturbed(context: Context, learned: Learned) -> dict[str, Tensor]:
-    parts, chosen = learned.parts, learned.parts.settings.differentiable
-    held_out = list(islice(parts.evaluation_batches(parts.valid).epoch(0), chosen.perturbation_batches))
-    train = endless(parts.batches(parts.train, parts.settings.train.batch_size, stream="perturbation"))
-    with context.display.stage("perturb") as report:
+def _perturbed(run: Run, learned: LearnedRelaxation) -> dict[str, Tensor]:
+    chosen = run.settings.section(DifferentiableSettings)
+    held_out = list(islice(run.feed.in_order(run.feed.valid).epoch(0), chosen.perturbation_batches))
+    train = endless(run.feed.batches(run.feed.train, run.settings.train.batch_size, stream="perturbation"))
+    with run.display.stage("perturb") as report:
         return by_perturbation(
             learned.strategy,
             held_out,
             tune=lambda: list(islice(train, chosen.tune_steps)),
-            generator=generator_at(parts.settings.seed, "perturbation", 0),
+            generator=generator_at(run.settings.seed, "perturbation", 0),
             report=lambda done, total: report(done, total, ""),
         )
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import altair as alt
 
-from polyarch.methods.differentiable.report import CELL_DEPTHS, kept_epoch
-from polyarch.reports.distribution import Share, Shares
-from polyarch.reports.plots import curves, option_bars, option_map
-from polyarch.reports.specs import Row, Spec, data, short_names, spec_of
-from polyarch.reports.thinning import curve, evenly
-from polyarch.results import DifferentiableRecord
+from polyarch.methods.differentiable.record import DifferentiableRecord
+from polyarch.reports.plots import curves
+from polyarch.reports.shares import learned_shares, option_chart
+from polyarch.reports.specs import Row, Spec, curve, data, evenly, short_names, spec_of
 
+CELLS = {"cell_depth": "cell", "cell_depth_normal": "normal cell", "cell_depth_reduce": "reduction cell"}
+CELL_DEPTHS = {key: f"depth of the {cell}" for key, cell in CELLS.items()}
 MOST_COLUMNS = 60
-"""Epochs of the map of q: cells of it are as narrow as they may be."""
+"""Epochs in the map of q: its cells cannot be narrower."""
 
 _CURVES = (
     ("search-shape", {"skips": "skips", **CELL_DEPTHS}, "number", ".3~g"),
@@ -26,15 +26,14 @@ _CURVES = (
 
 
 def differentiable_charts(record: DifferentiableRecord) -> Iterator[tuple[str, Spec]]:
-    """Names of places on the page to specifications."""
+    """Ids of places on the page and what is drawn there."""
     for name, keys, title, y_format in _CURVES:
         rows = list(curve(record.history, keys))
         if rows:
             yield name, curves(rows, title, y_format, marked=record.back_to)
     if record.marginals:
-        shares = _final(record)
-        largest = max(share.share for share in shares.shares)
-        yield "search-q", option_bars([shares]) if len(shares.choices) == 1 else option_map(shares, largest)
+        q = record.marginals[record.kept_epoch]
+        yield "search-q", option_chart(learned_shares(q, record.choices))
         yield "search-path", path_of_q(record)
 
 
@@ -63,12 +62,3 @@ def path_of_q(record: DifferentiableRecord) -> Spec:
         ],
     )  # fmt: skip
     return spec_of([cells], "Probability of the most probable option of every choice", height=22 * len(names))
-
-
-def _final(record: DifferentiableRecord) -> Shares:
-    shares = [
-        Share(choice, option, position, probability)
-        for choice, probabilities in record.marginals[kept_epoch(record)].items()
-        for position, (option, probability) in enumerate(zip(record.choices[choice], probabilities, strict=True))
-    ]
-    return Shares("the learned distribution q", tuple(shares))

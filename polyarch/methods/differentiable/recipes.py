@@ -47,7 +47,7 @@ WEIGHINGS: dict[Parametrisation, Weighing] = {
 
 
 @dataclass(frozen=True)
-class Stage:
+class ProgressiveStage:
     """One stage of a progressive search.
 
     Args:
@@ -140,7 +140,7 @@ def mixed_supernet(
 
 
 def bilevel(
-    mixture: MixedSupernet,
+    mixed: MixedSupernet,
     optimizer: torch.optim.SGD,
     gradient: Hypergradient,
     *,
@@ -149,10 +149,10 @@ def bilevel(
 ) -> Bilevel:
     """The strategy: Adam for q as in DARTS; a Dirichlet is drawn to the uniform one instead of having its decay."""
     regulariser: Callable[[], Tensor] | None = None
-    if isinstance(mixture.q, FactorisedDirichlet):
-        regulariser, q_decay = partial(_penalty, mixture.q), 0.0
-    q_optimizer = torch.optim.Adam(mixture.q.parameters(), lr=q_rate, betas=(0.5, 0.999), weight_decay=q_decay)
-    return Bilevel(mixture, optimizer, q_optimizer, gradient=gradient, regulariser=regulariser)
+    if isinstance(mixed.q, FactorisedDirichlet):
+        regulariser, q_decay = partial(_penalty, mixed.q), 0.0
+    q_optimizer = torch.optim.Adam(mixed.q.parameters(), lr=q_rate, betas=(0.5, 0.999), weight_decay=q_decay)
+    return Bilevel(mixed, optimizer, q_optimizer, gradient=gradient, regulariser=regulariser)
 
 
 def differentiable_search(
@@ -169,8 +169,8 @@ def differentiable_search(
     Progressive methods are several of these one after the other; `polyarch search` runs them.
     """
     recipe = RECIPES[name]
-    mixture = mixed_supernet(net, recipe.parametrisation, weigh_edges=recipe.partial > 1, loss=loss)
-    return bilevel(mixture, optimizer, hypergradient(recipe.gradient, steps=steps), q_rate=q_rate)
+    mixed = mixed_supernet(net, recipe.parametrisation, weigh_edges=recipe.partial > 1, loss=loss)
+    return bilevel(mixed, optimizer, hypergradient(recipe.gradient, steps=steps), q_rate=q_rate)
 
 
 def _penalty(q: FactorisedDirichlet) -> Tensor:

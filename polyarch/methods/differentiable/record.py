@@ -28,3 +28,8 @@ class DifferentiableRecord(Record):
     marginals: list[dict[str, list[float]]]
     findings: list[str] = Field(default_factory=list)
     back_to: int | None = None
+
+    @property
+    def kept_epoch(self) -> int:
+        """The epoch whose q counts: the last one, unless the search went back."""
+        return len(self.architectures) - 1 if self.back_to is None else self.back_to

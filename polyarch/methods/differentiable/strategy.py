@@ -6,12 +6,13 @@ from typing import Any
 
 from polyarch.errors import ConfigError
 from polyarch.methods.differentiable.recipes import TEMPERATURES, Recipe, bilevel, hypergradient, mixed_supernet
+from polyarch.methods.differentiable.settings import DifferentiableSettings
 from polyarch.nn import Repeat
 from polyarch.runs.optimisers import sgd, smoothed_loss
-from polyarch.runs.settings import RunSettings
-from polyarch.strategies import Bilevel
+from polyarch.runs.run import Run
+from polyarch.runs.training import Training
 from polyarch.supernets import DepthSupernet, ModuleSupernet, Supernet
-from polyarch.training import Annealing, Callback, WeightsFirst
+from polyarch.training import Callback, TemperatureAnnealing, WeightsFirst
 
 STAGES = {
     "darts": [
@@ -52,35 +53,30 @@ def recipe_settings(recipe: Recipe, kind: str) -> dict[str, Any]:
     return {"differentiable": found, **({"space": space} if space else {})}
 
 
-def bilevel_strategy(net: Supernet, settings: RunSettings) -> Bilevel:
-    """The strategy of a differentiable method, for a supernet with its weights."""
-    chosen = settings.differentiable
-    if isinstance(net, DepthSupernet) or _repeats(net):
+def bilevel_training(run: Run) -> Training:
+    """The training of a differentiable method, with what changes along the way: temperature, and when q moves."""
+    settings, chosen = run.settings, run.settings.section(DifferentiableSettings)
+    if isinstance(run.net, DepthSupernet) or _repeats(run.net):
         raise ConfigError(
             f"Expected operations to choose from for {settings.method}. Got a space of depths; "
             "variational-depth learns a depth."
         )
     mixture = mixed_supernet(
-        net, chosen.parametrisation, weigh_edges=chosen.weigh_edges, loss=smoothed_loss(settings.train)
+        run.net, chosen.parametrisation, weigh_edges=chosen.weigh_edges, loss=smoothed_loss(settings.train)
     )
-    return bilevel(
+    strategy = bilevel(
         mixture,
-        sgd(net, settings.train),
+        sgd(run.net, settings.train),
         hypergradient(chosen.gradient, steps=chosen.steps, repeat=chosen.repeat),
         q_rate=chosen.q_learning_rate,
         q_decay=chosen.q_weight_decay,
     )
-
-
-def course(strategy: Bilevel, settings: RunSettings) -> list[Callback]:
-    """What changes along the way: the temperature of draws, and from when on q moves."""
-    chosen = settings.differentiable
-    found: list[Callback] = []
+    course: list[Callback] = []
     if chosen.parametrisation in TEMPERATURES:
-        found.append(Annealing(strategy, *TEMPERATURES[chosen.parametrisation]))
+        course.append(TemperatureAnnealing(strategy, *TEMPERATURES[chosen.parametrisation]))
     if chosen.warmup_epochs:
-        found.append(WeightsFirst(strategy, chosen.warmup_epochs))
-    return found
+        course.append(WeightsFirst(strategy, chosen.warmup_epochs))
+    return Training(strategy, strategy.optimizer, course)
 
 
 def _repeats(net: Supernet) -> bool:

@@ -10,7 +10,7 @@ from polyarch.methods.differentiable.recipes import Q_RATE, RECIPES, SOTL_STEPS
 from polyarch.methods.differentiable.strategy import recipe_settings
 from polyarch.runs.own_module import Builder
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.suggestion import merged, parts_with, suggest
+from polyarch.runs.suggestion import Suggestion, merged, suggest, trial
 
 MIXED = 3
 """How much more work a mixed pass is than one of an architecture, with all that surrounds it: about three times."""
@@ -29,42 +29,41 @@ REACH = 6.0
 
 
 PROTOCOL = {"learning_rate": 0.025, "final_learning_rate": 0.001, "weight_decay": 3e-4}
-"""Of the weights, as in the document."""
+"""Of the weights, as in DARTS."""
 
 SUMS = ("sotl", "sovl", "sotl_exact")
 """Gradients for which a step of q takes T batches."""
 
 
-def suggest_differentiable(
-    settings: RunSettings, data: Dataset, builder: Builder | None = None
-) -> tuple[dict[str, Any], list[str]]:
-    """Settings by section for this data, and the reasons; a space that was named is kept."""
-    found, reasons = suggest(settings, data, builder)
-    asked = settings.model_dump(mode="json", exclude_unset=True)
-    kind = str(found["space"]["kind"]) if settings.space.kind == "auto" else settings.space.kind
-    for section, values in recipe_settings(RECIPES[settings.method], kind).items():  # type: ignore[index]
+def suggest_differentiable(asked: RunSettings, data: Dataset, builder: Builder | None = None) -> Suggestion:
+    """The space and the schedule of any search, changed to what the method asks for; a space that was named is kept."""
+    usual = suggest(asked, data, builder)
+    found, reasons = {name: dict(values) for name, values in usual.settings.items()}, usual.reasons
+    given = asked.model_dump(mode="json", exclude_unset=True)
+    kind = str(found["space"]["kind"]) if asked.space.kind == "auto" else asked.space.kind
+    for section, values in recipe_settings(RECIPES[asked.method], kind).items():  # type: ignore[index]
         found[section] = {**found.get(section, {}), **values}
-    channels = merged(found, asked).get("space", {}).get("channels")
+    channels = merged(found, given).get("space", {}).get("channels")
     if "partial" in found.get("space", {}) and channels:
-        found["space"]["partial"] = next(parts for parts in (4, 2, 1) if channels % parts == 0)
-    parts = parts_with(settings, data, {name: found[name] for name in ("data", "space") if name in found}, builder)
-    paths = len(parts.net.space.choices[0]) if found["train"].pop("strategy") == "fair" else 1
+        found["space"]["partial"] = next(share for share in (4, 2, 1) if channels % share == 0)
+    run = trial(asked, data, {name: found[name] for name in ("data", "space") if name in found}, builder)
+    paths = len(run.net.space.choices[0]) if found["train"].pop("strategy") == "fair" else 1
     passes = found["train"]["epochs"] * paths
-    if _epochs(passes, merged(found, asked)["differentiable"]) < FEW_EPOCHS:
+    if _epochs(passes, merged(found, given)["differentiable"]) < FEW_EPOCHS:
         found["differentiable"]["repeat"] = False
-    found["train"] |= {**PROTOCOL, "epochs": _epochs(passes, merged(found, asked)["differentiable"])}
-    batches = len(parts.batches(parts.train, merged(found, asked)["train"]["batch_size"], stream="train"))
-    moves, choices = _choices(merged(found, asked), batches)
+    found["train"] |= {**PROTOCOL, "epochs": _epochs(passes, merged(found, given)["differentiable"])}
+    batches = len(run.feed.training_batches(merged(found, given)["train"]["batch_size"]))
+    moves, choices = _choices(merged(found, given), batches)
     found["differentiable"] |= choices
     del found["search"], found["rank"]
-    taken = merged(found, asked)
+    taken = merged(found, given)
     stages, rate = len(taken["differentiable"].get("stages", ())) or 1, taken["differentiable"]["q_learning_rate"]
     reasons[1] = (
-        f"schedule: {taken['train']['epochs']} epochs of {settings.method}"
+        f"schedule: {taken['train']['epochs']} epochs of {asked.method}"
         f"{f' in {stages} stages' if stages > 1 else ''}, in which q takes about {moves * stages:,} steps at a rate of "
         f"{rate:g}, and {taken['retrain']['epochs']} for each network trained alone"
     )
-    return found, reasons
+    return Suggestion(found, reasons)
 
 
 def passes_of(differentiable: Mapping[str, Any]) -> int:

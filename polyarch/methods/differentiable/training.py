@@ -11,25 +11,22 @@ from polyarch.data import Batch
 from polyarch.distributions import FactorisedCategorical, FactorisedDirichlet
 from polyarch.errors import ConfigError
 from polyarch.methods.differentiable.progressive import Kept, drop_skips, strongest_options
-from polyarch.methods.differentiable.strategy import DEPTHS, course
-from polyarch.randomness import global_seed
-from polyarch.runs.devices import to_device
-from polyarch.runs.parts import Parts
-from polyarch.runs.run import Context
-from polyarch.runs.settings import StageSettings
-from polyarch.runs.training import fit_strategy, shown
+from polyarch.methods.differentiable.settings import DifferentiableSettings, StageSettings
+from polyarch.methods.differentiable.strategy import DEPTHS, bilevel_training
+from polyarch.runs.run import Run
+from polyarch.runs.training import fit_training, shown
 from polyarch.spaces import Architecture
 from polyarch.strategies import Bilevel
+from polyarch.tables.lookup import truth_for
 from polyarch.training import Callback, CollapseGuard, Row, SearchDiagnostics, SkipDropout
-from polyarch.truths.lookup import truth_for
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedRelaxation:
     """What the training ended with.
 
     Args:
-        parts: with the supernet of the last stage.
+        run: with the supernet of the last stage.
         history: the rows of all stages, epochs counted on.
         architectures: what q pointed at after every epoch, as keys.
         marginals: q after every epoch, choice -> (O,).
@@ -37,7 +34,7 @@ class Learned:
         back_to: the epoch whose state the guard put back.
     """
 
-    parts: Parts
+    run: Run
     strategy: Bilevel
     history: list[Row]
     architectures: list[str]
@@ -46,71 +43,64 @@ class Learned:
     back_to: int | None
 
 
-def learn(context: Context) -> Learned:
-    """Trains supernet and q, or goes on with it; a progressive search stage by stage."""
-    stages = context.parts.settings.differentiable.stages
+def learn(run: Run) -> LearnedRelaxation:
+    """Trains supernet and q, or resumes it; a progressive search goes stage by stage."""
+    stages = run.settings.section(DifferentiableSettings).stages
     if not stages:
-        return _stage(context, context.parts, "train", [], {})
-    found: Learned | None = None
+        return _stage(run, run, "train", [], {})
+    found: LearnedRelaxation | None = None
     kept: Kept = {}
     for number, stage in enumerate(stages):
-        parts = staged(context.parts, stage, len(stages))
-        dropout = drop_skips(parts.net)
-        fading = SkipDropout(dropout, _faded(stage.skip_dropout))
-        one = _stage(context, parts, f"train-{number}", [fading], kept)
+        part = staged(run, stage, len(stages))
+        fading = SkipDropout(drop_skips(part.net), _faded(stage.skip_dropout))
+        one = _stage(run, part, f"train-{number}", [fading], kept)
         found = one if found is None else _joined(found, one, number)
         kept = strongest_options(_factorised(one.strategy), stage.options)
     assert found is not None
     return found
 
 
-def staged(parts: Parts, stage: StageSettings, stages: int) -> Parts:
-    """The parts of one stage: a deeper network with fresh weights, and its share of the epochs."""
-    settings = parts.settings
+def staged(run: Run, stage: StageSettings, stages: int) -> Run:
+    """One stage of the run: a deeper network with fresh weights, and its share of the epochs."""
+    settings, networks = run.settings, run.networks
     space = settings.space
     if stage.depth is not None:
         if space.kind not in DEPTHS:
             raise ConfigError(f"Expected no depth in differentiable.stages for space {space.kind}. Got {stage.depth}.")
         space = space.model_copy(update={DEPTHS[space.kind]: stage.depth})
-    train = settings.train.model_copy(update={"epochs": max(settings.train.epochs // stages, 1)})
-    changed = settings.model_copy(update={"space": space, "train": train})
-    make = parts.make if stage.depth is None else partial(space.build, parts.network_shape, parts.data.classes)
-    with global_seed(settings.seed, "supernet"):
-        net = to_device(make(), next(parts.net.parameters()).device)
-    return replace(parts, settings=changed, make=make, net=net)
+        make = partial(space.build, run.feed.network_shape, run.feed.data.classes)
+        networks = replace(networks, make=make)
+    settings = settings.changed({"train": {"epochs": max(settings.train.epochs // stages, 1)}})
+    settings = settings.model_copy(update={"space": space})
+    return replace(run, settings=settings, networks=networks, net=networks.supernet(settings.seed))
 
 
-def _stage(context: Context, parts: Parts, store: str, further: list[Callback], kept: Kept) -> Learned:
-    settings = parts.settings
-    chosen = settings.differentiable
-    strategy, optimizer = parts.strategy()
+def _stage(run: Run, part: Run, store: str, further: list[Callback], kept: Kept) -> LearnedRelaxation:
+    """Trains one stage, which is the whole ``run`` or a ``part`` of it."""
+    chosen = part.settings.section(DifferentiableSettings)
+    training = bilevel_training(part)
+    strategy = training.strategy
     assert isinstance(strategy, Bilevel)
     for choice, options in kept.items():
         _factorised(strategy).keep(choice, options)
     diagnostics = SearchDiagnostics(
-        _probe(parts) if chosen.eigenvalue_every else (),
+        _probe(part, strategy) if chosen.eigenvalue_every else (),
         every=chosen.eigenvalue_every or 1,
-        truth=_known_accuracy(parts),
-        seed=settings.seed,
+        truth=_known_accuracy(part),
+        seed=part.settings.seed,
     )
-    guard = None if chosen.guard == "off" else CollapseGuard(chosen.guard, say=context.display.say)
+    guard = None if chosen.guard == "off" else CollapseGuard(chosen.guard, say=run.display.say)
     watching: list[Callback] = [diagnostics] if guard is None else [diagnostics, guard]
-    with shown(context) as showing:
-        history = fit_strategy(
-            parts,
-            strategy,
-            optimizer,
-            context.workspace.store(store),
-            [*course(strategy, settings), *further, *watching, *showing],
-            context.stop,
-        )
+    with shown(run) as showing:
+        callbacks = [*further, *watching, *showing]
+        history = fit_training(part, training, run.workspace.store(store), callbacks, run.stop)
     found = (diagnostics.architectures, diagnostics.marginals)
     if guard is None:
-        return Learned(parts, strategy, history.rows, *found, [], None)
-    return Learned(parts, strategy, history.rows, *found, guard.findings, guard.back_to)
+        return LearnedRelaxation(part, strategy, history.rows, *found, [], None)
+    return LearnedRelaxation(part, strategy, history.rows, *found, guard.findings, guard.back_to)
 
 
-def _joined(first: Learned, second: Learned, number: int) -> Learned:
+def _joined(first: LearnedRelaxation, second: LearnedRelaxation, number: int) -> LearnedRelaxation:
     """Two stages as one course; what was trained is that of the second, stage ``number``."""
     epochs = len(first.history)
     rows = [{**row, "epoch": row["epoch"] + epochs} for row in second.history]
@@ -133,16 +123,16 @@ def _factorised(strategy: Bilevel) -> FactorisedCategorical | FactorisedDirichle
     return strategy.q
 
 
-def _probe(parts: Parts) -> list[Batch]:
+def _probe(run: Run, strategy: Bilevel) -> list[Batch]:
     """The batch on which the eigenvalue is measured: of the data that q learns from."""
-    data = parts.valid if parts.strategy()[0].held_out_per_step else parts.train
-    return list(islice(parts.batches(data, parts.settings.train.batch_size, stream="curvature").epoch(0), 1))
+    data = run.feed.valid if strategy.held_out_per_step else run.feed.train
+    return list(islice(run.feed.batches(data, run.settings.train.batch_size, stream="curvature").epoch(0), 1))
 
 
-def _known_accuracy(parts: Parts) -> Callable[[Architecture], float | None] | None:
-    name = parts.settings.rank.truth
+def _known_accuracy(run: Run) -> Callable[[Architecture], float | None] | None:
+    name = run.settings.rank.truth
     if name is None:
         return None
-    truth = truth_for(name, parts.net.space)
+    truth = truth_for(name, run.net.space)
 
     return lambda architecture: truth.accuracy(architecture) if architecture in truth else None

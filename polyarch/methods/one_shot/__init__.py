@@ -1,1 +1,5 @@
-"""TODO."""
+"""One-shot search: a supernet trained by sampled paths, ranked by training speed and searched."""
+
+from polyarch.methods.one_shot.strategies import fairnas, meta_prox, multi_path, multi_path_meta_prox, reptile, spos
+
+__all__ = ["fairnas", "meta_prox", "multi_path", "multi_path_meta_prox", "reptile", "spos"]

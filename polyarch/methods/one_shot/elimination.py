@@ -1,13 +1,13 @@
-"""The second stage with early elimination: random architectures ranked by training speed at a part of the steps."""
+"""Random architectures ranked by training speed with early elimination, at a fraction of the steps."""
 
 from __future__ import annotations
 
 import math
 
+from polyarch.methods.one_shot.record import EliminatedArchitecture, EliminationRecord
 from polyarch.ranking import geometric_rungs, halving_counts, successive_halving
 from polyarch.ranking.halving import Curve
-from polyarch.results import EliminatedArchitecture, EliminationRecord
-from polyarch.runs.run import Context
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 
 FIRST_SHARE = 8
@@ -20,29 +20,28 @@ def rungs_of(settings: RunSettings) -> tuple[int, ...]:
     return geometric_rungs(steps, first=max(steps // FIRST_SHARE, 1))
 
 
-def eliminate(context: Context) -> EliminationRecord:
+def eliminate(run: Run) -> EliminationRecord:
     """Ranks random architectures by successive halving; losses go to a journal, and a killed run reads them there."""
-    parts = context.parts
-    architectures = context.draw(parts.settings.rank.architectures, "rank")
-    rungs = rungs_of(parts.settings)
-    journal = context.workspace.journal("halving")
+    architectures = run.draw(run.settings.rank.architectures, "rank")
+    rungs = rungs_of(run.settings)
+    journal = run.workspace.journal("halving")
     known = {record["key"]: tuple(_from_json(loss) for loss in record["losses"]) for record in journal.records}
     total = sum(halving_counts(len(architectures), rungs))
-    with context.display.stage("rank") as report:
+    with run.display.stage("rank") as report:
 
         def note(key: str, curve: Curve) -> None:
             journal.append({"key": key, "losses": [None if math.isnan(loss) else loss for loss in curve]})
             report(len(journal.records), total, "")
 
         report(len(journal.records), total, "")
-        with context.stop.at_once():
+        with run.stop.at_once():
             found = successive_halving(
-                parts.net, architectures, parts.short_run(), parts.executor(), rungs=rungs, known=known, note=note
+                run.net, architectures, run.scores.short_run(), run.executor(), rungs=rungs, known=known, note=note
             )
     ranked = [
         EliminatedArchitecture(
             architecture=architectures[position].to_dict(),
-            parameters=parts.net.parameter_count(architectures[position]),
+            parameters=run.net.parameter_count(architectures[position]),
             steps=found.steps[position],
             value=found.values[position] if math.isfinite(found.values[position]) else None,
         )

@@ -1,91 +1,93 @@
-"""The second stage: architectures scored by several estimators, random ones or those of a truth."""
+"""Architectures scored by several estimators: random ones, or those of a table of true values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyarch.estimators import Failure, Score
+from polyarch.estimators import Failure, Score, Scoring
+from polyarch.methods.one_shot.record import RankingRecord, ScoredArchitecture, ScoreRecord
+from polyarch.methods.one_shot.scoring import ScoreMapper, StagedScoring, score_records
 from polyarch.methods.one_shot.trust import judges, trust_record
 from polyarch.ranking import rank_quality
-from polyarch.results import RankingRecord, ScoredArchitecture, ScoreRecord
 from polyarch.runs.journal import run_missing
-from polyarch.runs.run import Context, ScoreMapper, score_records
-from polyarch.runs.settings import RankSettings
+from polyarch.runs.run import Run
 from polyarch.spaces import Architecture
 from polyarch.tables import Truth
-from polyarch.truths.lookup import known_members, truth_for
+from polyarch.tables.lookup import known_members, truth_for
 
 RESAMPLES = 500
 
 
-def rank(context: Context, score: ScoreMapper, *, second: bool) -> RankingRecord:
+def rank(run: Run, tasks: Mapping[str, Scoring]) -> RankingRecord:
     """Scores architectures by every estimator and compares the scores with the truth or with each other.
 
     Args:
-        second: whether a second supernet scores them too, to see how far the ranking may be trusted.
+        tasks: ``rank`` scores with the supernet; ``second``, if it is there, with one of another seed, to see how far
+            the ranking may be trusted.
     """
-    settings = context.parts.settings.rank
-    truth = None if settings.truth is None else truth_for(settings.truth, context.parts.net.space)
-    architectures = _ranked(context, truth)
-    items = {architecture.key: ("rank", architecture) for architecture in architectures}
-    with context.display.stage("rank") as report:
-        known = run_missing(items, context.workspace.journal("rank"), score, _to_record, report)
-    scored = []
-    for architecture in architectures:
-        record = known[architecture.key]
-        if "scores" in record:
-            scores = [ScoreRecord(**values) for values in record["scores"]]
-            scored.append(
-                ScoredArchitecture(
-                    architecture=architecture.to_dict(),
-                    scores=scores,
-                    parameters=context.parts.net.parameter_count(architecture),
-                    truth=None if truth is None else truth.accuracy(architecture),
-                )
-            )
-    names = judges(context.parts.estimators(settings.estimators))
-    again = _second_scores(context, score, architectures) if second else {}
+    settings, seed = run.settings.rank, run.settings.seed
+    truth = None if settings.truth is None else truth_for(settings.truth, run.net.space)
+    architectures = _ranked(run, truth)
+    with run.stop.at_once(), run.executor().open(StagedScoring(tasks)) as score:
+        known = _scored(run, "rank", "rank", score, architectures)
+        again = _scored(run, "second", "rank again", score, architectures) if "second" in tasks else {}
+    scored = [
+        ScoredArchitecture(
+            architecture=architecture.to_dict(),
+            scores=known[architecture.key],
+            parameters=run.net.parameter_count(architecture),
+            truth=None if truth is None else truth.accuracy(architecture),
+        )
+        for architecture in architectures
+        if architecture.key in known
+    ]
+    names = [estimator.name for estimator in tasks["rank"].estimators]
+    second = {key: scores[0].value for key, scores in again.items()}
     return RankingRecord(
-        reference=settings.estimators[0] if truth is None else truth.name,
+        reference=names[0] if truth is None else truth.name,
         architectures=scored,
-        quality=_quality(scored, settings, context.parts.settings.seed),
-        trust=trust_record(scored, names, again, seed=context.parts.settings.seed),
+        quality=_quality(scored, names, known_truth=truth is not None, seed=seed),
+        trust=trust_record(scored, judges(tasks["rank"].estimators), second, seed=seed),
     )
 
 
-def _second_scores(context: Context, score: ScoreMapper, architectures: Sequence[Architecture]) -> dict[str, float]:
-    """The scores by the second supernet, by key."""
-    items = {architecture.key: ("second", architecture) for architecture in architectures}
-    with context.display.stage("rank again") as report:
-        known = run_missing(items, context.workspace.journal("rank-second"), score, _to_record, report)
-    return {key: record["scores"][0]["value"] for key, record in known.items() if "scores" in record}
+def _scored(
+    run: Run, task: str, title: str, score: ScoreMapper, architectures: Sequence[Architecture]
+) -> dict[str, list[ScoreRecord]]:
+    """The scores of one task by the key of the architecture; those that failed are left out."""
+    items = {architecture.key: (task, architecture) for architecture in architectures}
+    with run.display.stage(title) as report:
+        journal = run.workspace.journal("rank" if task == "rank" else f"rank-{task}")
+        known = run_missing(items, journal, score, _to_record, report)
+    found = {key: record["scores"] for key, record in known.items() if "scores" in record}
+    return {key: [ScoreRecord(**values) for values in scores] for key, scores in found.items()}
 
 
-def _ranked(context: Context, truth: Truth | None) -> list[Architecture]:
+def _ranked(run: Run, truth: Truth | None) -> list[Architecture]:
     """Random architectures that the truth knows, or its own, where it does not know the whole space."""
-    count = context.parts.settings.rank.architectures
-    members = None if truth is None else known_members(truth, context.parts.net.space)
+    count = run.settings.rank.architectures
+    members = None if truth is None else known_members(truth, run.net.space)
     if members is None:
-        return [member for member in context.draw(count, "rank") if truth is None or member in truth]
-    return [member for member in members if context.limits.allows(member)][:count]
+        return [member for member in run.draw(count, "rank") if truth is None or member in truth]
+    return [member for member in members if run.limits.allows(member)][:count]
 
 
 def _to_record(outcome: list[Score] | Failure) -> dict[str, Any]:
     return {"failure": outcome.reason} if isinstance(outcome, Failure) else {"scores": score_records(outcome)}
 
 
-def _quality(scored: list[ScoredArchitecture], settings: RankSettings, seed: int) -> dict[str, Any]:
+def _quality(scored: list[ScoredArchitecture], names: Sequence[str], *, known_truth: bool, seed: int) -> dict[str, Any]:
     """Agreement of every estimator with the truth, or with the first estimator."""
     if len(scored) < 3:
         return {}
-    reference = None if settings.truth else settings.estimators[0]
+    reference = None if known_truth else names[0]
     if reference is None:
         truth = [item.truth for item in scored if item.truth is not None]
     else:
         truth = [item.score(reference) for item in scored]
     return {
         name: rank_quality([item.score(name) for item in scored], truth, resamples=RESAMPLES, seed=seed).to_dict()
-        for name in settings.estimators
+        for name in names
         if name != reference
     }

@@ -1,23 +1,32 @@
-"""The search methods that settings can name."""
+"""The samplers that ``search.sampler`` can name, made from the settings of a search."""
 
 from __future__ import annotations
 
+from polyarch import searchers
 from polyarch.errors import ConfigError
-from polyarch.runs.settings import SearchSettings
-from polyarch.searchers import evolution, exhaustive_search, nsga2, random_search
+from polyarch.runs.sections import SearchSettings
 from polyarch.searchers.searcher import MakeSampler
 
 
-def sampler(search: SearchSettings, goals: int) -> MakeSampler:
-    """The search method by name."""
-    if goals > 1 and search.sampler not in ("nsga2", "random", "exhaustive"):
-        raise ConfigError(f"Expected sampler nsga2, random or exhaustive for {goals} goals. Got {search.sampler!r}.")
-    match search.sampler:
-        case "random":
-            return random_search
-        case "exhaustive":
-            return exhaustive_search
-        case "evolution":
-            return evolution(search.population, min(search.tournament, search.population))
-        case "nsga2":
-            return nsga2(search.population)
+def random(settings: SearchSettings) -> MakeSampler:
+    """Random architectures."""
+    return searchers.random_search
+
+
+def exhaustive(settings: SearchSettings) -> MakeSampler:
+    """Every architecture once."""
+    return searchers.exhaustive_search
+
+
+def evolution(settings: SearchSettings) -> MakeSampler:
+    """Regularised evolution, for one objective."""
+    if len(settings.objectives) > 1:
+        raise ConfigError(
+            f"Expected sampler nsga2, random or exhaustive for {len(settings.objectives)} goals. Got 'evolution'."
+        )
+    return searchers.evolution(settings.population, min(settings.tournament, settings.population))
+
+
+def nsga2(settings: SearchSettings) -> MakeSampler:
+    """NSGA-II, for several objectives."""
+    return searchers.nsga2(settings.population)

@@ -1,38 +1,48 @@
-"""The third stage: the search for the best architecture."""
+"""The search for the best architecture."""
 
 from __future__ import annotations
 
-from polyarch.estimators import Failure, Score
-from polyarch.methods.one_shot.samplers import sampler
-from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
-from polyarch.runs.run import Context, ScoreMapper, score_records
+from polyarch.estimators import Failure, Score, Scoring
+from polyarch.methods.one_shot.record import ScoredArchitecture, ScoreRecord, SearchRecord
+from polyarch.methods.one_shot.scoring import score_records
+from polyarch.plugins import SAMPLERS
+from polyarch.runs.run import Run
+from polyarch.runs.sections import SearchSettings
 from polyarch.searchers import StudySearcher
+from polyarch.searchers.searcher import MakeSampler
 from polyarch.spaces import Architecture
 
 SHARE_OF_TIME = 0.5
 """Of ``max_minutes``: then what was found must do, because training the best takes the rest."""
 
 
-def search(context: Context, score: ScoreMapper) -> SearchRecord:
+def sampler_of(settings: SearchSettings) -> MakeSampler:
+    """What proposes architectures, by name."""
+    made: MakeSampler = SAMPLERS[settings.sampler](settings)
+    return made
+
+
+def search(run: Run) -> SearchRecord:
     """Asks, scores and tells until the budget is spent; the best by the first objective come first."""
-    settings = context.parts.settings.search
-    goals = [estimator.goal for estimator in context.parts.estimators(settings.objectives)]
+    settings = run.settings.search
+    task = Scoring(run.net, run.estimators(settings.objectives))
+    goals = [estimator.goal for estimator in task.estimators]
     searcher = StudySearcher(
-        context.limits,
-        sampler(settings, len(goals)),
+        run.limits,
+        sampler_of(settings),
         goals=goals,
-        seed=context.parts.settings.seed,
-        storage=context.workspace.study,
+        seed=run.settings.seed,
+        storage=run.workspace.study,
     )
-    with context.display.stage("search") as report:
+    with run.display.stage("search") as report, run.stop.at_once(), run.executor().open(task) as score:
         done = searcher.count()
         report(done, settings.budget, "")
-        while done < settings.budget and (done < settings.batch or context.seconds_left(SHARE_OF_TIME) > 0):
+        while done < settings.budget and (done < settings.batch or run.seconds_left(SHARE_OF_TIME) > 0):
             asked = searcher.ask(min(settings.batch, settings.budget - done))
             if not asked:
                 break  # an exhaustive search has seen everything
-            for index, outcome in score([("search", architecture) for architecture in asked]):
-                _tell(context, searcher, asked[index], outcome)
+            for index, outcome in score(asked):
+                _tell(run, searcher, asked[index], outcome)
                 done += 1
                 report(done, settings.budget, "")
     notes = searcher.notes("scores")
@@ -44,25 +54,23 @@ def search(context: Context, score: ScoreMapper) -> SearchRecord:
         return ScoredArchitecture(
             architecture=architecture.to_dict(),
             scores=scores,
-            parameters=context.parts.net.parameter_count(architecture),
+            parameters=run.net.parameter_count(architecture),
         )
 
     return SearchRecord(
         sampler=settings.sampler,
-        objectives=list(settings.objectives),
-        limits={limit.cost.name: limit.at_most for limit in context.limits.limits},
+        objectives=[estimator.name for estimator in task.estimators],
+        limits={limit.cost.name: limit.at_most for limit in run.limits.limits},
         evaluated=[scored(item.architecture) for item in searcher.finished()],
         best=[scored(item.architecture) for item in best],
     )
 
 
-def _tell(
-    context: Context, searcher: StudySearcher, architecture: Architecture, outcome: list[Score] | Failure
-) -> None:
+def _tell(run: Run, searcher: StudySearcher, architecture: Architecture, outcome: list[Score] | Failure) -> None:
     if isinstance(outcome, Failure):
         searcher.tell_failure(architecture, outcome.reason)
-        context.workspace.log("failed", key=architecture.key, reason=outcome.reason)
+        run.workspace.log("failed", key=architecture.key, reason=outcome.reason)
     else:
         records = score_records(outcome)
         searcher.tell([architecture], [[score.value for score in outcome]], notes=[{"scores": records}])
-        context.workspace.log("searched", key=architecture.key, scores=records)
+        run.workspace.log("searched", key=architecture.key, scores=records)

@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import torch
-
 from polyarch.executors import in_background
 from polyarch.methods.one_shot.trust import LEAST, judges
-from polyarch.randomness import derive_seed, global_seed
-from polyarch.runs.devices import to_device
-from polyarch.runs.parts import Parts
-from polyarch.runs.run import Context
+from polyarch.randomness import derive_seed
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.training import fit_supernet
 from polyarch.supernets import Supernet
@@ -22,37 +18,37 @@ from polyarch.training import CheckpointStore
 
 @dataclass(frozen=True)
 class SecondTraining:
-    """Trains the supernet of some parts; its weights stay in the last checkpoint."""
+    """Trains the supernet of a run; its weights stay in the last checkpoint."""
 
-    parts: Parts
+    run: Run
     store: CheckpointStore
 
     def __call__(self) -> None:
         """Goes on from the last checkpoint."""
-        fit_supernet(self.parts, self.store)
+        fit_supernet(self.run, self.store)
 
 
 @contextmanager
-def second_supernet(context: Context) -> Iterator[Callable[[], Supernet] | None]:
+def second_supernet(run: Run) -> Iterator[Callable[[], Supernet] | None]:
     """Trains it in the background from here on, or, with one worker, when it is asked for; None if not wanted."""
-    estimators = context.parts.estimators(context.parts.settings.rank.estimators)
-    if not wants_second(context.parts.settings) or not judges(estimators):
+    estimators = run.estimators(run.settings.rank.estimators)
+    if not wants_second(run.settings) or not judges(estimators):
         yield None
         return
-    parts = reseeded(context.parts)
-    training = SecondTraining(parts, context.workspace.store("train-second"))
+    other = reseeded(run)
+    training = SecondTraining(other, run.workspace.store("train-second"))
 
     def trained() -> Supernet:
-        fit_supernet(parts, training.store, stop=context.stop)  # reads what is there, and trains what is missing
-        return parts.net
+        fit_supernet(other, training.store, stop=run.stop)  # reads what is there, and trains what is missing
+        return other.net
 
-    if context.parts.settings.workers == 1:
+    if run.settings.workers == 1:
         yield trained
         return
     with in_background(training) as wait:
 
         def awaited() -> Supernet:
-            with context.display.stage("second supernet"), context.stop.at_once():
+            with run.display.stage("second supernet"), run.stop.at_once():
                 wait()
             return trained()
 
@@ -65,9 +61,8 @@ def wants_second(settings: RunSettings) -> bool:
     return rank.supernets > 1 and rank.architectures >= LEAST and not rank.halving
 
 
-def reseeded(parts: Parts) -> Parts:
+def reseeded(run: Run) -> Run:
     """The same data and settings with another seed for weights, paths and the order of batches."""
-    settings = parts.settings.model_copy(update={"seed": derive_seed(parts.settings.seed, "second") >> 1})
-    with global_seed(settings.seed, "supernet"):
-        net = to_device(parts.make(), torch.device(settings.device))
-    return replace(parts, settings=settings, net=net)
+    seed = derive_seed(run.settings.seed, "second") >> 1
+    settings = run.settings.model_copy(update={"seed": seed})
+    return replace(run, settings=settings, feed=replace(run.feed, seed=seed), net=run.networks.supernet(seed))

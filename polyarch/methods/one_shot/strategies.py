@@ -21,15 +21,14 @@ import torch
 import torch.nn.functional as F
 
 from polyarch.distributions import ArchDistribution, Uniform
+from polyarch.runs.sections import TrainSettings
 from polyarch.strategies import FairPaths, InnerSteps, Loss, OneShot, RandomPaths
 from polyarch.supernets import Supernet
 
-PATHS = 4
-INNER_STEPS = 4
-OUTER_RATE = 1.0
-PROXIMAL = 0.1
-"""lambda of MetaProx. The document says 10, its code 0.1. With plain SGD of rate eta every inner step first shrinks
-what the steps before have moved by the factor 1 - eta lambda: at a rate of 0.1, a lambda of 10 leaves nothing of it."""
+DEFAULTS = TrainSettings()
+"""lambda of MetaProx is 0.1 as in the authors' code; the thesis says 10. With plain SGD of rate eta every inner step
+first shrinks what the steps before have moved by the factor 1 - eta lambda: at a rate of 0.1, a lambda of 10 leaves
+nothing of it."""
 
 
 def spos(
@@ -52,7 +51,7 @@ def multi_path(
     net: Supernet,
     optimizer: torch.optim.Optimizer,
     *,
-    count: int = PATHS,
+    count: int = DEFAULTS.paths,
     q: ArchDistribution | None = None,
     loss: Loss = F.cross_entropy,
 ) -> OneShot:
@@ -64,8 +63,8 @@ def reptile(
     net: Supernet,
     optimizer: torch.optim.Optimizer,
     *,
-    steps: int = INNER_STEPS,
-    outer_rate: float = OUTER_RATE,
+    steps: int = DEFAULTS.inner_steps,
+    outer_rate: float = DEFAULTS.outer_rate,
     q: ArchDistribution | None = None,
     loss: Loss = F.cross_entropy,
 ) -> OneShot:
@@ -79,9 +78,9 @@ def meta_prox(
     net: Supernet,
     optimizer: torch.optim.Optimizer,
     *,
-    steps: int = INNER_STEPS,
-    proximal: float = PROXIMAL,
-    outer_rate: float = OUTER_RATE,
+    steps: int = DEFAULTS.inner_steps,
+    proximal: float = DEFAULTS.proximal,
+    outer_rate: float = DEFAULTS.outer_rate,
     q: ArchDistribution | None = None,
     loss: Loss = F.cross_entropy,
 ) -> OneShot:
@@ -95,10 +94,10 @@ def multi_path_meta_prox(
     net: Supernet,
     optimizer: torch.optim.Optimizer,
     *,
-    count: int = PATHS,
-    steps: int = INNER_STEPS,
-    proximal: float = PROXIMAL,
-    outer_rate: float = OUTER_RATE,
+    count: int = DEFAULTS.paths,
+    steps: int = DEFAULTS.inner_steps,
+    proximal: float = DEFAULTS.proximal,
+    outer_rate: float = DEFAULTS.outer_rate,
     q: ArchDistribution | None = None,
     loss: Loss = F.cross_entropy,
 ) -> OneShot:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polyarch.estimators import Estimator
+from polyarch.methods.one_shot.record import ScoredArchitecture, TrustRecord
 from polyarch.ranking import trust
-from polyarch.results import ScoredArchitecture, TrustRecord
 
 LEAST = 4
 """Fewer architectures say nothing."""

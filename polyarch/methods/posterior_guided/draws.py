@@ -11,20 +11,22 @@ from torch import nn
 
 from polyarch.data import Examples
 from polyarch.distributions import DepthAndChannels
+from polyarch.methods.posterior_guided.masks import masks
+from polyarch.methods.posterior_guided.record import GatedLayer, GuidedDraw, GuidedRecord
+from polyarch.methods.posterior_guided.settings import GuidedSettings
 from polyarch.methods.posterior_guided.strategy import gated
 from polyarch.randomness import generator_at
-from polyarch.results import Accuracy, Contender, GatedLayer, GuidedDraw, GuidedRecord, PredictorRecord
+from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors
-from polyarch.runs.comparison import Comparison, contender, train_all, trained_network
-from polyarch.runs.description import masks
+from polyarch.runs.comparison import contender, measured
 from polyarch.runs.journal import run_missing
-from polyarch.runs.judging import Ensemble, judge, outside_batches
+from polyarch.runs.judging import Ensemble, judge, ood_batches
 from polyarch.runs.member_logits import MemberLogits
-from polyarch.runs.parts import Parts
-from polyarch.runs.retraining import Retraining, evaluate
-from polyarch.runs.run import Context
+from polyarch.runs.retraining import Retraining, train_all, trained_network
+from polyarch.runs.run import Run
+from polyarch.runs.stage import Outcome
 from polyarch.runs.training import fit_supernet, shown
-from polyarch.searchers import Candidate, CandidateScoring, LimitedDraws, best_candidate
+from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws, best_draw
 from polyarch.searchers.limited_draws import Posterior
 from polyarch.spaces import Architecture
 from polyarch.strategies import PosteriorGuided
@@ -43,7 +45,7 @@ WHOLE, ALONE = "whole network, weights of the search", "whole network, trained a
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedPosterior:
     """A trained network with gates, what was learned about them, and what was measured on the way."""
 
     net: GatedSupernet
@@ -52,7 +54,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnCandidates:
     """Draws from the posterior and at one rate, judged on validation examples; each list in order of positions.
 
     Args:
@@ -61,109 +63,109 @@ class Drawn:
 
     net: GatedSupernet
     strength: float
-    guided: Sequence[Candidate]
-    random: Sequence[Candidate]
+    guided: Sequence[JudgedDraw]
+    random: Sequence[JudgedDraw]
 
     @property
     def best(self) -> Architecture:
         """Of the draws from the posterior."""
-        return self.net.parse(best_candidate(self.guided).notation)
+        return self.net.parse(best_draw(self.guided).notation)
 
     def members(self, count: int) -> list[Architecture]:
         """The first draws from the posterior, as far as they were judged."""
         return [self.net.parse(candidate.notation) for candidate in self.guided[:count]]
 
 
-@dataclass(frozen=True)
-class FoundDraw:
-    """What came out of the search."""
-
-    record: GuidedRecord
-    comparison: Comparison
-
-
-def learn_posterior(context: Context) -> Learned:
-    """Trains kernels and drop probabilities, or goes on with them."""
-    with shown(context) as callbacks:
-        strategy, history = fit_supernet(context.parts, context.workspace.store("train"), callbacks, context.stop)
-    assert isinstance(strategy, PosteriorGuided)
-    return Learned(strategy.net, strategy.posterior, history.rows)
+def learn_posterior(run: Run) -> LearnedPosterior:
+    """Trains kernels and drop probabilities, or resumes their training."""
+    with shown(run) as callbacks:
+        training, history = fit_supernet(run, run.workspace.store("train"), callbacks, run.stop)
+    assert isinstance(training.strategy, PosteriorGuided)
+    return LearnedPosterior(training.strategy.net, training.strategy.posterior, history.rows)
 
 
-def draw_candidates(context: Context, learned: Learned) -> Drawn:
+def draw_candidates(run: Run, learned: LearnedPosterior) -> DrawnCandidates:
     """Draws networks within the limits and judges them as they are, in worker processes."""
-    parts, settings = context.parts, context.parts.settings
-    draws = posterior_draws(context, learned.posterior)
-    scoring = CandidateScoring(learned.net.eval(), draws, parts.evaluation_batches(judging_examples(parts)))
-    counts = {"guided": settings.guided.candidates, "random": settings.guided.random_candidates}
+    settings = run.settings.section(GuidedSettings)
+    draws = posterior_draws(run, learned.posterior)
+    scoring = DrawScoring(learned.net.eval(), draws, run.feed.in_order(judging_examples(run)))
+    counts = {"guided": settings.candidates, "random": settings.random_candidates}
     # Side by side, so that a limit on the time leaves some of both.
     order = sorted((position / count, kind, position) for kind, count in counts.items() for position in range(count))
     items = {f"{kind} {position}": (kind, position) for _, kind, position in order}
-    with context.display.stage("draw") as report, context.stop.at_once(), parts.executor().open(scoring) as score:
+    with run.display.stage("draw") as report, run.stop.at_once(), run.executor().open(scoring) as score:
         records = run_missing(
             items,
-            context.workspace.journal("candidates"),
+            run.workspace.journal("candidates"),
             score,
             asdict,
             report,
-            wave=WAVE * settings.workers,
-            seconds_left=lambda: context.seconds_left(SHARE_OF_TIME),
+            wave=WAVE * run.settings.workers,
+            seconds_left=lambda: run.seconds_left(SHARE_OF_TIME),
         )
-    found: dict[str, list[Candidate]] = {kind: [] for kind in counts}
+    found: dict[str, list[JudgedDraw]] = {kind: [] for kind in counts}
     for key, record in records.items():
-        found[items[key][0]].append(Candidate(**record))
-    return Drawn(learned.net, draws["guided"].strength, found["guided"], found["random"])
+        found[items[key][0]].append(JudgedDraw(**record))
+    return DrawnCandidates(learned.net, draws["guided"].strength, found["guided"], found["random"])
 
 
-def judging_examples(parts: Parts) -> Examples:
+def judging_examples(run: Run) -> Examples:
     """The validation examples that candidates are judged on: all, or some at random where there are many."""
-    rows = torch.randperm(len(parts.valid), generator=generator_at(parts.settings.seed, "judging", 0))
-    return parts.valid if len(rows) <= MOST_JUDGED else parts.valid.subset(rows[:MOST_JUDGED])
+    rows = torch.randperm(len(run.feed.valid), generator=generator_at(run.settings.seed, "judging", 0))
+    return run.feed.valid if len(rows) <= MOST_JUDGED else run.feed.valid.subset(rows[:MOST_JUDGED])
 
 
-def posterior_draws(context: Context, posterior: Posterior) -> dict[str, LimitedDraws]:
+def posterior_draws(run: Run, posterior: Posterior) -> dict[str, LimitedDraws]:
     """Draws from the posterior, and at one rate for all slices with the same expected number of kept ones."""
-    net, seed = gated(context.parts.net, context.parts.settings), context.parts.settings.seed
-    guided = LimitedDraws(net, posterior, context.limits, seed=seed, stream="guided")
+    net, seed = gated(run), run.settings.seed
+    guided = LimitedDraws(net, posterior, run.limits, seed=seed, stream="guided")
     flat = guided.distribution.flat()
-    return {"guided": guided, "random": LimitedDraws(net, flat, context.limits, seed=seed, stream="random")}
+    return {"guided": guided, "random": LimitedDraws(net, flat, run.limits, seed=seed, stream="random")}
 
 
-def compare_draws(context: Context, learned: Learned, drawn: Drawn) -> FoundDraw:
+def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: DrawnCandidates) -> None:
     """Trains the best draw further and the whole network alone, calibrates, writes artifacts and measures all of it."""
-    parts, settings = context.parts, context.parts.settings.guided
-    best = drawn.best
-    network = learned.net.extract(best).eval()
-    exported, contenders = Ensemble.of(BEST, [(best, network)], inherited=True), [_measured(BEST, parts, best, network)]
+    net, settings, best = learned.net, run.settings.section(GuidedSettings), drawn.best
+    network = net.extract(best).eval()
+    as_drawn = _measured(run, net, best, network)
+    sides = {BEST: (Ensemble.of(BEST, [(best, network)], inherited=True), [as_drawn])}
     if settings.tune_epochs:
-        tuned, runs = _trained_further(context, best)
-        contenders.append(contender(FURTHER, [_compact(learned.net, best, run) for run in runs]))
-        if runs[0].valid_accuracy >= contenders[0].runs[0].valid_accuracy:
-            exported = Ensemble.of(FURTHER, [(best, tuned)], inherited=True)
-    mixture = _mixture(parts, learned.net, drawn.members(settings.members))
-    contenders.append(_of_mixture(learned.net, mixture))
+        tuned, runs = _trained_further(run, best)
+        sides[FURTHER] = Ensemble.of(FURTHER, [(best, tuned)], inherited=True), [_brief(net, best, one) for one in runs]
+    further = sides[FURTHER][1][0].valid_accuracy if FURTHER in sides else -1.0
+    chosen = FURTHER if further >= as_drawn.valid_accuracy else BEST
+    contenders = [
+        contender(name, Role.BEST if name == chosen else Role.OTHER, runs) for name, (_, runs) in sides.items()
+    ]
+    mixture = _mixture(run, net, drawn.members(settings.members))
+    contenders.append(contender(mixture.name, Role.MIXTURE, [_of_mixture(net, mixture)]))
     if drawn.random:
-        random = learned.net.parse(best_candidate(drawn.random).notation)
-        contenders.append(_measured(RANDOM, parts, random, learned.net.extract(random).eval()))
-    whole = learned.net.whole()
-    contenders.append(_measured(WHOLE, parts, whole, learned.net.extract(whole).eval()))
-    alone, runs = _alone(context, whole)
-    contenders.append(contender(ALONE, [_compact(learned.net, whole, run) for run in runs]))
-    sides = [(exported, context.workspace.artifact), (mixture, context.workspace.posterior)]
-    judged = [*write_predictors(context, sides), judge(alone, parts, outside_batches(parts))]
-    ensembles = (exported, mixture, alone)
-    predictors = [_briefly(learned.net, *pair) for pair in zip(judged, ensembles, strict=True)]
-    summary = {
-        "architecture": masks(learned.net, best),
-        "accuracy": predictors[0].accuracy,
-        "parameters": learned.net.cost(best).parameters,
+        random = net.parse(best_draw(drawn.random).notation)
+        contenders.append(contender(RANDOM, Role.RANDOM, [_measured(run, net, random, net.extract(random).eval())]))
+    whole = net.whole()
+    contenders.append(contender(WHOLE, Role.INHERITED, [_measured(run, net, whole, net.extract(whole).eval())]))
+    alone, runs = _alone(run, whole)
+    contenders.append(contender(ALONE, Role.BASELINE, [_brief(net, whole, one) for one in runs]))
+    exported = sides[chosen][0]
+    folders = [(exported, run.workspace.artifact), (mixture, run.workspace.posterior)]
+    judged = [*write_predictors(run, folders), judge(alone, run, ood_batches(run))]
+    outcome.comparison, outcome.default = contenders, run.workspace.posterior.name
+    outcome.predictors = [
+        # Not every slice of every member.
+        record.model_copy(update={"members": [masks(net, one) for one in ensemble.architectures]})
+        for record, ensemble in zip(judged, (exported, mixture, alone), strict=True)
+    ]
+    outcome.artifact = {
+        "architecture": masks(net, best),
+        "accuracy": outcome.predictors[0].accuracy,
+        "parameters": net.cost(best).parameters,
     }
-    return FoundDraw(record_of(context, learned, drawn), Comparison(contenders, summary, predictors))
+    outcome.record = record_of(run, learned, drawn)
 
 
-def record_of(context: Context, learned: Learned, drawn: Drawn) -> GuidedRecord:
+def record_of(run: Run, learned: LearnedPosterior, drawn: DrawnCandidates) -> GuidedRecord:
     """What was learned, drawn and kept, in numbers."""
-    net, posterior, settings = learned.net, learned.posterior, context.parts.settings
+    net, posterior, settings = learned.net, learned.posterior, run.settings
     depths: list[float] = []
     depth = None
     if isinstance(posterior, DepthAndChannels):
@@ -173,7 +175,7 @@ def record_of(context: Context, learned: Learned, drawn: Drawn) -> GuidedRecord:
         channels = posterior
     drop = dict(zip(channels.groups, channels.drop.tolist(), strict=True))
     whole, kept = net.cost(net.whole()), masks(net, drawn.best)
-    chosen = settings.guided
+    chosen = settings.section(GuidedSettings)
     return GuidedRecord(
         length_scale=chosen.length_scale,
         temperature=chosen.temperature,
@@ -186,7 +188,7 @@ def record_of(context: Context, learned: Learned, drawn: Drawn) -> GuidedRecord:
         ],
         guided=[_draw_record(one) for one in drawn.guided],
         random=[_draw_record(one) for one in drawn.random],
-        best=best_candidate(drawn.guided).position,
+        best=best_draw(drawn.guided).position,
         full_parameters=whole.parameters,
         full_macs=whole.macs,
         strength=drawn.strength,
@@ -198,65 +200,54 @@ def record_of(context: Context, learned: Learned, drawn: Drawn) -> GuidedRecord:
     )
 
 
-def _draw_record(candidate: Candidate) -> GuidedDraw:
+def _draw_record(candidate: JudgedDraw) -> GuidedDraw:
     return GuidedDraw(**{name: value for name, value in asdict(candidate).items() if name != "notation"})
 
 
-def judging_passes(parts: Parts) -> int:
+def judging_passes(run: Run) -> int:
     """About how many forward passes of one example it takes to calibrate and measure, besides judging candidates."""
-    valid, test = len(parts.valid), len(parts.data.test)
-    foreign = test if parts.settings.data.outside else 0
-    networks = parts.settings.guided.members + 4
+    valid, test = len(run.feed.valid), len(run.feed.data.test)
+    foreign = test if run.settings.data.ood else 0
+    networks = run.settings.section(GuidedSettings).members + 4
     return networks * (valid + test) + (networks - 2) * foreign
 
 
-def _measured(name: str, parts: Parts, architecture: Architecture, network: nn.Module) -> Contender:
-    valid = evaluate(network, parts.evaluation_batches(parts.valid))
-    test = evaluate(network, parts.evaluation_batches(parts.data.test))
-    net = gated(parts.net, parts.settings)
-    run = Accuracy(architecture=masks(net, architecture), seed=0, valid_accuracy=valid["accuracy"], **test)
-    return contender(name, [run])
+def _measured(run: Run, net: GatedSupernet, architecture: Architecture, network: nn.Module) -> Accuracy:
+    return _brief(net, architecture, measured(run, architecture, network))
 
 
-def _trained_further(context: Context, best: Architecture) -> tuple[nn.Module, list[Accuracy]]:
+def _brief(net: GatedSupernet, architecture: Architecture, found: Accuracy) -> Accuracy:
+    return found.model_copy(update={"architecture": masks(net, architecture)})
+
+
+def _trained_further(run: Run, best: Architecture) -> tuple[nn.Module, list[Accuracy]]:
     """The best draw with the weights that it came with, trained for a few more epochs."""
-    parts, chosen = context.parts, context.parts.settings.guided
+    chosen = run.settings.section(GuidedSettings)
     change = {"epochs": chosen.tune_epochs, "learning_rate": chosen.tune_learning_rate, "warmup_epochs": 0.0}
-    retrain = parts.settings.retrain.model_copy(update=change)
-    parts = replace(parts, settings=parts.settings.model_copy(update={"retrain": retrain}))
-    task = Retraining(parts, context.workspace.checkpoints / "tune", inherited=True)
-    trained = train_all(context, [(best, 0)], task, stage="tune")
-    return trained_network(parts, (best, 0), task), list(trained.values())
+    run = replace(run, settings=run.settings.changed({"retrain": change}))
+    task = Retraining(run, run.workspace.checkpoints / "tune", inherited=True)
+    trained = train_all(run, [(best, 0)], task, stage="tune")
+    return trained_network(task, (best, 0)), list(trained.values())
 
 
-def _alone(context: Context, whole: Architecture) -> tuple[Ensemble, list[Accuracy]]:
+def _alone(run: Run, whole: Architecture) -> tuple[Ensemble, list[Accuracy]]:
     """The network without gates, trained from scratch with every seed."""
-    parts = context.parts
-    task = Retraining(parts, context.workspace.checkpoints / "retrain")
-    runs = list(train_all(context, [(whole, seed) for seed in range(parts.settings.retrain.seeds)], task).values())
-    seed = max(runs, key=lambda run: run.valid_accuracy).seed
-    return Ensemble.of(ALONE, [(whole, trained_network(parts, (whole, seed), task))]), runs
+    task = Retraining(run, run.workspace.checkpoints / "retrain")
+    runs = list(train_all(run, [(whole, seed) for seed in range(run.settings.retrain.seeds)], task).values())
+    seed = max(runs, key=lambda one: one.valid_accuracy).seed
+    return Ensemble.of(ALONE, [(whole, trained_network(task, (whole, seed)))]), runs
 
 
-def _mixture(parts: Parts, net: GatedSupernet, members: Sequence[Architecture]) -> Ensemble:
+def _mixture(run: Run, net: GatedSupernet, members: Sequence[Architecture]) -> Ensemble:
     networks = net.extract_many(members).eval()
-    name = f"mixture of {len(members)} draws"
-    known = MemberLogits.of(parts, networks)
+    name = f"mixture of {len(members)} draw{'' if len(members) == 1 else 's'}"
+    known = MemberLogits.of(run, networks)
     return Ensemble(name, members, networks, [1 / len(members)] * len(members), inherited=True, known=known)
 
 
-def _of_mixture(net: GatedSupernet, mixture: Ensemble) -> Contender:
+def _of_mixture(net: GatedSupernet, mixture: Ensemble) -> Accuracy:
     assert mixture.known is not None
-    measured = mixture.known.measure(torch.tensor(mixture.weights, dtype=mixture.known.valid.dtype))
+    found = mixture.known.measure(torch.tensor(mixture.weights, dtype=mixture.known.valid.dtype))
     names = ("accuracy", "loss", "calibration_error", "valid_accuracy")
-    values: dict[str, Any] = {name: measured[name] for name in names}
-    return contender(mixture.name, [Accuracy(architecture=masks(net, mixture.architectures[0]), seed=0, **values)])
-
-
-def _compact(net: GatedSupernet, architecture: Architecture, run: Accuracy) -> Accuracy:
-    return run.model_copy(update={"architecture": masks(net, architecture)})
-
-
-def _briefly(net: GatedSupernet, record: PredictorRecord, ensemble: Ensemble) -> PredictorRecord:
-    """A record that does not list every slice of every member."""
-    return record.model_copy(update={"members": [masks(net, one) for one in ensemble.architectures]})
+    values: dict[str, Any] = {name: found[name] for name in names}
+    return Accuracy(architecture=masks(net, mixture.architectures[0]), seed=0, **values)

@@ -1,4 +1,4 @@
-"""Charts of a posterior-guided search: the course of its training, all draws, and the posterior over depths."""
+"""Charts of a posterior-guided search: its training, all draws, and the posterior over depths."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import altair as alt
 
-from polyarch.methods.depth.plots import depth_bars
-from polyarch.reports.plots import HEIGHT, curves
-from polyarch.reports.specs import Row, Spec, data, spec_of
-from polyarch.reports.thinning import MOST_DRAWS, curve, evenly
-from polyarch.results import GuidedDraw, GuidedRecord, TrainingRecord
+from polyarch.methods.posterior_guided.record import GuidedDraw, GuidedRecord
+from polyarch.reports.charts import retraining, trained_alone
+from polyarch.reports.plots import curves, posterior_bars
+from polyarch.reports.specs import HEIGHT, MOST_POINTS, Row, Spec, curve, data, evenly, spec_of
+from polyarch.results import Results
 
 _COURSE = (
     ("kept", "kept", "expected share of kept channels", "~%"),
@@ -19,27 +19,29 @@ _COURSE = (
 _COSTS = {"macs": "multiply-accumulates", "parameters": "parameters"}
 
 
-def course_charts(training: TrainingRecord) -> Iterator[tuple[str, Spec]]:
-    """What only networks with gates have, over the epochs: names of places on the page to specifications."""
+def training_charts(results: Results) -> Iterator[tuple[str, Spec]]:
+    """What only networks with gates have, over the epochs, and the whole network trained alone."""
     for name, key, title, y_format in _COURSE:
-        rows = list(curve(training.history, {key: title}))
+        rows = list(curve(results.training.history, {key: title}))
         if rows:
             yield name, curves(rows, title, y_format)
+    for runs in trained_alone(results)[1:][-1:]:
+        yield from retraining(runs, "retraining-whole")
 
 
-def guided_charts(record: GuidedRecord) -> Iterator[tuple[str, Spec]]:
-    """Names of places on the page to specifications."""
+def draw_charts(record: GuidedRecord) -> Iterator[tuple[str, Spec]]:
+    """All draws against their costs, and the posterior over depths where there is one."""
     yield "draws-macs", draws(record, "macs", record.max_macs)
     yield "draws-parameters", draws(record, "parameters", record.max_params)
     if record.depths:
         rows: list[Row] = [{"depth": depth, "q": share} for depth, share in enumerate(record.depths)]
-        yield "guided-depths", depth_bars(rows, record.best_depth)
+        yield "guided-depths", posterior_bars(rows, "depth", record.best_depth)
 
 
 def shown_draws(found: Sequence[GuidedDraw], best: int | None = None) -> list[GuidedDraw]:
-    """All of them, or an even selection of many that has the best."""
-    places = evenly(len(found), MOST_DRAWS)
-    return [draw for place, draw in enumerate(found) if place in set(places) or draw.position == best]
+    """All of them, or an even selection of many with the best among them."""
+    places = set(evenly(len(found), MOST_POINTS))
+    return [draw for place, draw in enumerate(found) if place in places or draw.position == best]
 
 
 def draws(record: GuidedRecord, cost: str, limit: float | None) -> Spec:

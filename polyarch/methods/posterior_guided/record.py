@@ -6,6 +6,10 @@ from pydantic import Field
 
 from polyarch.results.record import Record
 
+DRAWN, FURTHER = "best draw", "best draw, trained further"
+WHOLE = "whole network, weights of the search"
+"""Names of contenders that their roles do not tell apart."""
+
 
 class GatedLayer(Record):
     """A layer whose input channels, or an operation whose output channels, are kept or dropped.

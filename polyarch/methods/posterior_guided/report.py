@@ -1,190 +1,128 @@
-"""A posterior-guided search in words: how good and how small the best draw is, what was kept, and how it was done."""
+"""The part of a report about a posterior-guided search: what was kept, how it was done, and all draws."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from pathlib import Path
 
 from markupsafe import Markup
 
-from polyarch.methods.posterior_guided.channels import MOST_CELLS, channel_pictures, is_used, outcome, probability
-from polyarch.methods.posterior_guided.course import done
-from polyarch.reports import headline
-from polyarch.reports.headline import Entry, Tile, compared, entries, predictor_named
-from polyarch.reports.tables import Cell, Line, Table
-from polyarch.reports.thinning import MOST_DRAWS
-from polyarch.reports.words import SPACE, count, percent, several
-from polyarch.results import GatedLayer, GuidedRecord, Results
-
-BEST, FURTHER = "best draw", "best draw, trained further"
-RANDOM = "random draws, one rate"
-WHOLE, ALONE = "whole network, weights of the search", "whole network, trained alone"
-MIXTURE = "mixture of "
-"""Names of contenders; that of the mixture goes on with its number of draws."""
-
-
-@dataclass(frozen=True)
-class GuidedPart:
-    """What the section of the report says.
-
-    Args:
-        kept: what the pictures show, summed up.
-        is_marked: whether any gate is on an output.
-        is_binned: whether some layers have too many channels to show each.
-        trained: the name of the network whose course of training is shown.
-        selection: a sentence where not all draws are shown.
-    """
-
-    done: str
-    kept: str
-    pictures: tuple[Markup, ...]
-    is_marked: bool
-    is_binned: bool
-    layers: Table
-    limits: bool
-    exported: str
-    mixture: str | None
-    trained: str
-    selection: str
+from polyarch.methods.posterior_guided.channel_pictures import (
+    MOST_CELLS,
+    channel_pictures,
+    is_used,
+    kept_channels,
+    kept_text,
+    probability,
+)
+from polyarch.methods.posterior_guided.headline import sentences, share_of, tiles
+from polyarch.methods.posterior_guided.plots import draw_charts, training_charts
+from polyarch.methods.posterior_guided.record import GatedLayer, GuidedRecord
+from polyarch.reports.section import Section
+from polyarch.reports.specs import MOST_POINTS
+from polyarch.reports.tables import Cell, Line, SortableTable
+from polyarch.reports.text import SPACE, count, limits_text, percent, several
+from polyarch.results import Results
 
 
-def guided_part(results: Results, record: GuidedRecord) -> GuidedPart:
-    """The section about the posterior and its draws."""
-    best, most = _best(entries(results)), max(len(record.guided), len(record.random))
+def section(results: Results) -> Section:
+    """The posterior and its draws; before they are drawn, the training alone."""
+    template = Path(__file__).with_name("report.html")
+    record = results.found(GuidedRecord)
+    training = dict(training_charts(results))
+    if record is None:
+        return Section(template, spells_out=False, charts=training, values={"record": None, "trained": ""})
     trained = (one.name for one in results.comparison or [] if any(run.history for run in one.runs))
-    return GuidedPart(
-        done=" ".join(done(record)),
-        kept=" ".join(_kept(record)),
-        pictures=tuple(Markup(picture) for picture in channel_pictures(record)),
-        is_marked=any(layer.side == "output" for layer in record.layers),
-        is_binned=any(len(layer.kept) > MOST_CELLS for layer in record.layers),
-        layers=_table(record),
-        limits=record.max_macs is not None or record.max_params is not None,
-        exported=BEST if best is None else best.name,
-        mixture=next((one.name for one in results.predictors if one.name.startswith(MIXTURE)), None),
-        trained=next(trained, ALONE).capitalize(),
-        selection=f" Of each kind an even selection of at most {MOST_DRAWS} is shown." if most > MOST_DRAWS else "",
+    return Section(
+        template,
+        sentences=sentences(results, record),
+        tiles=list(tiles(results, record)),
+        spells_out=False,
+        charts={**training, **dict(draw_charts(record))},
+        values={
+            "record": record,
+            "done": " ".join(how_it_was_done(record)),
+            "kept": " ".join(what_was_kept(record)),
+            "pictures": [Markup(picture) for picture in channel_pictures(record)],
+            "has_outputs": any(layer.side == "output" for layer in record.layers),
+            "has_bins": any(len(layer.kept) > MOST_CELLS for layer in record.layers),
+            "layers": layer_table(record),
+            "most_draws": MOST_POINTS,
+            "trained": next(trained, "the network alone").capitalize(),
+        },
     )
 
 
-def sentences(results: Results, record: GuidedRecord) -> list[str]:
-    """The result in words; what one run cannot tell is said."""
-    found = entries(results)
-    best = _best(found)
-    if best is None:
-        return headline.sentences(results)
-    comma = "," if "," in best.name else ""
-    return [
-        f"On {results.data['name']} the {best.name}{comma} reaches {percent(best.mean)} test accuracy with "
-        f"{_left(record.best_draw.parameters, record.full_parameters)} of the parameters "
-        f"({count(record.best_draw.parameters)} of {count(record.full_parameters)}) and "
-        f"{_left(record.best_draw.macs, record.full_macs)} of the multiply-accumulates of the whole network.",
-        " ".join([*_against_whole(best, found), *_against_random(record, found), _chance(_named(found, ALONE))]),
-        *_further(results, best, found),
-        *_mixture(best, found),
-        *_calibration(results, best),
-    ]
-
-
-def tiles(results: Results, record: GuidedRecord) -> Iterator[Tile]:
-    """The numbers of the sentences, to be seen at a glance."""
-    found, draw = entries(results), record.best_draw
-    best, alone, random = _best(found), _named(found, ALONE), _named(found, RANDOM)
-    drawn = _named(found, BEST)
-    if best is not None:
-        yield Tile("test accuracy", percent(best.mean), f"of the {best.name}")
-    if best is not None and alone is not None:
-        yield Tile("points over whole", f"{100 * (best.mean - alone.mean):+.2f}", "network, trained alone")
-    if drawn is not None and random is not None:
-        yield Tile("points over random", f"{100 * (drawn.mean - random.mean):+.2f}", "draws, nothing trained again")
-    parameters = f"{count(draw.parameters)} of {count(record.full_parameters)}"
-    yield Tile("parameters left", _left(draw.parameters, record.full_parameters), parameters)
-    macs = f"{count(round(draw.macs))} of {count(round(record.full_macs))}"
-    yield Tile("operations left", _left(draw.macs, record.full_macs), f"{macs} multiply-accumulates")
-    kept, channels = _channels(record)
-    yield Tile("channels kept", _left(kept, channels), f"{count(kept)} of {count(channels)}")
-
-
-def _against_whole(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
-    alone = _named(found, ALONE)
-    if alone is not None:
-        yield f"That is {compared(best, alone)} the {alone.name} ({alone.shown})."
-
-
-def _against_random(record: GuidedRecord, found: Sequence[Entry]) -> Iterator[str]:
-    """Both as they were drawn: further training would hide what the posterior is worth."""
-    drawn, random, whole = (_named(found, name) for name in (BEST, RANDOM, WHOLE))
-    if drawn is None:
-        return
-    number = several(len(record.guided), "draw")
-    said = f"With the weights of the search, nothing trained again, the best of {number} reaches {drawn.shown}"
-    if random is not None:
-        number = several(len(record.random), "random draw")
-        said += f", {compared(drawn, random)} the best of {number} at one rate ({random.shown})"
-    if whole is not None:
-        said += f", {'and ' if random is not None else ''}{compared(drawn, whole)} the whole network ({whole.shown})"
-    yield f"{said}."
-
-
-def _chance(alone: Entry | None) -> str:
-    if alone is not None and alone.std is not None:
-        return "The search ran once: differences no larger than the spread may be chance."
-    return "Each was trained once: small differences may be chance."
-
-
-def _further(results: Results, best: Entry, found: Sequence[Entry]) -> Iterator[str]:
-    drawn, further = _named(found, BEST), _named(found, FURTHER)
-    if drawn is None or further is None:
-        return
-    if best is further:
-        yield f"Trained further, the best draw is {compared(further, drawn)} what it was as it was drawn."
+def how_it_was_done(record: GuidedRecord) -> Iterator[str]:
+    """The training, the draws, and what they are compared with."""
+    groups, layers = len({layer.group for layer in record.layers}), len(record.layers)
+    who = several(layers, "layer") if groups == layers else f"{several(groups, 'group')} of {several(layers, 'layer')}"
+    yield (
+        f"Kernels were trained together with one drop probability for each of {who}, {record.initial_drop:g} at the "
+        f"start; every training example had a relaxed draw of its own, at temperature {record.temperature:g}."
+    )
+    scale = f"d{SPACE}={SPACE}{record.length_scale:.4g} (d²{SPACE}={SPACE}{record.length_scale**2:.4g})"
+    if record.constant_decay is None:
+        yield f"The length scale of the prior is {scale}: a larger one makes networks smaller."
     else:
-        why = "; on validation data that was worse, so it is exported as it was drawn" if results.predictors else ""
-        yield f"Trained further it reaches {further.shown}{why}."
+        yield (
+            f"Kernels had a constant weight decay of {record.constant_decay:g}, whatever their drop probability, instead "
+            f"of the prior's d² (1 - p) / 2N with length scale {scale}."
+        )
+    if record.depths:
+        yield "The depth has a learned posterior, too."
+    yield (
+        f"The search then drew {several(len(record.guided), 'network')} from the posterior, scored them on validation "
+        "data with the weights they came with, and kept the best."
+    )
+    yield from _limits(record)
+    if record.random:
+        rate = "" if record.strength else f", {percent(record.keep_rate)}"
+        yield (
+            f"For comparison, it drew {count(len(record.random))} at random, with one rate for all channels and the same "
+            f"expected share of kept ones{rate}."
+        )
+    yield f"The mixture averages the probabilities of {several(record.members, 'draw')}."
 
 
-def _mixture(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
-    for entry in found:
-        if entry.name.startswith(MIXTURE):
-            yield f"The {entry.name} reaches {entry.shown}, {compared(entry, best)} the exported network."
-
-
-def _calibration(results: Results, best: Entry) -> Iterator[str]:
-    names = [best.name, *(one.name for one in results.predictors if one.name.startswith(MIXTURE)), ALONE]
-    judged = [one for one in (predictor_named(results, name) for name in names) if one is not None]
-    if len(judged) > 1:
-        errors = [f"{one.uncalibrated_calibration_error:.4f} for the {one.name}" for one in judged]
-        yield f"Calibration errors before any temperature: {'; '.join(errors)}."
-
-
-def _kept(record: GuidedRecord) -> Iterator[str]:
+def what_was_kept(record: GuidedRecord) -> Iterator[str]:
+    """What the pictures show, summed up."""
     used = [layer for layer in record.layers if is_used(layer, record)]
-    kept, channels = _channels(record)
+    kept, channels = kept_channels(record)
     empty = sum("1" not in layer.kept for layer in used)
-    said = f"The best draw keeps {count(kept)} of {several(channels, 'channel')} ({_left(kept, channels)})"
+    said = f"The best draw keeps {count(kept)} of {several(channels, 'channel')} ({share_of(kept, channels)})"
     if len(used) == len(record.layers):  # what the posterior expects is over all layers
-        who = "posterior, without the limits," if record.strength else "posterior"
-        said += f"; the {who} expects {100 * record.keep_rate:.1f}{SPACE}%"
+        who = "posterior without the limits" if record.strength else "posterior"
+        said += f"; the {who} expects {percent(record.keep_rate, 1)}"
     yield f"{said}."
     if empty:
-        yield f"Of {several(len(used), 'layer')} it drops {empty} wholly."
-    if len(used) < len(record.layers):
-        beyond = several(len(record.layers) - len(used), "layer")
-        yield f"{beyond} beyond depth {record.best_depth} {'is' if beyond.startswith('1 ') else 'are'} not in it."
+        yield f"It drops {empty} of {several(len(used), 'layer')} entirely."
+    beyond = len(record.layers) - len(used)
+    if beyond:
+        yield f"{several(beyond, 'layer')} beyond depth {record.best_depth} {'is' if beyond == 1 else 'are'} not part of it."
 
 
-def _channels(record: GuidedRecord) -> tuple[int, int]:
-    """Kept ones and all, of every layer with a gate."""
-    used = [layer for layer in record.layers if is_used(layer, record)]
-    return sum(layer.kept.count("1") for layer in used), sum(len(layer.kept) for layer in record.layers)
-
-
-def _table(record: GuidedRecord) -> Table:
+def layer_table(record: GuidedRecord) -> SortableTable:
+    """A row per layer with a gate."""
     has_groups = any(layer.group != layer.name for layer in record.layers)
     lines = [_line(place, layer, record, has_groups) for place, layer in enumerate(record.layers, start=1)]
     groups = ("group",) if has_groups else ()
     headings = ("#", "layer", *groups, "gate on", "channels", "kept", "share kept", "drop probability")
-    return Table(headings, tuple(lines), keys=(1, 2) if has_groups else (1,))
+    return SortableTable(headings, tuple(lines), keys=(1, 2) if has_groups else (1,))
+
+
+def _limits(record: GuidedRecord) -> Iterator[str]:
+    known = {"params": record.max_params, "macs": record.max_macs}
+    limits = {name: value for name, value in known.items() if value is not None}
+    if limits:
+        yield f"Limits: {limits_text(limits)}. The posterior was kept within them while it was learned."
+    if limits and record.strength:
+        yield (
+            f"Draws were made smaller to respect the limits (strength {count(record.strength)}), because hardly any of "
+            "the posterior's own draws do."
+        )
+    elif limits:
+        yield "Draws beyond them were rejected."
 
 
 def _line(place: int, layer: GatedLayer, record: GuidedRecord, has_groups: bool) -> Line:
@@ -197,19 +135,7 @@ def _line(place: int, layer: GatedLayer, record: GuidedRecord, has_groups: bool)
         Cell(layer.side),
         Cell(count(len(layer.kept)), len(layer.kept)),
         Cell(count(kept), kept),
-        Cell(outcome(layer, used), layer.share if used else 0.0),
+        Cell(kept_text(layer, used), layer.share if used else 0.0),
         Cell(probability(layer.drop), layer.drop),
     )
-    return Line(cells, is_best=False)
-
-
-def _best(found: Sequence[Entry]) -> Entry | None:
-    return next((entry for entry in found if entry.is_best), None)
-
-
-def _named(found: Sequence[Entry], name: str) -> Entry | None:
-    return next((entry for entry in found if entry.name == name), None)
-
-
-def _left(part: float, whole: float) -> str:
-    return f"{100 * part / max(whole, 1):.1f}{SPACE}%"
+    return Line(cells)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 from polyarch.errors import ConfigError
 from polyarch.methods.posterior_guided.search import PosteriorSearch
-from polyarch.runs.gated_spaces import GATED_SPACES
+from polyarch.methods.posterior_guided.settings import GuidedSettings
 from polyarch.runs.optimisers import smoothed_loss
-from polyarch.runs.settings import RunSettings
-from polyarch.strategies import PosteriorGuided
-from polyarch.supernets import GatedSupernet, Supernet
+from polyarch.runs.run import Run
+from polyarch.runs.training import Training, early_stopping
+from polyarch.supernets import GatedSupernet
+from polyarch.training import Callback, WithinLimits
+from polyarch.training.within_limits import DESCENT
+
+GATED_SPACES = ("multi_branch", "enas", "inflated_resnet", "densenet", "residual_mlp")
 
 
-def guided_strategy(net: Supernet, settings: RunSettings, *, num_data: int) -> PosteriorGuided:
-    """The strategy with its optimiser and a fresh posterior."""
-    chosen, train = settings.guided, settings.train
+def guided_training(run: Run) -> Training:
+    """Kernels and a fresh posterior together, kept within the limits on size."""
+    chosen, train, limits = run.settings.section(GuidedSettings), run.settings.train, run.counted_limits
     search = PosteriorSearch(
         length_scale=chosen.length_scale,
         drop=chosen.drop,
@@ -25,23 +31,18 @@ def guided_strategy(net: Supernet, settings: RunSettings, *, num_data: int) -> P
         weight_decay=train.weight_decay,
         depth_ratio=train.prior_ratio,
     )
-    return search.strategy(gated(net, settings), num_data=num_data, loss=smoothed_loss(train))
+    strategy = search.strategy(gated(run), num_data=len(run.feed.train), loss=smoothed_loss(train))
+    # What was better before the posterior is down at its limits may be too large.
+    stopping = early_stopping(run, after=math.ceil(DESCENT * train.epochs) if limits.limits else 0)
+    limiting: list[Callback] = [WithinLimits(strategy, limits, seed=run.settings.seed)] if limits.limits else []
+    return Training(strategy, strategy.optimizer, [*stopping, *limiting])
 
 
-def gated(net: Supernet, settings: RunSettings) -> GatedSupernet:
+def gated(run: Run) -> GatedSupernet:
     """The network of a run, which must have gates."""
-    if not isinstance(net, GatedSupernet):
+    if not isinstance(run.net, GatedSupernet):
         raise ConfigError(
-            f"Expected a space with gates for method posterior-guided: {', '.join(GATED_SPACES)}, or depth_fc, "
-            f"depth_cnn or module with space.gated true. Got {settings.space.kind}."
+            f"Expected a space with gates for method {run.settings.method}: {', '.join(GATED_SPACES)}, or depth_fc, "
+            f"depth_cnn or module with space.gated true. Got {run.settings.space.kind}."
         )
-    return net
-
-
-def refuse_gates_elsewhere(net: Supernet, settings: RunSettings) -> None:
-    """Other methods have no use for gates."""
-    if isinstance(net, GatedSupernet) and settings.method != "posterior-guided":
-        raise ConfigError(
-            f"Expected method posterior-guided for a network with gates. Got method {settings.method!r} and space "
-            f"{settings.space.kind}."
-        )
+    return run.net

@@ -9,33 +9,33 @@ from polyarch.data import BatchSource, TensorData
 from polyarch.predictive import corrupt
 from polyarch.randomness import generator_at
 from polyarch.runs.judging import Ensemble, told_apart
-from polyarch.runs.parts import Parts
+from polyarch.runs.run import Run
 
 KINDS = ("gaussian_noise", "gaussian_blur")
 SEVERITY = 3
 MOST_IMAGES = 1000
 
 
-def corrupted_detection(ensemble: Ensemble, parts: Parts, temperature: float) -> dict[str, dict[str, dict[str, float]]]:
+def corrupted_detection(ensemble: Ensemble, run: Run, temperature: float) -> dict[str, dict[str, dict[str, float]]]:
     """Kind of corruption -> score -> how well it tells the copies from up to a thousand test images.
 
     Empty for examples that are no images, or whose values are not those of pixels.
     """
-    if not parts.data.is_image:
+    if not run.feed.data.is_image:
         return {}
-    seed, test = parts.settings.seed, parts.data.test
+    seed, test = run.settings.seed, run.feed.data.test
     rows = torch.randperm(len(test), generator=generator_at(seed, "corrupted", 0))[:MOST_IMAGES]
     (images,) = test.stream([rows])
     if images.is_floating_point() and not ((images >= 0) & (images <= 1)).all():
         return {}
-    known, _ = ensemble.logits(_batches(images, parts))
+    known, _ = ensemble.logits(_batches(images, run))
     found = {}
     for kind in KINDS:
         copies = corrupt(images, kind, SEVERITY, generator=generator_at(seed, kind, 0))
-        foreign, _ = ensemble.logits(_batches(copies, parts))
+        foreign, _ = ensemble.logits(_batches(copies, run))
         found[kind] = told_apart(ensemble, known, foreign, temperature)
     return found
 
 
-def _batches(images: Tensor, parts: Parts) -> BatchSource:
-    return parts.evaluation_batches(TensorData(images, torch.zeros(len(images), dtype=torch.int64), 1))
+def _batches(images: Tensor, run: Run) -> BatchSource:
+    return run.feed.in_order(TensorData(images, torch.zeros(len(images), dtype=torch.int64), 1))

@@ -9,21 +9,23 @@ from functools import partial
 
 import torch
 
-from polyarch.data import Batches
 from polyarch.estimators import shared_macs
 from polyarch.methods.stochastic.corruption import MOST_IMAGES, corrupted_detection
+from polyarch.methods.stochastic.record import EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
+from polyarch.methods.stochastic.settings import StochasticSettings
+from polyarch.methods.stochastic.strategy import drawn_architectures
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.predictive import members_within, posterior_weights, stacked_weights
-from polyarch.randomness import derive_seed, generator_at
+from polyarch.randomness import generator_at
 from polyarch.ranking import norm_modes
-from polyarch.results import Accuracy, EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
+from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors
-from polyarch.runs.comparison import Comparison, contender, train_all, trained_network
-from polyarch.runs.judging import Ensemble, judge, outside_batches
+from polyarch.runs.comparison import contender, parameter_count
+from polyarch.runs.judging import Ensemble, judge, ood_batches
 from polyarch.runs.member_logits import MemberLogits
-from polyarch.runs.parts import Parts
-from polyarch.runs.retraining import Retraining
-from polyarch.runs.run import Context
+from polyarch.runs.retraining import Retraining, train_all, trained_network
+from polyarch.runs.run import Run
+from polyarch.runs.stage import Outcome
 from polyarch.spaces import Architecture, residual_wiring
 from polyarch.supernets import WiredSupernet
 from polyarch.tables import published_notation
@@ -42,7 +44,7 @@ LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenMembers:
     """The architectures that were looked at, the lowest validation loss first, and the ensemble out of them.
 
     Args:
@@ -63,19 +65,11 @@ class Chosen:
         return [pair for pair in zip(self.members, self.weights, strict=True) if pair[1]]
 
 
-@dataclass(frozen=True)
-class FoundEnsemble:
-    """What came out of the training."""
-
-    record: StochasticRecord
-    comparison: Comparison
-
-
-def judging_passes(parts: Parts) -> int:
+def judging_passes(run: Run) -> int:
     """About how many forward passes of one example it takes to choose, calibrate and measure."""
-    settings = parts.settings.stochastic
-    valid, test = len(parts.valid), len(parts.data.test)
-    foreign = test if parts.settings.data.outside else 0
+    settings = run.settings.section(StochasticSettings)
+    valid, test = len(run.feed.valid), len(run.feed.data.test)
+    foreign = test if run.settings.data.ood else 0
     members = min(settings.members, settings.architectures)
     return (
         min(settings.architectures, EVALUATED) * (valid + test)
@@ -86,70 +80,69 @@ def judging_passes(parts: Parts) -> int:
     )
 
 
-def choose_members(context: Context) -> Chosen:
+def choose_members(run: Run) -> ChosenMembers:
     """Evaluates the architectures with running statistics, and weighs the best within limits and budget."""
-    parts = context.parts
-    drawn = parts.stochastic_architectures()[:EVALUATED]
-    logits = MemberLogits.of(parts, partial(parts.net.eval().forward_many, architectures=drawn))
+    drawn = drawn_architectures(run)[:EVALUATED]
+    logits = MemberLogits.of(run, partial(run.net.eval().forward_many, architectures=drawn))
     order = sorted(range(len(drawn)), key=lambda member: logits.alone(member)["valid_loss"])
     logits, ordered = logits.at(order), [drawn[member] for member in order]
-    allowed = [architecture for architecture in ordered if context.limits.allows(architecture)]
+    allowed = [architecture for architecture in ordered if run.limits.allows(architecture)]
     if not allowed:
-        raise context.limits.impossible()
-    members = [ordered.index(architecture) for architecture in affordable(parts, allowed)]
-    return Chosen(ordered, logits, members, _weights(parts, logits.at(members)))
+        raise run.limits.impossible()
+    members = [ordered.index(architecture) for architecture in affordable(run, allowed)]
+    return ChosenMembers(ordered, logits, members, _weights(run, logits.at(members)))
 
 
-def affordable(parts: Parts, ordered: Sequence[Architecture], most: int | None = None) -> list[Architecture]:
+def affordable(run: Run, ordered: Sequence[Architecture], most: int | None = None) -> list[Architecture]:
     """The first that the ensemble has room for, within its budget.
 
     Args:
         most: members; those of the settings by default.
     """
-    chosen = parts.settings.stochastic
+    chosen = run.settings.section(StochasticSettings)
     most = most or chosen.members
     if chosen.max_macs is None:
         return list(ordered[:most])
-    macs = shared_macs(parts.net, parts.network_shape)
+    macs = shared_macs(run.net, run.feed.network_shape)
     return members_within(ordered, lambda some: macs(some) if len(some) <= most else math.inf, chosen.max_macs)
 
 
-def find_ensemble(context: Context, chosen: Chosen) -> FoundEnsemble:
+def find_ensemble(run: Run, outcome: Outcome, chosen: ChosenMembers) -> None:
     """Trains the network to compare with, calibrates, writes the artifacts and measures everything."""
-    parts = context.parts
     kept = [chosen.architectures[position] for position, _ in chosen.kept]
     best = chosen.architectures[chosen.members[0]]
-    what = "wiring" if isinstance(parts.net, WiredSupernet) else "architecture"
+    what = "wiring" if isinstance(run.net, WiredSupernet) else "architecture"
     name = f"ensemble of {len(kept)} {what}{'s' if len(kept) > 1 else ''}"
     shares = [share for _, share in chosen.kept]
     together = chosen.logits.at([position for position, _ in chosen.kept])
-    networks = parts.net.extract_many(kept).eval()
+    networks = run.net.extract_many(kept).eval()
     ensemble = Ensemble(name, kept, networks, shares, inherited=True, known=together)
-    alone = parts.net.extract(best).eval()
+    alone = run.net.extract(best).eval()
     single = Ensemble.of(f"best {what}", [(best, alone)], inherited=True)
     single = replace(single, known=chosen.logits.at(chosen.members[:1]))
-    baseline, baseline_runs = _baseline(context, best)
-    sides = [(ensemble, context.workspace.ensemble), (single, context.workspace.artifact)]
-    predictors = [*write_predictors(context, sides), judge(baseline, parts, outside_batches(parts))]
+    baseline, baseline_runs = _baseline(run, best)
+    sides = [(ensemble, run.workspace.ensemble), (single, run.workspace.artifact)]
+    outcome.predictors = [*write_predictors(run, sides), judge(baseline, run, ood_batches(run))]
+    outcome.default = run.workspace.ensemble.name
     members = [_accuracy(chosen.architectures[one], chosen.logits.alone(one)) for one in chosen.members]
-    contenders = [
-        contender(name, [_accuracy(best, together.measure(torch.tensor(shares, dtype=together.valid.dtype)))]),
-        contender(f"best {what}, shared weights", members[:1]),
-        contender(f"mean of {len(members)} {what}s, shared weights", members),
-        contender(baseline.name, baseline_runs),
+    mixed = _accuracy(best, together.measure(torch.tensor(shares, dtype=together.valid.dtype)))
+    outcome.comparison = [
+        contender(name, Role.MIXTURE, [mixed]),
+        contender(f"best {what}, shared weights", Role.BEST, members[:1]),
+        contender(f"mean of {len(members)} {what}s, shared weights", Role.OTHER, members),
+        contender(baseline.name, Role.BASELINE, baseline_runs),
     ]
-    summary = {
+    outcome.artifact = {
         "architecture": best.to_dict(),
         "accuracy": members[0].accuracy,
-        "parameters": sum(parameter.numel() for parameter in alone.parameters()),
+        "parameters": parameter_count(alone),
     }
-    record = _record(parts, chosen, ensemble, predictors[0].temperature)
-    return FoundEnsemble(record, Comparison(contenders, summary, predictors))
+    outcome.record = _record(run, chosen, ensemble, outcome.predictors[0].temperature)
 
 
-def _record(parts: Parts, chosen: Chosen, ensemble: Ensemble, temperature: float) -> StochasticRecord:
-    settings, drawn = parts.settings.stochastic, parts.stochastic_architectures()
-    macs = shared_macs(parts.net, parts.network_shape)
+def _record(run: Run, chosen: ChosenMembers, ensemble: Ensemble, temperature: float) -> StochasticRecord:
+    settings, drawn = run.settings.section(StochasticSettings), drawn_architectures(run)
+    macs = shared_macs(run.net, run.feed.network_shape)
     return StochasticRecord(
         draws=settings.draws,
         own_weights=settings.own_weights,
@@ -158,20 +151,20 @@ def _record(parts: Parts, chosen: Chosen, ensemble: Ensemble, temperature: float
         evaluated=len(chosen.architectures),
         members=_members(chosen),
         curve=_curve(chosen.logits),
-        statistics=_statistics(parts, drawn[:COMPARED]),
-        corrupted=corrupted_detection(ensemble, parts, temperature),
+        statistics=_statistics(run, drawn[:COMPARED]),
+        corrupted=corrupted_detection(ensemble, run, temperature),
         member_macs=macs([chosen.architectures[chosen.members[0]]]),
         ensemble_macs=macs(ensemble.architectures),
         max_macs=settings.max_macs,
-        parameters=sum(parameter.numel() for parameter in ensemble.networks.parameters()),
-        unlabelled=0 if parts.unlabelled is None else len(parts.unlabelled),
+        parameters=parameter_count(ensemble.networks),
+        unlabelled=0 if run.feed.unlabelled is None else len(run.feed.unlabelled),
     )
 
 
-def _weights(parts: Parts, logits: MemberLogits) -> list[float]:
+def _weights(run: Run, logits: MemberLogits) -> list[float]:
     """The shares of all members by the validation examples; next to nothing is nothing."""
     count = len(logits.valid)
-    match parts.settings.stochastic.weighting:
+    match run.settings.section(StochasticSettings).weighting:
         case "uniform":
             found = torch.full((count,), 1 / count, dtype=torch.float64)
         case "posterior":
@@ -183,20 +176,20 @@ def _weights(parts: Parts, logits: MemberLogits) -> list[float]:
     return shares
 
 
-def _baseline(context: Context, best: Architecture) -> tuple[Ensemble, list[Accuracy]]:
+def _baseline(run: Run, best: Architecture) -> tuple[Ensemble, list[Accuracy]]:
     """The residual network or, in a space without one, the best architecture, trained alone with every seed."""
-    parts = replace(context.parts, unlabelled=None)  # worker processes get no more than they need
-    is_wired = isinstance(parts.net, WiredSupernet)
-    architecture = residual_wiring(parts.net.space) if is_wired else best
+    run = replace(run, feed=replace(run.feed, unlabelled=None))  # worker processes get no more than they need
+    is_wired = isinstance(run.net, WiredSupernet)
+    architecture = residual_wiring(run.net.space) if is_wired else best
     name = "residual network, trained alone" if is_wired else "best architecture, trained alone"
-    task = Retraining(parts, context.workspace.checkpoints / "retrain")
-    trained = train_all(context, [(architecture, seed) for seed in range(parts.settings.retrain.seeds)], task)
+    task = Retraining(run, run.workspace.checkpoints / "retrain")
+    trained = train_all(run, [(architecture, seed) for seed in range(run.settings.retrain.seeds)], task)
     runs = list(trained.values())
-    seed = max(runs, key=lambda run: run.valid_accuracy).seed
-    return Ensemble.of(name, [(architecture, trained_network(parts, (architecture, seed), task))]), runs
+    seed = max(runs, key=lambda one: one.valid_accuracy).seed
+    return Ensemble.of(name, [(architecture, trained_network(task, (architecture, seed)))]), runs
 
 
-def _members(chosen: Chosen) -> list[StochasticMember]:
+def _members(chosen: ChosenMembers) -> list[StochasticMember]:
     names = ("valid_accuracy", "valid_loss", "accuracy", "loss")
     found = []
     for position, share in zip(chosen.members, chosen.weights, strict=True):
@@ -222,20 +215,15 @@ def _curve(logits: MemberLogits) -> list[EnsemblePoint]:
     return found
 
 
-def _statistics(parts: Parts, architectures: Sequence[Architecture]) -> NormModesRecord | None:
+def _statistics(run: Run, architectures: Sequence[Architecture]) -> NormModesRecord | None:
     """Architectures with batch and with running statistics, where the network has any."""
-    if len(architectures) < FEWEST_COMPARED or next(norm_layers(parts.net), None) is None:
+    if len(architectures) < FEWEST_COMPARED or next(norm_layers(run.net), None) is None:
         return None
     # Shuffled batches are whole, and as large as in training: batch statistics depend on it.
-    rows = torch.randperm(len(parts.valid), generator=generator_at(parts.settings.seed, "statistics", 0))
-    batches = Batches(
-        parts.valid.subset(rows[:MOST_EXAMPLES]),
-        parts.settings.train.batch_size,
-        seed=derive_seed(parts.settings.seed, "batches", "statistics"),
-        preprocessing=parts.preprocessing,
-        device=parts.settings.device,
-    )
-    found = norm_modes(parts.net, architectures, batches)
+    rows = torch.randperm(len(run.feed.valid), generator=generator_at(run.settings.seed, "statistics", 0))
+    some = run.feed.valid.subset(rows[:MOST_EXAMPLES])
+    batches = run.feed.batches(some, run.settings.train.batch_size, stream="statistics", augmented=False)
+    found = norm_modes(run.net, architectures, batches)
     return NormModesRecord(batch=list(found.batch), running=list(found.running), spearman=found.spearman)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import altair as alt
 
-from polyarch.reports.plots import HEIGHT, curves
-from polyarch.reports.specs import Row, Spec, data, spec_of
-from polyarch.results import NormModesRecord, StochasticRecord
+from polyarch.methods.stochastic.record import NormModesRecord, StochasticRecord
+from polyarch.reports.plots import curves
+from polyarch.reports.specs import HEIGHT, Row, Spec, data, spec_of
 
 _CURVES = (
     ("members-accuracy", "accuracy", "test accuracy", "~%"),
@@ -18,7 +18,7 @@ _CURVES = (
 
 
 def stochastic_charts(record: StochasticRecord) -> Iterator[tuple[str, Spec]]:
-    """Names of places on the page to specifications."""
+    """Ids of places on the page and what is drawn there."""
     kept = sum(1 for member in record.members if member.weight)
     if len(record.curve) > 1:
         for name, field, title, y_format in _CURVES:

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
-
 from polyarch.distributions import Empirical
 from polyarch.errors import ConfigError
 from polyarch.methods.stochastic.recipes import nsa, nsa_i
+from polyarch.methods.stochastic.settings import StochasticSettings
 from polyarch.randomness import generator_at
 from polyarch.runs.draws import distinct_draws
 from polyarch.runs.optimisers import sgd, smoothed_loss
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.training import Training, early_stopping, weight_splitting
 from polyarch.searchers import Limits
 from polyarch.spaces import Architecture, Space, erdos_renyi
 from polyarch.strategies import Consistency, Strategy, WiringPass
-from polyarch.supernets import Supernet, WiredSupernet
+from polyarch.supernets import WiredSupernet
 
 
 def drawn_wirings(space: Space, settings: RunSettings) -> list[Architecture]:
     """The wirings of a wired space that the seed draws."""
-    chosen = settings.stochastic
+    chosen = settings.section(StochasticSettings)
     generator = generator_at(settings.seed, "wirings", 0)
     return erdos_renyi(space, chosen.architectures, chosen.edge_probability, generator=generator)
 
 
-def drawn_architectures(net: Supernet, settings: RunSettings, limits: Limits) -> list[Architecture]:
-    """The architectures that are trained: the wirings with weights of their own, or what the seed draws.
-
-    Args:
-        limits: counted ones alone, because measured ones would not give the same draws every time.
-    """
-    chosen = settings.stochastic
+def drawn_architectures(run: Run) -> list[Architecture]:
+    """The architectures that are trained, the same in every call: wirings with weights of their own, or drawn ones."""
+    net, settings, limits = run.net, run.settings, run.counted_limits
+    chosen = settings.section(StochasticSettings)
     if chosen.own_weights:
         if not isinstance(net, WiredSupernet):
             raise ConfigError(
@@ -52,37 +48,21 @@ def drawn_architectures(net: Supernet, settings: RunSettings, limits: Limits) ->
     return distinct_draws(limits, chosen.architectures, seed=settings.seed, stream="stochastic")
 
 
-def stochastic_strategy(
-    net: Supernet, settings: RunSettings, architectures: Sequence[Architecture], *, steps: int | None
-) -> tuple[Strategy, torch.optim.Optimizer]:
-    """The strategy with its optimiser.
-
-    Args:
-        steps: of the whole training, where it also learns from examples without labels.
-    """
-    chosen, loss = settings.stochastic, smoothed_loss(settings.train)
-    optimizer = sgd(net, settings.train)
-    if steps is None:
+def stochastic_training(run: Run) -> Training:
+    """One architecture for every batch or example; with unlabelled examples, also a distance between two answers."""
+    train, chosen = run.settings.train, run.settings.section(StochasticSettings)
+    loss = smoothed_loss(train)
+    architectures = drawn_architectures(run)
+    optimizer = sgd(run.net, train)
+    if run.feed.unlabelled is None:
         make = nsa_i if chosen.draws == "example" else nsa
-        return make(net, architectures, optimizer, loss=loss), optimizer
-    passes = WiringPass(net, Empirical(net.space, architectures), per_example=chosen.draws == "example")
-    consistency = Consistency(
-        passes, optimizer, ramp_steps=round(chosen.ramp_share * steps), weight=chosen.consistency_weight, loss=loss
-    )
-    return consistency, optimizer
-
-
-def refuse_settings_of_stochastic(settings: RunSettings) -> None:
-    """Settings of this method mean nothing to others."""
-    if settings.method == "stochastic":
-        return
-    for name, value in (("data.unlabelled", settings.data.unlabelled), ("space.wirings", _wirings(settings))):
-        if value:
-            raise ConfigError(f"Expected {name} with method stochastic only. Got method {settings.method!r}.")
-
-
-def _wirings(settings: RunSettings) -> tuple[str, ...]:
-    return getattr(settings.space, "wirings", ())
+        strategy: Strategy = make(run.net, architectures, optimizer, loss=loss)
+    else:
+        steps = train.epochs * len(run.feed.training_batches(train.batch_size))
+        passes = WiringPass(run.net, Empirical(run.net.space, architectures), per_example=chosen.draws == "example")
+        ramp = round(chosen.ramp_share * steps)
+        strategy = Consistency(passes, optimizer, ramp_steps=ramp, weight=chosen.consistency_weight, loss=loss)
+    return Training(strategy, optimizer, [*early_stopping(run), *weight_splitting(run, optimizer)])
 
 
 def _within(wirings: list[Architecture], limits: Limits) -> list[Architecture]:

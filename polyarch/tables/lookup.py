@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 from polyarch.errors import ConfigError
-from polyarch.runs.parts import Parts
-from polyarch.runs.settings import RunSettings
 from polyarch.spaces import Architecture, Space
-from polyarch.tables import SOURCES, CurveTable, Truth, load_truth
-from polyarch.tables.sources import table_file
+from polyarch.tables.curve_table import CurveTable
+from polyarch.tables.sources import SOURCES, load_truth, table_file
+from polyarch.tables.truth import Truth
 
 FEWEST = 3
 """Architectures that a correlation needs."""
@@ -56,20 +55,6 @@ def known_members(truth: Truth, space: Space) -> list[Architecture] | None:
             member = space.architecture(names)
             found.setdefault(member.canonical(), member)
     return list(found.values())
-
-
-def with_known_architectures(parts: Parts, asked: RunSettings) -> tuple[RunSettings, str | None]:
-    """All architectures of a truth that knows only some are ranked, unless a number was asked for; and the reason."""
-    settings = parts.settings
-    given = "architectures" in asked.rank.model_fields_set
-    if settings.rank.truth is None or given or settings.method != "one-shot":  # other methods rank nothing
-        return settings, None
-    truth = truth_for(settings.rank.truth, parts.net.space)
-    members = known_members(truth, parts.net.space)
-    if members is None:
-        return settings, None
-    rank = settings.rank.model_copy(update={"architectures": len(members)})
-    return settings.model_copy(update={"rank": rank}), f"rank: the {len(members)} architectures of {truth.name}"
 
 
 def _is_part(space: Space, whole: Space) -> bool:

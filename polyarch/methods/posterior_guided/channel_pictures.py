@@ -1,4 +1,4 @@
-"""Pictures of what was kept: for every layer with a gate how likely its channels are, and which a draw has."""
+"""Pictures of kept channels: for every layer with a gate how likely they are, and which ones a draw has."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from html import escape
 from itertools import pairwise
 
+from polyarch.methods.posterior_guided.record import GatedLayer, GuidedRecord
 from polyarch.reports.canvas import CHARACTER, WIDTH, box, label, picture, printable
-from polyarch.reports.words import SPACE
-from polyarch.results import GatedLayer, GuidedRecord
+from polyarch.reports.text import SPACE
 
 ROW = 46
 BAR = 96
@@ -48,8 +48,14 @@ def is_used(layer: GatedLayer, record: GuidedRecord) -> bool:
     return block is None or record.best_depth is None or int(block[1]) < record.best_depth
 
 
-def outcome(layer: GatedLayer, used: bool) -> str:
-    """What the best draw keeps of a layer, in a word or as a share."""
+def kept_channels(record: GuidedRecord) -> tuple[int, int]:
+    """How many channels the best draw keeps, and how many there are in all layers with a gate."""
+    used = [layer for layer in record.layers if is_used(layer, record)]
+    return sum(layer.kept.count("1") for layer in used), sum(len(layer.kept) for layer in record.layers)
+
+
+def kept_text(layer: GatedLayer, used: bool) -> str:
+    """What the best draw keeps of a layer, as a word or a share."""
     if not used:
         return "unused"
     if "1" not in layer.kept:
@@ -75,7 +81,7 @@ def cells(kept: str, most: int = MOST_CELLS) -> list[float]:
 
 def _row(layer: GatedLayer, top: float, used: bool) -> str:
     """Name and numbers, and below them the bar and the strip."""
-    numbers = f"K {len(layer.kept)} · p {probability(layer.drop)} · {outcome(layer, used)}"
+    numbers = f"K {len(layer.kept)} · p {probability(layer.drop)} · {kept_text(layer, used)}"
     has_none = not used or "1" not in layer.kept
     left, level = (16 if layer.side == "output" else 0), top + 22
     name = label(

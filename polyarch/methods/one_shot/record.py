@@ -1,4 +1,4 @@
-"""What the stages of a run leave: training, scores, ranking, search."""
+"""What a one-shot search finds: scores, ranking, search."""
 
 from __future__ import annotations
 
@@ -31,14 +31,6 @@ class ScoredArchitecture(Record):
     def score(self, estimator: str) -> float:
         """The value of one estimator."""
         return next(score.value for score in self.scores if score.estimator == estimator)
-
-
-class TrainingRecord(Record):
-    """The supernet's training: settings by name and one row of measured values per epoch."""
-
-    strategy: str
-    history: list[dict[str, float]]
-    q: dict[str, list[float]] | None = None
 
 
 class IntervalRecord(Record):
@@ -108,3 +100,11 @@ class SearchRecord(Record):
     limits: dict[str, float]
     evaluated: list[ScoredArchitecture]
     best: list[ScoredArchitecture]
+
+
+class OneShotRecord(Record):
+    """Random architectures ranked, with or without early elimination, and those that were searched."""
+
+    ranking: RankingRecord | None = None
+    elimination: EliminationRecord | None = None
+    search: SearchRecord | None = None

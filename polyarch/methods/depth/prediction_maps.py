@@ -1,7 +1,7 @@
-"""Pictures of what is predicted at every depth, for data of two numbers: class as colour, confidence as strength.
+"""Maps of what is predicted at every depth, for data of two numbers: class as colour, confidence as strength.
 
-A picture is a small PNG inside an SVG. Its strength is transparency, so that it suits light and dark pages. Training
-examples are drawn once and used by every picture.
+A map is a small PNG inside an SVG. Its strength is transparency, so that it suits light and dark pages. Training
+examples are drawn once and shared by all maps.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from io import BytesIO
 from markupsafe import Markup
 from PIL import Image
 
-from polyarch.reports.thinning import evenly
-from polyarch.results import DepthFunctions, DepthRecord
+from polyarch.methods.depth.record import DepthFunctions, DepthRecord
+from polyarch.reports.specs import evenly
 
 COLOURS = (
     *("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6"),
     *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
 )
-"""Petroff's ten, made to be told apart with any kind of colour vision; more classes start again."""
+"""Petroff (2021), Accessible Color Sequences for Data Visualization, arXiv:2107.02270; more classes start again."""
 LEVELS = 16
 """Of strength: ten colours with sixteen each fit into the palette of a PNG."""
 WEAKEST, STRONGEST = 0.1, 0.8
 """The opacity of a guess and of certainty."""
-MOST_PANELS = 24
-MOST_POINTS = 400
+MOST_MAPS = 24
+MOST_EXAMPLES = 400
 
 
 @dataclass(frozen=True)
-class Panel:
+class PredictionMap:
     """The picture of one depth."""
 
     depth: int
@@ -41,40 +41,41 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Panels:
-    """The pictures, what they share, and how much of it all is shown.
+class PredictionMaps:
+    """The pictures, and what they share.
 
     Args:
         points: the training examples, as a definition that the pictures refer to.
         legend: names of classes and their colours.
+        shown_points: how many training examples are shown.
     """
 
-    shown: tuple[Panel, ...]
+    shown: tuple[PredictionMap, ...]
     points: Markup
     legend: tuple[tuple[str, str], ...]
     shown_points: int
 
 
-def panels(record: DepthRecord, class_names: Sequence[str]) -> Panels | None:
-    """Pictures of all depths, or of an even selection of many; None for other data than two numbers."""
+def prediction_maps(record: DepthRecord, class_names: Sequence[str]) -> PredictionMaps | None:
+    """Maps of all depths, or of an even selection of many; None for data other than two numbers."""
     functions = record.functions
     if functions is None:
         return None
     q = {one.depth: one.q for one in record.depths}
     shown = [
-        Panel(depth, q.get(depth), depth == record.chosen, _picture(functions, index, len(class_names)))
+        PredictionMap(depth, q.get(depth), depth == record.chosen, _picture(functions, index, len(class_names)))
         for index, depth in selected(functions.depths, record.chosen)
     ]
-    points = [functions.points[index] for index in evenly(len(functions.points), MOST_POINTS)]
+    points = [functions.points[index] for index in evenly(len(functions.points), MOST_EXAMPLES)]
     legend = tuple((str(name), colour_of(index)) for index, name in enumerate(class_names))
-    return Panels(tuple(shown), _points(functions, points), legend, len(points))
+    return PredictionMaps(tuple(shown), _points(functions, points), legend, len(points))
 
 
 def selected(depths: Sequence[int], chosen: int) -> list[tuple[int, int]]:
-    """Positions and depths of an even selection that has the first, the last and the chosen one."""
-    kept = evenly(len(depths), MOST_PANELS)
+    """Positions and depths of an even selection with the first, the last and the chosen one."""
+    kept = evenly(len(depths), MOST_MAPS)
     position = depths.index(chosen)
-    if position not in kept:  # then it lies between two of the inner ones, or between such a one and an end
+    if position not in kept:  # then it lies between two of the inner ones, or between one of them and an end
         nearest = min(kept[1:-1], key=lambda index: abs(index - position))
         kept[kept.index(nearest)] = position
     return [(index, depths[index]) for index in kept]
@@ -88,16 +89,15 @@ def colour_of(index: int) -> str:
 def _picture(functions: DepthFunctions, index: int, classes: int) -> Markup:
     side = functions.side
     encoded = b64encode(_png(functions, index, classes)).decode()
-    words = f"what is predicted at depth {functions.depths[index]}"
     return Markup(
-        f'<svg viewBox="0 0 {side} {side}" role="img" aria-label="{words}">'
+        f'<svg viewBox="0 0 {side} {side}" role="img" aria-label="what is predicted at depth {functions.depths[index]}">'
         f'<image href="data:image/png;base64,{encoded}" width="{side}" height="{side}"/>'
         '<use href="#training-points"/></svg>'
     )
 
 
 def _png(functions: DepthFunctions, index: int, classes: int) -> bytes:
-    """A byte per grid point, ``LEVELS`` times the colour plus the level, and what these bytes look like."""
+    """A byte per grid point, ``LEVELS`` times the colour plus the level, and the palette of these bytes."""
     most_probable, confidence = b64decode(functions.classes[index]), b64decode(functions.confidence[index])
     pixels = bytes(
         (label % len(COLOURS)) * LEVELS + value * LEVELS // 256
@@ -127,13 +127,15 @@ def _points(functions: DepthFunctions, points: Sequence[tuple[float, float, int]
         (_place(x, functions.x_range, side), side - _place(y, functions.y_range, side), label) for x, y, label in points
     ]
 
-    def dots(chosen: Iterator[tuple[float, float, int]]) -> str:
-        return "".join(f"M{x:.1f} {y:.1f}h0" for x, y, _ in chosen)
+    def dots(labels: set[int]) -> str:
+        return "".join(f"M{x:.1f} {y:.1f}h0" for x, y, label in places if label in labels)
 
-    parts = [f'<path class="rim" d="{dots(iter(places))}" stroke-width="{0.034 * side:g}"/>']
-    for label in sorted({label for _, _, label in places}):
-        path = dots(place for place in places if place[2] == label)
-        parts.append(f'<path d="{path}" stroke="{colour_of(label)}" stroke-width="{0.024 * side:g}"/>')
+    labels = {label for _, _, label in places}
+    parts = [f'<path class="rim" d="{dots(labels)}" stroke-width="{0.034 * side:g}"/>']
+    parts += [
+        f'<path d="{dots({label})}" stroke="{colour_of(label)}" stroke-width="{0.024 * side:g}"/>'
+        for label in sorted(labels)
+    ]
     return Markup(
         f'<svg class="shared" aria-hidden="true"><defs><g id="training-points" stroke-linecap="round">{"".join(parts)}'
         "</g></defs></svg>"

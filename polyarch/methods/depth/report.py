@@ -1,0 +1,189 @@
+"""The part of a report about a search for a depth: how deep the network needs to be, and what pruning costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from polyarch.methods.depth.plots import depth_charts
+from polyarch.methods.depth.prediction_maps import prediction_maps
+from polyarch.methods.depth.record import MIXTURE, PRUNED_MIXTURE, DepthPredictor, DepthRecord
+from polyarch.reports.drawing import draw
+from polyarch.reports.section import Section, Tile
+from polyarch.reports.text import SPACE, compared, count, percent, several
+from polyarch.results import Results
+
+RULES = {
+    "argmax": "the most probable depth",
+    "95%": "the smallest depth with at least 95 % of the highest probability",
+    "expected": "the mean depth, rounded",
+}
+UPDATES = {
+    "gradient": "by gradient steps, together with the weights",
+    "em": "in closed form, alternating with the weights (EM)",
+}
+DEEPEST = "This is the deepest depth on offer: going deeper may help."
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to predict with the chosen depth, and how it does on test data."""
+
+    how: str
+    accuracy: float
+    loss: float
+
+
+def section(results: Results) -> Section:
+    """The answer, every depth alone, ways to predict, early exit, and what is predicted at every depth."""
+    record = results.found(DepthRecord)
+    if record is None:
+        return Section()
+    options = [str(one.depth) for one in record.depths]
+    # An own network runs as a program, which cannot stop early.
+    exits = record.is_learned and record.exits and results.space["kind"] != "module"
+    return Section(
+        Path(__file__).with_name("report.html"),
+        sentences=sentences(results, record),
+        tiles=list(tiles(results, record)),
+        drawing=Markup(draw({"depth": str(record.chosen)}, "depth", choices={"depth": options})),
+        modes={"early-exit": "easy examples use fewer blocks"} if exits else {},
+        charts=dict(depth_charts(record)),
+        values={
+            "record": record,
+            "rule_name": rule_name,
+            "rules": RULES,
+            "updates": UPDATES.get(record.updates, record.updates),
+            "times": [time_of(one, results, record) for one in record.predictors],
+            "maps": prediction_maps(record, results.data["classes"]),
+        },
+    )
+
+
+def sentences(results: Results, record: DepthRecord) -> list[str]:
+    """The answer, what it costs, and how certain it is; what pruning loses is called a loss."""
+    if not record.is_learned:
+        return list(_baseline(results, record))
+    first, *others = _ways(results, record)
+    return [_preferred(results, record), _pruned(results, record, first), *_details(record, first, others)]
+
+
+def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
+    """The numbers of the sentences, to be seen at a glance."""
+    first, alone, full = _ways(results, record)[0], record.at(record.chosen), record.at(record.deepest)
+    yield Tile("depth", f"{record.chosen} of {full.depth}", f"rule {rule_name(record.rule)}")
+    if record.is_learned:
+        yield Tile("likely depths", _range(*record.likely()), "90 % of the posterior")
+    yield Tile("test accuracy", percent(first.accuracy), first.how)
+    yield Tile("parameters", count(alone.parameters), f"of {count(full.parameters)} at depth {full.depth}")
+    ratio = relative_time(results)
+    if ratio is not None:
+        yield Tile("forward pass", percent(ratio, 0), "of the time of all blocks")
+    leaving = record.chosen_exit
+    if leaving is not None:
+        yield Tile(
+            "early exit", f"{leaving.mean_depth:.1f} blocks", f"on average; {percent(leaving.accuracy)} accuracy"
+        )
+
+
+def relative_time(results: Results) -> float | None:
+    """The seconds of a pruned forward pass over those of all blocks, where both were measured."""
+    full, pruned = (results.seconds.get(name) for name in ("forward_full", "forward_pruned"))
+    return pruned / full if full and pruned else None
+
+
+def time_of(way: DepthPredictor, results: Results, record: DepthRecord) -> float | None:
+    """The relative time of a forward pass through as many blocks as this way to predict computes."""
+    ratio = relative_time(results)
+    return {record.chosen: ratio, record.deepest: ratio and 1.0}.get(way.blocks)
+
+
+def rule_name(rule: str) -> str:
+    """95% -> 95 %."""
+    return rule.replace("%", f"{SPACE}%")
+
+
+def _preferred(results: Results, record: DepthRecord) -> str:
+    others = [
+        f"the {rule_name(rule)} rule gives {depth}" for rule, depth in record.choices.items() if rule != record.rule
+    ]
+    rules = "; ".join([f"{rule_name(record.rule)} rule", *([", ".join(others)] if others else [])])
+    verb = "favours" if record.rule == "argmax" else "leads to"
+    said = f"On {results.data['name']}, the posterior {verb} depth {record.chosen} of {record.deepest} ({rules})."
+    return f"{said} {DEEPEST}" if record.chosen == record.deepest else said
+
+
+def _ways(results: Results, record: DepthRecord) -> list[Way]:
+    """The chosen depth alone and, if it was measured, the mixture up to it; the default one first."""
+    alone, mixture = record.at(record.chosen), record.way(PRUNED_MIXTURE)
+    ways = [Way(f"at depth {record.chosen} alone", alone.accuracy, alone.loss)]
+    if mixture is not None:
+        ways.append(Way(f"as a mixture of the depths up to {record.chosen}", mixture.accuracy, mixture.loss))
+        if results.default == "posterior":
+            ways.reverse()
+    return ways
+
+
+def _pruned(results: Results, record: DepthRecord, first: Way) -> str:
+    mixture, ratio = record.way(MIXTURE), relative_time(results)
+    kept = f"keeps {record.chosen} of {several(record.deepest, 'block')}"
+    said = f"The pruned network {kept} and reaches {percent(first.accuracy)} test accuracy {first.how}"
+    if mixture is not None:
+        said += f", {compared(first.accuracy - mixture.accuracy)} the mixture over all depths"
+        said += f" ({percent(mixture.accuracy)})" if mixture.accuracy != first.accuracy else ""
+    if ratio is None:
+        return f"{said}."
+    share = percent(ratio, 0)
+    return f"{said}; a forward pass {f'takes {share} of the time' if ratio < 1 else f'is not faster ({share})'}."
+
+
+def _details(record: DepthRecord, first: Way, others: Sequence[Way]) -> Iterator[str]:
+    mixture = record.way(MIXTURE)
+    if mixture is not None:
+        likelihood = _likelihood(first.loss, mixture.loss)
+        yield f"On test data, its mean log p of the true class is {likelihood} the mixture over all depths."
+        for way in others:
+            change = compared(way.accuracy - mixture.accuracy)
+            yield (
+                f"{way.how.capitalize()}, it reaches {percent(way.accuracy)} test accuracy, {change} the mixture over "
+                f"all depths, and a mean log p of {_likelihood(way.loss, mixture.loss)} that mixture."
+            )
+    shallow, deep = record.likely()
+    yield f"{percent(0.9, 0)} of the posterior lies on {'depth' if shallow == deep else 'depths'} {_range(shallow, deep)}."
+    leaving = record.chosen_exit
+    if leaving is not None:
+        yield (
+            f"With early exit at a confidence of {percent(leaving.confidence)}, chosen on validation data, test "
+            f"examples pass through {leaving.mean_depth:.1f} blocks on average and {percent(leaving.accuracy)} are "
+            "classified correctly."
+        )
+
+
+def _baseline(results: Results, record: DepthRecord) -> Iterator[str]:
+    chosen, full = record.at(record.chosen), record.at(record.deepest)
+    trained = f"{several(len(record.depths), 'network')} of depths up to {full.depth} were each trained alone"
+    yield f"On {results.data['name']}, {trained}; validation data favour depth {chosen.depth}."
+    reached = f"It reaches {percent(chosen.accuracy)} test accuracy with {count(chosen.parameters)} parameters"
+    if chosen.depth == full.depth:
+        yield f"{reached}. {DEEPEST}"
+        return
+    yield (
+        f"{reached}, {compared(chosen.accuracy - full.accuracy)} the deepest network ({percent(full.accuracy)} with "
+        f"{count(full.parameters)} parameters)."
+    )
+    yield f"On test data, its mean log p of the true class is {_likelihood(chosen.loss, full.loss)} the deepest network."
+
+
+def _likelihood(loss: float, other: float) -> str:
+    """Differences below the three digits shown do not count."""
+    shown, compared_with = f"{-loss:.3f}", f"{-other:.3f}"
+    if shown == compared_with:
+        return f"{shown}, the same as that of"
+    return f"{shown}, {'better' if loss < other else 'worse'} than the {compared_with} of"
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"

@@ -1,0 +1,113 @@
+"""Differentiable search: weights and q in one training, then one architecture of q, trained alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from polyarch.data import Dataset
+from polyarch.methods.differentiable.choice import find_architectures, record_of
+from polyarch.methods.differentiable.record import DifferentiableRecord
+from polyarch.methods.differentiable.settings import DifferentiableSettings
+from polyarch.methods.differentiable.strategy import bilevel_training
+from polyarch.methods.differentiable.suggestion import MIXED, passes_of, suggest_differentiable
+from polyarch.methods.differentiable.training import LearnedRelaxation, learn, staged
+from polyarch.methods.method import Method
+from polyarch.reports.section import Section
+from polyarch.results import Results, TrainingRecord
+from polyarch.runs.checks import check_run, check_training, refuse_searching
+from polyarch.runs.comparison import compare
+from polyarch.runs.own_module import Builder
+from polyarch.runs.plan import PlannedStage, Timings, planned_export, planned_retraining
+from polyarch.runs.run import Run
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.stage import Outcome, Stage
+from polyarch.runs.suggestion import Suggestion
+from polyarch.runs.training import Training
+from polyarch.spaces import Architecture
+from polyarch.tables.lookup import truth_for
+
+
+class Differentiable(Method):
+    """DARTS and its relatives, by name; see `polyarch.methods.differentiable.recipes` for their papers."""
+
+    Settings = DifferentiableSettings
+    Record = DifferentiableRecord
+    section = "differentiable"
+
+    def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
+        """A space, a schedule and what the method asks for."""
+        return suggest_differentiable(asked, data, builder)
+
+    def check(self, run: Run) -> None:
+        """Among the rest, that every stage can be built."""
+        refuse_searching(run)
+        if run.settings.rank.truth is not None:
+            truth_for(run.settings.rank.truth, run.net.space)
+        stages = run.settings.section(DifferentiableSettings).stages
+        for stage in stages:
+            staged(run, stage, len(stages))
+        check_run(run)
+        run.draw(1, "check")
+        check_training(run, "differentiable.steps")
+
+    def training(self, run: Run) -> Training:
+        """Weights and q in turns."""
+        return bilevel_training(run)
+
+    def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
+        """The one training, in which all options are run, then networks alone."""
+        settings, examples = run.settings, len(run.feed.train)
+        chosen, epochs = settings.section(DifferentiableSettings), settings.train.epochs
+        stages = f" in {len(chosen.stages)} stages" if chosen.stages else ""
+        work = f"{self.name} on {settings.space.kind}{stages}, {epochs} epochs of {examples} examples"
+        seconds = timings.step * timings.steps(settings, examples) * epochs * (1.5 if chosen.stages else 1.0)
+        example = timings.example(settings, examples) / (MIXED * passes_of(chosen.model_dump()))
+        planned = [
+            PlannedStage("train", work, seconds),
+            planned_retraining(settings, examples, example),
+            planned_export(),
+        ]
+        return planned[:1] if run.until == "train" else planned
+
+    def fewest_epochs(self, settings: RunSettings) -> int:
+        """Every stage has an epoch or more."""
+        return len(settings.section(DifferentiableSettings).stages) or super().fewest_epochs(settings)
+
+    def stages(self, run: Run) -> Sequence[Stage]:
+        """Training, the choice of architectures, and their comparison with random ones."""
+        found = Search(run)
+        return [Stage("train", found.train), Stage("choose", found.choose), Stage("retrain", found.retrain)]
+
+    def report(self, results: Results) -> Section:
+        """The course of the search."""
+        from polyarch.methods.differentiable.report import section
+
+        return section(results)
+
+
+class Search:
+    """The stages of one run, which hand what they learned on to the next."""
+
+    def __init__(self, run: Run) -> None:
+        self.of = run
+        self.learned: LearnedRelaxation | None = None
+        self.best: list[Architecture] = []
+
+    def train(self, outcome: Outcome) -> None:
+        """Learns weights and q; the stages that follow go on with the supernet that was trained last."""
+        self.learned = learned = learn(self.of)
+        trained = learned.run
+        self.of = replace(self.of, net=trained.net, networks=replace(self.of.networks, make=trained.networks.make))
+        outcome.net, outcome.record = trained.net, record_of(learned)
+        outcome.training = TrainingRecord(strategy=self.of.method.name, history=learned.history)
+
+    def choose(self, outcome: Outcome) -> None:
+        """Finds what q points at, and architectures near it for the ensemble."""
+        assert self.learned is not None
+        self.best = find_architectures(self.of, self.learned)
+        outcome.record = record_of(self.learned, self.best[0])
+
+    def retrain(self, outcome: Outcome) -> None:
+        """Trains what was chosen alone."""
+        compare(self.of, outcome, self.best)

@@ -1,0 +1,200 @@
+"""One-shot search: train a supernet by sampled paths, rank, search, train the best alone and compare."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from polyarch.errors import ConfigError
+from polyarch.estimators import Scoring
+from polyarch.methods.method import Method
+from polyarch.methods.one_shot.elimination import eliminate, rungs_of
+from polyarch.methods.one_shot.members import ensemble_members
+from polyarch.methods.one_shot.ranking import rank
+from polyarch.methods.one_shot.record import OneShotRecord
+from polyarch.methods.one_shot.searching import sampler_of, search
+from polyarch.methods.one_shot.second_supernet import second_supernet, wants_second
+from polyarch.methods.one_shot.summary import summary
+from polyarch.methods.one_shot.trust import judges
+from polyarch.ranking import halving_steps
+from polyarch.reports.section import Section
+from polyarch.results import Results
+from polyarch.runs.comparison import compare
+from polyarch.runs.plan import (
+    PlannedStage,
+    Timings,
+    planned_export,
+    planned_retraining,
+    start_seconds,
+    time_steps,
+)
+from polyarch.runs.run import Run
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.stage import Outcome, Stage
+from polyarch.runs.training import train_supernet
+from polyarch.supernets import Supernet
+from polyarch.tables.lookup import known_members, truth_for
+
+
+@dataclass(frozen=True)
+class ScoreTimings(Timings):
+    """Also the seconds of scoring one architecture when ranking and when searching."""
+
+    rank: float = 0.0
+    search: float = 0.0
+
+
+class OneShot(Method):
+    """Weight sharing with an estimator of training speed.
+
+    Ru et al. (2021), Speedy Performance Estimation for Neural Architecture Search, arXiv:2006.04492; Guo et al. (2020),
+    Single Path One-Shot Neural Architecture Search with Uniform Sampling, arXiv:1904.00420.
+    """
+
+    Record = OneShotRecord
+    always_suggests = False
+
+    def adapted(self, run: Run, asked: RunSettings) -> tuple[RunSettings, str | None]:
+        """A truth that knows only some architectures has all of them ranked, unless a number was asked for."""
+        settings = run.settings
+        if settings.rank.truth is None or "architectures" in asked.rank.model_fields_set:
+            return settings, None
+        truth = truth_for(settings.rank.truth, run.net.space)
+        members = known_members(truth, run.net.space)
+        if members is None:
+            return settings, None
+        changed = settings.changed({"rank": {"architectures": len(members)}})
+        return changed, f"rank: the {len(members)} architectures of {truth.name}"
+
+    def check(self, run: Run) -> None:
+        """Among the rest, that the truth is about the space and the sampler fits the objectives."""
+        settings = run.settings
+        if run.until != "train" and settings.rank.truth is not None:
+            if settings.rank.halving:
+                raise ConfigError(
+                    "Expected rank.halving or rank.truth. Got both; eliminated architectures have no score."
+                )
+            truth_for(settings.rank.truth, run.net.space)
+        if run.until is None:
+            sampler_of(settings.search)
+        super().check(run)
+
+    def measure(self, run: Run) -> ScoreTimings:
+        """Times steps and scores."""
+        steps, settings = time_steps(run), run.settings
+        return ScoreTimings(
+            steps.step,
+            steps.paths,
+            steps.batches,
+            rank=_rank_seconds(run) if run.until != "train" else 0.0,
+            search=_score_seconds(run, settings.search.objectives) if run.until is None else 0.0,
+        )
+
+    def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
+        """Training, ranking, searching, then networks alone."""
+        assert isinstance(timings, ScoreTimings)
+        settings, examples = run.settings, len(run.feed.train)
+        train, workers, count = settings.train, settings.workers, settings.rank.architectures
+        second = run.until != "train" and wants_second(settings)
+        waves = math.ceil(count / workers)
+        trained = PlannedStage(
+            "train",
+            f"{'two supernets' if second else 'supernet'} of {settings.space.kind}, {train.strategy}, {train.epochs} "
+            f"epochs of {examples} examples",
+            timings.step * timings.steps(settings, examples) * train.epochs * (2 if second and workers == 1 else 1),
+        )
+        by = "sotl with early elimination" if settings.rank.halving else ", ".join(settings.rank.estimators)
+        score = timings.rank + (timings.search if second else 0.0)
+        ranked = PlannedStage(
+            "rank", f"{count} architectures by {by}", start_seconds(settings) + score * waves if waves else 0.0
+        )
+        budget, objectives = settings.search.budget, ", ".join(settings.search.objectives)
+        searched = PlannedStage(
+            "search",
+            f"{budget} architectures by {settings.search.sampler} on {objectives}",
+            timings.search * math.ceil(budget / workers),
+        )
+        retrained = planned_retraining(settings, examples, timings.example(settings, examples))
+        planned = [trained, ranked, searched, retrained, planned_export()]
+        return planned[: {"train": 1, "rank": 2, None: 5}[run.until]]
+
+    def stages(self, run: Run) -> Sequence[Stage]:
+        """Training, ranking, searching, and the comparison of what was found."""
+        found = Search(run)
+        return [
+            Stage("train", found.train),
+            Stage("rank", found.rank),
+            Stage("search", found.search),
+            Stage("retrain", found.retrain),
+        ]
+
+    def summary(self, results: Results) -> Iterable[str | Table]:
+        """The agreement of estimators, early elimination, and the best architecture."""
+        yield from summary(results)
+        yield from super().summary(results)
+
+    def report(self, results: Results) -> Section:
+        """Ranking, search and trust in them."""
+        from polyarch.methods.one_shot.report import section
+
+        return section(results)
+
+
+class Search:
+    """The stages of one run, which hand their networks on to the next."""
+
+    def __init__(self, run: Run) -> None:
+        self.of = run
+        self.record = OneShotRecord()
+        self.second: Supernet | None = None
+
+    def train(self, outcome: Outcome) -> None:
+        """Trains the supernet and, beside it, a second one by which the ranking is checked."""
+        ranks = self.of.until != "train"
+        with second_supernet(self.of) if ranks else nullcontext() as second:
+            outcome.training = train_supernet(self.of)
+            self.second = second() if second else None
+
+    def rank(self, outcome: Outcome) -> None:
+        """Ranks random architectures, all to the end or with early elimination."""
+        run, outcome.record = self.of, self.record
+        if not run.settings.rank.architectures:
+            return
+        if run.settings.rank.halving:
+            self.record.elimination = eliminate(run)
+            return
+        tasks = {"rank": Scoring(run.net, run.estimators(run.settings.rank.estimators))}
+        if self.second is not None:
+            tasks["second"] = Scoring(self.second, run.estimators(judges(tasks["rank"].estimators)[:1]))
+        self.record.ranking = rank(run, tasks)
+
+    def search(self, outcome: Outcome) -> None:
+        """Looks for the best architecture."""
+        self.record.search = search(self.of)
+
+    def retrain(self, outcome: Outcome) -> None:
+        """Trains the best alone."""
+        assert self.record.search is not None
+        compare(self.of, outcome, ensemble_members(self.of, self.record.search), outcome.training.q)
+
+
+def _score_seconds(run: Run, names: Sequence[str]) -> float:
+    """The time of one score of one random architecture."""
+    (architecture,) = run.draw(1, "plan")
+    started = time.perf_counter()
+    Scoring(run.net, run.estimators(names))(architecture)
+    return time.perf_counter() - started
+
+
+def _rank_seconds(run: Run) -> float:
+    """The mean time per architecture that is ranked."""
+    settings = run.settings
+    if not settings.rank.halving:
+        return _score_seconds(run, settings.rank.estimators)
+    rungs, count = rungs_of(settings), max(settings.rank.architectures, 1)
+    return _score_seconds(run, ("sotl",)) * halving_steps(count, rungs) / (count * rungs[-1])

@@ -1,0 +1,110 @@
+"""Charts of a one-shot search: score against size, and which options the better architectures have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import altair as alt
+
+from polyarch.methods.one_shot.record import ScoredArchitecture, SearchRecord
+from polyarch.methods.one_shot.searched import MINIMISED, best_quarter, front, objective_of, ordered
+from polyarch.reports.shares import Shares, option_bars, option_map
+from polyarch.reports.specs import HEIGHT, Spec, data, spec_of
+from polyarch.reports.text import estimator_name, several
+
+Choices = Mapping[str, Sequence[str]]
+"""Choice name -> its options."""
+
+
+def search_charts(
+    search: SearchRecord, best: Mapping[str, str] | None, choices: Choices | None
+) -> Iterator[tuple[str, Spec]]:
+    """Ids of places on the page and what is drawn there.
+
+    Args:
+        choices: those of the space; None shows no options.
+    """
+    if search.evaluated:
+        yield "sizes", score_against_size(search, best)
+        if choices is not None:
+            yield from option_charts(shares_of_options(search, choices))
+
+
+def option_charts(found: Sequence[Shares]) -> Iterator[tuple[str, Spec]]:
+    """Bars side by side for a single choice, a map each for several."""
+    if len(found[0].choices) == 1:
+        yield "options", option_bars(found)
+        return
+    largest = max(shares.largest for shares in found)
+    for name, shares in zip(("options", "options-all"), found, strict=True):
+        yield name, option_map(shares, largest)
+
+
+def shares_of_options(search: SearchRecord, choices: Choices) -> list[Shares]:
+    """The share of every option among the best quarter of the search, and among everything searched."""
+    items = ordered(search)
+    best, choices = best_quarter(items), choices or _seen(items)
+    return [
+        _shares(f"the best quarter: {several(len(best), 'architecture')}", best, choices),
+        _shares(f"all {len(items):,} searched", items, choices),
+    ]
+
+
+def score_against_size(search: SearchRecord, best: Mapping[str, str] | None) -> Spec:
+    """Every searched architecture, the Pareto front as a line, the best one highlighted, a limit as a rule."""
+    items, objective = ordered(search), objective_of(search)
+    maximise = objective not in MINIMISED
+    estimators = [score.estimator for score in items[0].scores if score.estimator != "params"]
+    sizes, scores = [item.parameters for item in items], [item.score(objective) for item in items]
+    rows = [
+        {
+            "architecture": item.key,
+            "parameters": item.parameters,
+            "score": score,
+            **{f"score{index}": item.score(name) for index, name in enumerate(estimators)},
+        }
+        for item, score in zip(items, scores, strict=True)
+    ]
+    tooltip = [
+        alt.Tooltip("architecture:N", title="architecture"),
+        alt.Tooltip("parameters:Q", title="parameters", format=",d"),
+        *(
+            alt.Tooltip(f"score{index}:Q", title=estimator_name(name), format=",.6~r")
+            for index, name in enumerate(estimators)
+        ),
+    ]
+    wide = min(sizes) > 0 and max(sizes) > 20 * min(sizes)
+    scale = alt.Scale(type="log", padding=12) if wide else alt.Scale(zero=False, padding=12)
+    x = alt.X("parameters:Q", title="parameters", scale=scale, axis=alt.Axis(format="~s", tickCount=6))
+    title = f"{estimator_name(objective)}, {'higher' if maximise else 'lower'} is better"
+    y = alt.Y("score:Q", title=title, scale=alt.Scale(zero=False, padding=12))
+    on_front = [rows[index] for index in front(sizes, scores, maximise=maximise)]
+    highlighted = [row for row, item in zip(rows, items, strict=True) if item.architecture == best]
+    layers = [
+        data(rows).mark_point(style="others", filled=True, size=48, opacity=0.6).encode(x=x, y=y, tooltip=tooltip),
+        data(on_front).mark_line(style="front", interpolate="step-after").encode(x=x, y=y),
+        data(on_front).mark_point(style="front", size=60, strokeWidth=1.6).encode(x=x, y=y, tooltip=tooltip),
+        data(highlighted).mark_point(style="best", filled=True, size=150, opacity=1).encode(x=x, y=y, tooltip=tooltip),
+    ]
+    limit = search.limits.get("params")
+    if limit is not None and limit <= 2 * max(sizes):  # a limit far away would push all points into a corner
+        rule = data([{"parameters": limit}]).mark_rule(style="limit")
+        layers.append(rule.encode(x=x, tooltip=[alt.Tooltip("parameters:Q", title="limit", format=",d")]))
+    return spec_of(layers, f"{estimator_name(objective)} against parameters", height=HEIGHT + 60)
+
+
+def _shares(name: str, items: Sequence[ScoredArchitecture], choices: Choices) -> Shares:
+    found = {}
+    for choice, options in choices.items():
+        taken = [item.architecture.get(choice) for item in items]
+        found[choice] = {option: taken.count(option) / len(items) for option in options}
+    return Shares(name, found)
+
+
+def _seen(items: Sequence[ScoredArchitecture]) -> dict[str, list[str]]:
+    """The options that were seen, for results that do not say which there are."""
+    names = dict.fromkeys(choice for item in items for choice in item.architecture)
+    return {
+        name: list(dict.fromkeys(item.architecture[name] for item in items if name in item.architecture))
+        for name in names
+    }

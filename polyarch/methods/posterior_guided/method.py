@@ -1,0 +1,169 @@
+"""Posterior-guided search: a posterior over kept and dropped channels, and the best of many draws from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from polyarch.data import Dataset
+from polyarch.methods.method import Method
+from polyarch.methods.posterior_guided.draws import (
+    DrawnCandidates,
+    LearnedPosterior,
+    compare_draws,
+    draw_candidates,
+    judging_examples,
+    judging_passes,
+    learn_posterior,
+    posterior_draws,
+)
+from polyarch.methods.posterior_guided.record import GuidedRecord
+from polyarch.methods.posterior_guided.settings import GuidedSettings
+from polyarch.methods.posterior_guided.strategy import guided_training
+from polyarch.methods.posterior_guided.suggestion import suggest_guided
+from polyarch.reports.section import Section
+from polyarch.results import Results, TrainingRecord
+from polyarch.runs.checks import check_run, check_training, refuse_searching, refuse_strategy
+from polyarch.runs.minutes import shrunk
+from polyarch.runs.own_module import Builder
+from polyarch.runs.plan import STEP_OVER_FORWARD, PlannedStage, Timings, planned_export, start_seconds
+from polyarch.runs.run import Run
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.stage import Outcome, Stage
+from polyarch.runs.suggestion import Suggestion
+from polyarch.runs.training import Training
+from polyarch.strategies import PosteriorGuided
+
+EXTRACTION_SECONDS = 0.2
+"""What it takes to cut a draw out of a network."""
+
+
+class PosteriorGuidedSearch(Method):
+    """Learns kernels and drop probabilities together, draws networks and exports the best, really smaller.
+
+    Zhou et al. (2020), Posterior-Guided Neural Architecture Search, AAAI, arXiv:1906.09557.
+    """
+
+    Settings = GuidedSettings
+    Record = GuidedRecord
+    section = "guided"
+    takes = frozenset({"gates"})
+    baseline_trains_as_long = True
+
+    def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
+        """A network with gates, a prior and a schedule."""
+        return suggest_guided(asked, data, builder)
+
+    def check(self, run: Run) -> None:
+        """Among the rest, that a draw from the posterior as it starts out can be extracted, and limits kept."""
+        refuse_searching(run)
+        refuse_strategy(run)
+        check_training(run)
+        strategy = self.training(run).strategy
+        assert isinstance(strategy, PosteriorGuided)
+        run.net.extract(posterior_draws(run, strategy.posterior)["guided"](0))
+        check_run(run)
+
+    def training(self, run: Run) -> Training:
+        """Kernels and posterior together."""
+        return guided_training(run)
+
+    def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
+        """The one training, the draws, then the best trained further and the whole network alone."""
+        settings, examples = run.settings, len(run.feed.train)
+        train, retrain, chosen = settings.train, settings.retrain, settings.section(GuidedSettings)
+        example, start = timings.example(settings, examples), start_seconds(settings)
+        forward = example / STEP_OVER_FORWARD
+        waves = math.ceil((chosen.candidates + chosen.random_candidates) / settings.workers)
+        epochs = math.ceil(retrain.seeds / settings.workers) * retrain.epochs + chosen.tune_epochs
+        planned = [
+            PlannedStage(
+                "train",
+                f"{settings.space.kind}, kernels and drop probabilities, {train.epochs} epochs of {examples} examples",
+                timings.step * timings.steps(settings, examples) * train.epochs,
+            ),
+            PlannedStage(
+                "draw",
+                f"{chosen.candidates} networks from the posterior and {chosen.random_candidates} random ones",
+                start + waves * (EXTRACTION_SECONDS + len(judging_examples(run)) * forward),
+            ),
+            PlannedStage(
+                "retrain",
+                f"the best for {chosen.tune_epochs} epochs, {retrain.seeds} x the whole network alone for "
+                f"{retrain.epochs}",
+                2 * start + epochs * examples * example,
+            ),
+            planned_export(judging_passes(run) * forward),
+        ]
+        return planned[:1] if run.until == "train" else planned
+
+    def schedule_in_words(self, settings: RunSettings) -> str:
+        """The epochs of the one training and of the baseline, and the draws."""
+        return (
+            f"{settings.train.epochs} epochs, {settings.section(GuidedSettings).candidates} draws and "
+            f"{settings.retrain.epochs} for each network trained alone"
+        )
+
+    def shrunk(self, settings: RunSettings, factor: float) -> Mapping[str, Mapping[str, Any]]:
+        """Fewer draws."""
+        chosen = settings.section(GuidedSettings)
+        candidates = shrunk(chosen.candidates, factor, least=20)
+        random = shrunk(chosen.random_candidates, factor, least=5)
+        return {self.section: {"candidates": candidates, "random_candidates": random}}
+
+    def stages(self, run: Run) -> Sequence[Stage]:
+        """Training, draws, and the comparison of the best with the whole network."""
+        found = Search(run)
+        return [Stage("train", found.train), Stage("draw", found.draw), Stage("retrain", found.retrain)]
+
+    def summary(self, results: Results) -> Iterable[str | Table]:
+        """What was learned and drawn."""
+        found = results.found(GuidedRecord)
+        if found is None:
+            return
+        dropped, best = sum(not layer.share for layer in found.layers), found.best_draw
+        yield (
+            f"Posterior: {found.keep_rate:.0%} of channels kept on average; {len(found.guided)} draws, the best keeps "
+            f"{best.parameters / found.full_parameters:.0%} of parameters and {best.macs / found.full_macs:.0%} of "
+            f"multiply-accumulates, and drops {dropped} of {len(found.layers)} layers wholly"
+        )
+        if found.strength:
+            yield (
+                "Draws were made smaller than the posterior has them, to keep the limits; more train.epochs, or a "
+                "larger guided.length_scale, would make the posterior itself smaller."
+            )
+        depth = "" if found.best_depth is None else f" of depth {found.best_depth}"
+        yield f"Best draw: number {found.best}{depth}"
+
+    def report(self, results: Results) -> Section:
+        """The posterior, its draws, and what was kept."""
+        from polyarch.methods.posterior_guided.report import section
+
+        return section(results)
+
+
+class Search:
+    """The stages of one run, which hand what they learned on to the next."""
+
+    def __init__(self, run: Run) -> None:
+        self.of = run
+        self.learned: LearnedPosterior | None = None
+        self.drawn: DrawnCandidates | None = None
+
+    def train(self, outcome: Outcome) -> None:
+        """Learns kernels and drop probabilities."""
+        self.learned = learn_posterior(self.of)
+        outcome.training = TrainingRecord(strategy=self.of.method.name, history=self.learned.history)
+
+    def draw(self, outcome: Outcome) -> None:
+        """Draws networks and judges them."""
+        assert self.learned is not None
+        self.drawn = draw_candidates(self.of, self.learned)
+
+    def retrain(self, outcome: Outcome) -> None:
+        """Trains the best draw further, and the whole network alone."""
+        assert self.learned is not None and self.drawn is not None
+        compare_draws(self.of, outcome, self.learned, self.drawn)

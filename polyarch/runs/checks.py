@@ -1,0 +1,65 @@
+"""Checks that find what is wrong with the settings before anything is written or trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from polyarch.errors import ConfigError
+from polyarch.runs.judging import ood_batches
+from polyarch.runs.run import Run
+from polyarch.runs.sections import SearchSettings, TrainSettings
+from polyarch.runs.spaces import interchoice_of
+from polyarch.supernets import GatedSupernet
+
+TAKES: dict[str, Callable[[Run], bool]] = {
+    "gates": lambda run: isinstance(run.net, GatedSupernet),
+    "wirings": lambda run: bool(getattr(run.settings.space, "wirings", ())),
+    "unlabelled": lambda run: run.feed.unlabelled is not None,
+}
+"""What only some methods can use, and whether a run has it; see `Method.takes`."""
+
+
+def check_run(run: Run) -> None:
+    """Refuses OOD data that do not fit, and what the method cannot use."""
+    for name, has in TAKES.items():
+        if has(run) and name not in run.method.takes:
+            what = {"gates": f"space {run.settings.space.kind} with gates", "wirings": "space.wirings"}
+            raise ConfigError(
+                f"Expected a method that can use {what.get(name, 'data.unlabelled')}. Got {run.method.name!r}."
+            )
+    ood_batches(run)
+
+
+def check_training(run: Run, steps_setting: str = "train.inner_steps") -> None:
+    """Strategies refuse spaces and limits that they cannot train, and one step needs its batches.
+
+    Args:
+        steps_setting: what makes a step take several batches.
+    """
+    strategy = run.method.training(run).strategy
+    batches = len(run.feed.training_batches(run.settings.train.batch_size))
+    if batches < strategy.batches_per_step:
+        raise ConfigError(
+            f"Expected {strategy.batches_per_step} or more batches of training examples for {steps_setting}. "
+            f"Got {batches}; try a smaller train.batch_size."
+        )
+    interchoice, epochs = interchoice_of(run.settings.space), run.settings.train.epochs
+    if interchoice is not None and (interchoice.split_epoch or 0) >= epochs:
+        raise ConfigError(
+            f"Expected space.interchoice.split_epoch below train.epochs, {epochs}. Got {interchoice.split_epoch}."
+        )
+
+
+def refuse_searching(run: Run) -> None:
+    """Settings of a search among scored architectures mean nothing to methods that learn theirs."""
+    for name, default in SearchSettings():
+        if not name.startswith("max_") and getattr(run.settings.search, name) != default:
+            raise ConfigError(
+                f"Expected no search.{name} with method {run.method.name!r}, which scores nothing. Got one."
+            )
+
+
+def refuse_strategy(run: Run) -> None:
+    """The strategy of a method that has its own cannot be chosen."""
+    if run.settings.train.strategy != TrainSettings().strategy:
+        raise ConfigError(f"Expected no train.strategy with method {run.method.name!r}, which has its own. Got one.")

@@ -1,0 +1,150 @@
+"""The examples of a run and the batches made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyarch.data import (
+    Augmentation,
+    Batches,
+    Cutout,
+    Dataset,
+    Examples,
+    Preprocessing,
+    RandomFlip,
+    RandomShift,
+    TensorData,
+    load,
+    nb201_split,
+    stratified_split,
+)
+from polyarch.data.unlabelled import unlabelled_examples
+from polyarch.errors import ConfigError
+from polyarch.randomness import derive_seed
+from polyarch.runs.sections import DataSettings
+
+EVALUATION_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Training, validation and test examples, and how batches of them are made.
+
+    The labels of ``unlabelled`` examples mean nothing.
+    """
+
+    data: Dataset
+    train: Examples
+    valid: Examples
+    preprocessing: Preprocessing
+    augmentations: Sequence[Augmentation]
+    seed: int
+    device: str
+    unlabelled: Examples | None = None
+
+    @classmethod
+    def of(cls, settings: DataSettings, seed: int, device: str, data: Dataset | None, unlabelled: Any) -> Feed:
+        """Loads and splits the data.
+
+        Args:
+            data: used instead of what the settings name.
+            unlabelled: used instead of the unlabelled examples that the settings name; see `unlabelled_examples`.
+        """
+        data = data or load_data(settings)
+        train, valid = split(data, settings, seed)
+        augmentations = _augmentations(settings, data)
+        feed = cls(data, train, valid, data.preprocessing(train), augmentations, seed, device)
+        if unlabelled is None:
+            unlabelled = data if settings.unlabelled == settings.name else settings.unlabelled
+        return feed if unlabelled is None else replace(feed, unlabelled=unlabelled_examples(unlabelled, data))
+
+    @property
+    def network_shape(self) -> tuple[int, ...]:
+        """The shape of one preprocessed example."""
+        return self.preprocessing.output_shape(self.data.input_shape)
+
+    def raw_examples(self, count: int) -> Tensor:
+        """Up to ``count`` test examples before preprocessing, (B, ...)."""
+        return next(iter(self.data.test.stream([torch.arange(min(count, len(self.data.test)))])))
+
+    def summary(self) -> dict[str, Any]:
+        """The data in numbers, for the results."""
+        return {
+            "name": self.data.name,
+            "classes": list(self.data.class_names),
+            "input_shape": list(self.data.input_shape),
+            "dtype": "uint8" if self.data.is_bytes else "float32",
+            "train": len(self.train),
+            "valid": len(self.valid),
+            "test": len(self.data.test),
+        }
+
+    def batches(self, data: Examples, batch_size: int, *, stream: str, augmented: bool = True) -> Batches:
+        """Shuffled training batches; each ``stream`` has an order of its own."""
+        return Batches(
+            data,
+            batch_size,
+            seed=derive_seed(self.seed, "batches", stream),
+            augmentations=self.augmentations if augmented else (),
+            preprocessing=self.preprocessing,
+            device=self.device,
+        )
+
+    def training_batches(self, batch_size: int) -> Batches:
+        """The batches a supernet is trained on."""
+        return self.batches(self.train, batch_size, stream="train")
+
+    def held_out_batches(self, batch_size: int) -> Batches:
+        """Shuffled, augmented batches of unlabelled examples where there are any, otherwise of validation examples."""
+        data, stream = (self.valid, "held out") if self.unlabelled is None else (self.unlabelled, "unlabelled")
+        return self.batches(data, min(batch_size, len(data)), stream=stream)
+
+    def in_order(self, data: Examples) -> Batches:
+        """Batches in order, without augmentation."""
+        return Batches(data, EVALUATION_BATCH, shuffle=False, preprocessing=self.preprocessing, device=self.device)
+
+    def for_statistics(self, data: Examples) -> Batches:
+        """The same for a network in training mode: no batch has a single example, which has no statistics."""
+        size = next(size for size in range(EVALUATION_BATCH, 1, -1) if len(data) % size != 1 or len(data) == 1)
+        return Batches(data, size, shuffle=False, preprocessing=self.preprocessing, device=self.device)
+
+
+def load_data(settings: DataSettings) -> Dataset:
+    """The data set that the settings name."""
+    return load(settings.name, target=settings.target, size=settings.size)
+
+
+def split(data: Dataset, settings: DataSettings, seed: int) -> tuple[Examples, Examples]:
+    """Training and validation examples."""
+    if settings.split == "nb201":
+        if data.name != "cifar10" or not isinstance(data.train, TensorData):
+            raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
+        parts: tuple[Examples, Examples] = nb201_split(data.train)
+    else:
+        parts = stratified_split(data.train, settings.validation, seed=seed)
+    if settings.limit is None:
+        return parts
+    train, valid = (_limited(part, settings.limit, seed) for part in parts)
+    return train, valid
+
+
+def _limited(data: Examples, limit: int, seed: int) -> Examples:
+    return stratified_split(data, limit / len(data), seed=seed)[1] if limit < len(data) else data
+
+
+def _augmentations(settings: DataSettings, data: Dataset) -> list[Augmentation]:
+    found: list[Augmentation] = []
+    if settings.shift:
+        found.append(RandomShift(settings.shift))
+    if settings.flip:
+        found.append(RandomFlip())
+    if settings.cutout:
+        found.append(Cutout(settings.cutout))
+    if found and not data.is_image:
+        raise ConfigError(f"Expected images to augment. Got examples of shape {data.input_shape}.")
+    return found

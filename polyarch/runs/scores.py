@@ -1,0 +1,84 @@
+"""What makes the estimators of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from polyarch.data import Batches, endless
+from polyarch.estimators import Estimator, ShortRun
+from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
+from polyarch.plugins import ESTIMATORS
+from polyarch.runs.feed import Feed
+from polyarch.runs.sections import EstimatorSettings
+
+
+@dataclass
+class Scores:
+    """Data and settings that estimators are made of; a registered estimator is called with one of these.
+
+    >>> def synflow(scores: Scores) -> Estimator: return SynFlow(scores.input_shape)
+    """
+
+    settings: EstimatorSettings
+    feed: Feed
+    _records: dict[str, bool] = field(default_factory=lambda: {"valid": False, "gradients": False})
+    _runs: dict[tuple[bool, ...], ShortRun] = field(default_factory=dict)
+
+    @property
+    def train(self) -> Batches:
+        """Shuffled, augmented training batches."""
+        return self.feed.batches(self.feed.train, self.settings.batch_size, stream="scores")
+
+    @property
+    def valid(self) -> Batches:
+        """All validation examples in order."""
+        return self.feed.in_order(self.feed.valid)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one preprocessed example."""
+        return self.feed.network_shape
+
+    @property
+    def policy(self) -> NormPolicy:
+        """Which batch statistics an architecture with inherited weights uses."""
+        policies: dict[str, Callable[[], NormPolicy]] = {
+            "running": RunningStatistics,
+            "batch": BatchStatistics,
+            "adapt": lambda: AdaptedStatistics(self.settings.policy_batches),
+            "reestimate": lambda: ReestimatedStatistics(self.settings.policy_batches),
+        }
+        return policies[self.settings.policy]()
+
+    def policy_inputs(self) -> Iterator[Tensor]:
+        """The inputs that the policy adapts to."""
+        return (batch.inputs for batch in endless(self.train))
+
+    def short_run(self, *, valid: bool = False, gradients: bool = False) -> ShortRun:
+        """The short run that all estimators of training speed read, with what any of them asks it to record."""
+        self._records = {"valid": self._records["valid"] or valid, "gradients": self._records["gradients"] or gradients}
+        key = tuple(self._records.values())
+        if key not in self._runs:
+            self._runs[key] = ShortRun(
+                self.train,
+                steps=self.settings.steps,
+                learning_rate=self.settings.learning_rate,
+                momentum=self.settings.momentum,
+                seed=self.feed.seed,
+                valid=self._validation_minibatches() if self._records["valid"] else None,
+                gradients=self._records["gradients"],
+            )
+        return self._runs[key]
+
+    def estimators(self, names: Sequence[str]) -> list[Estimator]:
+        """Estimators by name; those of a short run share one."""
+        scores, makers = Scores(self.settings, self.feed), [ESTIMATORS[name] for name in names]
+        for make in makers:  # says what the shared run must record
+            make(scores)
+        return [make(scores) for make in makers]
+
+    def _validation_minibatches(self) -> Batches:
+        return self.feed.batches(self.feed.valid, self.settings.batch_size, stream="validation scores", augmented=False)

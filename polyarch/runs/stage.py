@@ -1,0 +1,112 @@
+"""The stages of a run, what comes out of them, and running them one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import polyarch
+from polyarch.errors import ConfigError
+from polyarch.executors import one_thread
+from polyarch.results import Contender, PredictorRecord, Record, Results, TrainingRecord
+from polyarch.runs.description import described_choices, described_size
+from polyarch.runs.run import Run
+from polyarch.supernets import Supernet
+
+
+@dataclass
+class Outcome:
+    """What a method has found so far; its stages fill it in.
+
+    Args:
+        training: the course of the supernet's training, where there is one.
+        record: the method's own section of ``results.json``.
+        comparison: networks side by side, each with its role.
+        predictors: what can predict; those with a folder are exported there.
+        default: the folder of the predictor that is *the* answer.
+        artifact: the exported network in numbers.
+        net: the supernet after training, where it is not the one that the run began with.
+        seconds: by stage, and whatever else was timed.
+    """
+
+    training: TrainingRecord = field(default_factory=lambda: TrainingRecord(strategy="none", history=[]))
+    record: Record | None = None
+    comparison: list[Contender] | None = None
+    predictors: list[PredictorRecord] = field(default_factory=list)
+    default: str | None = None
+    artifact: dict[str, Any] | None = None
+    net: Supernet | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Notes the seconds of a block."""
+        started = time.monotonic()
+        yield
+        self.seconds[name] = round(time.monotonic() - started, 2)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A named part of a run that keeps what it finishes on disk: killed, it resumes where it was."""
+
+    name: str
+    work: Callable[[Outcome], None]
+
+
+def perform(run: Run) -> Results:
+    """Runs the stages of the method up to and including ``run.until``; ``results.json`` is written after each."""
+    outcome = Outcome()
+    with one_thread():
+        for stage in stages_of(run):
+            with outcome.timed(stage.name):
+                stage.work(outcome)
+            results = results_of(run, outcome)
+            results.write(run.workspace.results)
+    run.workspace.log("finished", stage=run.until or stage.name)
+    return results
+
+
+def stages_of(run: Run) -> list[Stage]:
+    """The stages of the method up to and including ``run.until``."""
+    stages = list(run.method.stages(run))
+    names = [stage.name for stage in stages]
+    if run.until is None:
+        return stages
+    if run.until not in names:
+        raise ConfigError(
+            f"Expected a method with a stage {run.until!r}. Got {run.method.name!r} with {', '.join(names)}."
+        )
+    return stages[: names.index(run.until) + 1]
+
+
+def results_of(run: Run, outcome: Outcome) -> Results:
+    """The content of ``results.json``."""
+    net = outcome.net or run.net
+    return Results(
+        polyarch=polyarch.__version__,
+        torch=torch.__version__,
+        method=run.method.name,
+        settings=run.settings.model_dump(mode="json"),
+        data=run.feed.summary(),
+        space={
+            "name": net.space.name,
+            "kind": run.settings.space.kind,
+            "size": described_size(net),
+            "choices": described_choices(net),
+            "supernet_parameters": sum(parameter.numel() for parameter in net.parameters()),
+        },
+        training=outcome.training,
+        record=outcome.record,
+        comparison=outcome.comparison,
+        artifact=outcome.artifact,
+        predictors=outcome.predictors,
+        default=outcome.default,
+        decisions=list(run.settings.decisions),
+        seconds=outcome.seconds,
+    )
