@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+from polyarch.runs.parts import Parts
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.runs.run import Context
 from polyarch.runs.display import Quiet
 from polyarch.runs.optimisers import schedule
-from polyarch.runs.parts import Parts
 from polyarch.runs.pipeline import check
 from polyarch.runs.plan import Timings, measure, plan
+from polyarch.runs.run import Context
 from polyarch.runs.settings import STRATEGIES, OptimiserSettings, RankSettings, RunSettings
 from polyarch.runs.workspace import Workspace
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, Strategy, Variational
-from polyarch.training import Run
+from polyarch.training import FitState
 
 SMALL = {"kind": "nb201", "channels": 2, "cells": 1}
 SHAPES = {
@@ -111,7 +111,7 @@ def test_the_rate_rises_over_the_first_epochs(warmup: float) -> None:
     settings = OptimiserSettings(epochs=10, learning_rate=0.4, final_learning_rate=0.1, warmup_epochs=warmup)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=9.0)
     hung = schedule(optimizer, settings)
-    run = Run(_Nothing(), epochs=10, steps_per_epoch=8)
+    run = FitState(_Nothing(), epochs=10, steps_per_epoch=8)
     rates = []
     for step in range(80):
         run.step = step
