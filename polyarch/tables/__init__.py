@@ -1,14 +1,15 @@
-"""Published tables of architectures and their true performance, and tables of your own."""
+"""The true performance of architectures: published tables, surrogates, and tables of your own."""
 
+from polyarch.tables.curve_csv import read_curve_csv
 from polyarch.tables.curve_table import CurveTable
 from polyarch.tables.curves import Curves
-from polyarch.tables.macro import load_macro
 from polyarch.tables.nasbench101 import NASBench101, convert_nasbench101
 from polyarch.tables.nasbench201 import NASBench201
 from polyarch.tables.nasbench301 import NASBench301
+from polyarch.tables.nasbench_macro import load_macro
 from polyarch.tables.nats import convert_nats
 from polyarch.tables.notations import parse_architecture, published_notation
-from polyarch.tables.sources import SOURCES, Source, load_truth
+from polyarch.tables.sources import SOURCES, TruthSource, load_truth
 from polyarch.tables.spikenas import load_spikenas, spikenas_space
 from polyarch.tables.truth import Truth
 
@@ -19,8 +20,8 @@ __all__ = [
     "NASBench101",
     "NASBench201",
     "NASBench301",
-    "Source",
     "Truth",
+    "TruthSource",
     "convert_nasbench101",
     "convert_nats",
     "load_macro",
@@ -28,5 +29,6 @@ __all__ = [
     "load_truth",
     "parse_architecture",
     "published_notation",
+    "read_curve_csv",
     "spikenas_space",
 ]

@@ -1,37 +1,26 @@
-"""Learning curves from a CSV file that anybody can write."""
+"""Learning curves from CSV files."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingData, first_line
-from polyarch.spaces import Architecture, Space
+from polyarch.spaces import Space
+from polyarch.tables.curve_table import CurveTable
 from polyarch.tables.notations import parse_architecture
 
 ACCURACIES = ("test_accuracy", "valid_accuracy")
-"""The last value of the first of these that a file has is the accuracy of an architecture."""
+"""The accuracy of an architecture is the last value of the first of these that the file has."""
 
 
-@dataclass(frozen=True, eq=False)
-class CurveFile:
-    """What a file says: architectures, their accuracy (n,) and measure -> (n, epochs), padded with NaN."""
-
-    architectures: tuple[Architecture, ...]
-    accuracies: NDArray[np.float64]
-    curves: dict[str, NDArray[np.float32]]
-
-
-def read_curve_csv(path: Path, space: Space) -> CurveFile:
-    """Reads one row per architecture and epoch.
+def read_curve_csv(path: Path, space: Space) -> CurveTable:
+    """Reads a CSV or gzipped CSV file with one row per architecture and epoch.
 
     ::
 
@@ -39,23 +28,24 @@ def read_curve_csv(path: Path, space: Space) -> CurveFile:
         skip|conv|none,1,2.01,31.5,31.2
         skip|conv|none,2,1.63,44.0,43.8
 
-    ``architecture`` is the key of an architecture of the space or a NAS-Bench-201 string, ``epoch`` counts from 1
-    without gaps in any order of the rows. Every other column is a measure, accuracies in percent; an empty cell ends
-    a curve early. One of `ACCURACIES` must be there: its last value is the accuracy of the architecture.
+    ``architecture`` is in one of the notations of `parse_architecture`; epochs count from 1 without gaps, in any order.
+    Every other column is a measure, accuracies in percent; an empty cell ends a curve early. One of `ACCURACIES` is
+    required.
     """
     if not path.is_file():
         raise MissingData(f"Expected a table of learning curves at {path}. Found no such file.")
+    opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with _opened(path) as file:
+        with opener(path, "rt", newline="", encoding="utf-8-sig") as file:
             runs, measures = _runs(path, csv.DictReader(file))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise CorruptFile(f"Expected {path} to be a CSV file. Found: {first_line(error)}.") from None
     longest = max(max(epochs) for epochs in runs.values())
     values = np.full((len(measures), len(runs), longest), np.nan, dtype=np.float32)
-    architectures = []
+    indices = []
     for row, (text, epochs) in enumerate(runs.items()):
         try:
-            architectures.append(parse_architecture(text, space))
+            indices.append(parse_architecture(text, space).indices)
         except InvalidInput as error:
             raise DataError(f"Expected {path} to have architectures of space {space.name!r}. {error}") from None
         if len(epochs) != max(epochs):
@@ -63,21 +53,11 @@ def read_curve_csv(path: Path, space: Space) -> CurveFile:
         for epoch, numbers in epochs.items():
             values[:, row, epoch - 1] = numbers
     curves = dict(zip(measures, values, strict=True))
-    return CurveFile(tuple(architectures), _last_values(path, curves, list(runs)), curves)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
-    if path.suffix == ".gz":
-        with gzip.open(path, "rt", newline="", encoding="utf-8-sig") as file:
-            yield file
-    else:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            yield file
+    return CurveTable(path.name.split(".")[0], space, indices, _last_values(path, curves, list(runs)), curves)
 
 
 def _runs(path: Path, reader: csv.DictReader[str]) -> tuple[dict[str, dict[int, list[float]]], list[str]]:
-    """Architecture -> epoch -> the numbers of the measures."""
+    """Architecture -> epoch -> the values of all measures, and the names of the measures."""
     header = list(reader.fieldnames or ())
     measures = [name for name in header if name not in ("architecture", "epoch")]
     if len(header) != len(measures) + 2 or len(set(header)) != len(header) or not set(ACCURACIES) & set(measures):
@@ -88,7 +68,7 @@ def _runs(path: Path, reader: csv.DictReader[str]) -> tuple[dict[str, dict[int, 
     runs: dict[str, dict[int, list[float]]] = {}
     for row in reader:
         try:
-            if None in row or None in row.values():  # how the csv module tells of a row that is too long or too short
+            if None in row or None in row.values():  # the csv module's sign of a row that is too long or too short
                 raise ValueError(f"a row of other than {len(header)} columns")
             epoch = int(row["epoch"])
             numbers = [float(row[name]) if row[name] else np.nan for name in measures]

@@ -1,4 +1,4 @@
-"""A table of architectures with accuracies and learning curves, in one file."""
+"""A table of architectures with accuracies and learning curves, stored in one file."""
 
 from __future__ import annotations
 
@@ -14,25 +14,22 @@ from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
 from polyarch.spaces.macro import macro_space
 from polyarch.spaces.nb101 import NB101_PARENTS, nb101_space
-from polyarch.tables.archives import reading_arrays, write_arrays
-from polyarch.tables.curve_csv import read_curve_csv
 from polyarch.tables.curves import Curves
-from polyarch.tables.rows import Rows
+from polyarch.tables.npz_files import reading_arrays, write_arrays
+from polyarch.tables.row_index import RowIndex
 from polyarch.tables.truth import Truth
 
 FORMAT = 1
 
 
 class CurveTable(Truth):
-    """Accuracies, learning curves and other numbers of architectures that were each trained alone.
+    """Accuracies, learning curves and other numbers of n architectures trained alone.
 
     Args:
-        name: of the table.
-        space: the space of the architectures.
-        indices: the chosen option of every choice, (n, choices), no row twice.
-        accuracies: percent, (n,); by default the final test accuracy.
+        indices: the chosen option of every choice, (n, choices), all rows different.
+        accuracies: in percent, (n,); usually the final test accuracy.
         curves: measure, e.g. ``train_loss`` or ``valid_accuracy`` -> (n, epochs); NaN after the end of a shorter run.
-        columns: further numbers by name, e.g. ``parameters`` -> (n,).
+        columns: other numbers by name, e.g. ``parameters`` -> (n,).
 
     >>> space = Space("two", (Choice("edge", ("skip", "conv")),))
     >>> table = CurveTable("own", space, [[0], [1]], [80.0, 90.0], {"train_loss": [[2.0, np.nan], [2.0, 1.5]]})
@@ -51,9 +48,9 @@ class CurveTable(Truth):
     ) -> None:
         self.name = name
         self.space = space
-        self._rows = Rows(space, indices)
-        self._accuracies = self._column("accuracies", accuracies)
-        self._columns = {key: self._column(key, values) for key, values in (columns or {}).items()}
+        self._rows = RowIndex(space, indices)
+        self._accuracies = self._checked("accuracies", accuracies)
+        self._columns = {key: self._checked(key, values) for key, values in (columns or {}).items()}
         self._curves = {
             key: values if isinstance(values, Curves) else Curves.plain(values)
             for key, values in (curves or {}).items()
@@ -62,7 +59,7 @@ class CurveTable(Truth):
             if len(values) != len(self._rows):
                 raise InvalidInput(f"Expected {len(self._rows)} curves of {key}. Got {len(values)}.")
 
-    def _column(self, name: str, values: ArrayLike) -> NDArray[np.float64]:
+    def _checked(self, name: str, values: ArrayLike) -> NDArray[np.float64]:
         column = np.asarray(values, dtype=np.float64)
         if column.shape != (len(self._rows),):
             raise InvalidInput(f"Expected {name} to have {len(self._rows)} numbers. Got shape {column.shape}.")
@@ -75,34 +72,35 @@ class CurveTable(Truth):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the further numbers."""
+        """The names of the other numbers."""
         return tuple(self._columns)
 
     def accuracies(self) -> NDArray[np.float64]:
-        """Percent, of all rows in order: (n,)."""
+        """The accuracies of all rows in percent: (n,)."""
         return self._accuracies.copy()
 
     def column(self, name: str) -> NDArray[np.float64]:
-        """One of the ``columns``, of all rows in order: (n,)."""
-        if name not in self._columns:
-            raise UnknownName(f"column of {self.name}", name, self._columns)
-        return self._columns[name].copy()
+        """One of the ``columns``: (n,)."""
+        return self._named(name).copy()
+
+    def _named(self, column: str) -> NDArray[np.float64]:
+        if column not in self._columns:
+            raise UnknownName(f"column of {self.name}", column, self._columns)
+        return self._columns[column]
 
     def curves(self, measure: str) -> NDArray[np.float64]:
-        """The learning curves of all rows in order, NaN after the end of a shorter one: (n, epochs)."""
+        """The learning curves of all rows, NaN after the end of a shorter one: (n, epochs)."""
         if measure not in self._curves:
             raise UnknownName(f"learning curve of {self.name}", measure, self._curves)
         return self._curves[measure].array()
 
     def accuracy(self, architecture: Architecture) -> float:
-        """Percent."""
+        """The accuracy in percent."""
         return float(self._accuracies[self._row(architecture)])
 
     def value(self, architecture: Architecture, column: str) -> float:
-        """The number of an architecture in one of the ``columns``."""
-        if column not in self._columns:
-            raise UnknownName(f"column of {self.name}", column, self._columns)
-        return float(self._columns[column][self._row(architecture)])
+        """The value of an architecture in one of the ``columns``."""
+        return float(self._named(column)[self._row(architecture)])
 
     def _curve(self, architecture: Architecture, measure: str) -> NDArray[np.float64]:
         return self._curves[measure].row(self._row(architecture))
@@ -120,18 +118,16 @@ class CurveTable(Truth):
         return len(self._rows)
 
     def architectures(self) -> Sequence[Architecture]:
-        """The architectures of all rows, in order."""
+        """The architectures of all rows."""
         return self._rows.architectures()
 
     def by(self, column: str) -> CurveTable:
         """The same table with one of its ``columns`` as the accuracy."""
-        if column not in self._columns:
-            raise UnknownName(f"column of {self.name}", column, self._columns)
-        name, columns = f"{self.name}:{column}", self._columns
-        return CurveTable(name, self.space, self._rows.indices, columns[column], self._curves, columns)
+        name, values = f"{self.name}:{column}", self._named(column)
+        return CurveTable(name, self.space, self._rows.indices, values, self._curves, self._columns)
 
     def save(self, path: Path) -> None:
-        """Writes the table as one compressed npz of plain arrays; the space is stored by its names."""
+        """Writes one compressed npz file of plain arrays; the space is stored by the names of its options."""
         header = {
             "format": FORMAT,
             "name": self.name,
@@ -154,9 +150,7 @@ class CurveTable(Truth):
         """Reads what ``save`` wrote.
 
         Args:
-            path: the file.
-            space: the space with its constraints and canonical form, which are no part of the file; it must have the
-                name and choices that the file says.
+            space: supplies constraints and canonical form, which are not in the file; its name and choices must match.
         """
         if not path.is_file():
             raise MissingData(f"Expected a table of learning curves at {path}. Found no such file.")
@@ -173,15 +167,8 @@ class CurveTable(Truth):
             raise InvalidInput(f"Expected {path} to be about space {space.name!r}. Found space {stored.name!r}.")
         return table
 
-    @classmethod
-    def from_csv(cls, path: Path, space: Space) -> CurveTable:
-        """Learning curves of your own, one row per architecture and epoch; see `read_curve_csv`."""
-        read = read_curve_csv(path, space)
-        indices = np.array([architecture.indices for architecture in read.architectures])
-        return cls(path.name.split(".")[0], space, indices, read.accuracies, read.curves)
-
 
 def _known(stored: Space) -> Space:
-    """The space as this library has it, with its canonical form, when the file is about a published one."""
+    """The published space with its canonical form, if the file is about one."""
     published: tuple[Space, ...] = (nb201_space(), macro_space(), *(nb101_space(number) for number in NB101_PARENTS))
     return next((space for space in published if space == stored), stored)

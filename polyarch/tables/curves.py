@@ -1,4 +1,4 @@
-"""Learning curves of many runs in little memory."""
+"""Compact learning curves of many runs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from polyarch.errors import InvalidInput
 
 MISSING = np.iinfo(np.uint16).max
-"""What stands behind the end of a shorter run in packed curves."""
+"""Pads packed curves after the end of a shorter run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """One measure of every run: float32 padded with NaN, or uint16 counts of a step padded with 65535.
-
-    Args:
-        values: (runs, epochs).
-        step: the value of one count, for curves packed as whole numbers.
-    """
+    """One measure of every run, (runs, epochs): float32 padded with NaN, or uint16 multiples of ``step``."""
 
     values: NDArray[Any]
     step: float | None = None
@@ -44,28 +39,23 @@ class Curves:
 
     @classmethod
     def plain(cls, values: ArrayLike) -> Curves:
-        """Curves of any numbers as float32; NaN after the end of a shorter run."""
+        """Curves as float32; NaN after the end of a shorter run."""
         return cls(np.ascontiguousarray(values, dtype=np.float32))
 
     @classmethod
     def packed(cls, values: ArrayLike, step: float) -> Curves:
-        """Curves as whole numbers of a step, in half the memory: rounded by at most step / 2."""
+        """Curves rounded to multiples of a step, in half the memory."""
         given = np.asarray(values, dtype=np.float64)
         counts = np.where(np.isnan(given), MISSING, np.rint(given / step))
         if counts.size and (counts.min() < 0 or counts[~np.isnan(given)].max(initial=0) >= MISSING):
             raise InvalidInput(f"Expected values in [0, {MISSING * step:g}) to pack by {step:g}. Got one outside.")
         return cls(counts.astype(np.uint16), step)
 
-    @property
-    def epochs(self) -> int:
-        """The length of the longest run."""
-        return int(self._lengths.max(initial=0))
-
     def __len__(self) -> int:
         return len(self.values)
 
     def row(self, index: int) -> NDArray[np.float64]:
-        """The curve of one run without its padding: (epochs of this run,)."""
+        """The curve of one run without padding: (epochs of this run,)."""
         values = self.values[index, : self._lengths[index]].astype(np.float64)
         return values if self.step is None else values * self.step
 

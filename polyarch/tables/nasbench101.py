@@ -1,4 +1,8 @@
-"""NAS-Bench-101: 423,624 cells on CIFAR-10, for the architectures of the NAS-Bench-1shot1 spaces."""
+"""NAS-Bench-101: 423,624 cells on CIFAR-10, for the architectures of the NAS-Bench-1shot1 spaces.
+
+Ying et al. (2019), "NAS-Bench-101: Towards Reproducible Neural Architecture Search", arXiv:1902.09635. Zela, Siems and
+Hutter (2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting One-shot Neural Architecture Search", arXiv:2001.10422.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +21,30 @@ from polyarch.data.locations import data_root
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
 from polyarch.spaces import Architecture
 from polyarch.spaces.nb101 import nb101_canonical, nb101_space
-from polyarch.tables.archives import reading_arrays, write_arrays
+from polyarch.tables.npz_files import reading_arrays, write_arrays
 from polyarch.tables.tfrecords import read_fields, read_records
 from polyarch.tables.truth import Truth
 
 CELLS = 423_624
 BUDGETS = (4, 12, 36, 108)
-"""Epochs of the trainings: a cell was trained three times with each."""
+"""Epochs of training; every cell was trained three times with each budget."""
 ACCURACIES = ("train_accuracy", "valid_accuracy", "test_accuracy")
 VALUES = ("train_seconds", *ACCURACIES)
 """Fields 2 to 5 of an evaluation in the official file."""
 
 
 class NASBench101(Truth):
-    """Mean accuracies (percent) of cells that were trained three times with each of up to four budgets.
+    """Mean accuracies in percent of cells that were trained three times with each of up to four budgets.
 
-    The budgets are trainings of their own with learning rates that end at zero, not points of one training; a curve has
-    one value per budget. The benchmark has every cell of at most seven nodes and nine edges, so the whole file knows
-    every member of the space.
+    Each budget is a separate training whose learning rate ends at zero; a curve has one value per budget. The benchmark
+    has every cell of at most seven nodes and nine edges, so the complete file knows every member of the spaces.
 
     Args:
         space: 1, 2 or 3, the space of NAS-Bench-1shot1.
         hashes: the benchmark's hashes, sorted, (n, 16) bytes.
         epochs: the budgets, ascending.
-        values: one of `VALUES` -> (n, budgets).
-        params: trainable parameters, (n,).
-        measure: what ``accuracy`` answers with, after the largest budget.
+        values: one of `ACCURACIES` -> (n, budgets).
+        measure: the measure of ``accuracy``, after the largest budget.
     """
 
     def __init__(
@@ -51,27 +53,23 @@ class NASBench101(Truth):
         hashes: NDArray[np.uint8],
         epochs: Sequence[int],
         values: dict[str, NDArray[np.float32]],
-        params: NDArray[np.int32],
         measure: str = "test_accuracy",
     ) -> None:
         shape = (len(hashes), len(epochs))
-        if hashes.shape[1:] != (16,) or params.shape != shape[:1] or any(values[key].shape != shape for key in VALUES):
-            raise InvalidInput(
-                f"Expected hashes, parameters and {', '.join(VALUES)} of {shape[0]} cells. Got other shapes."
-            )
+        if hashes.shape[1:] != (16,) or any(values[key].shape != shape for key in ACCURACIES):
+            raise InvalidInput(f"Expected hashes and {', '.join(ACCURACIES)} of {shape[0]} cells. Got other shapes.")
         self.name = "nb101" if measure == "test_accuracy" else f"nb101:{measure}"
         self.space = nb101_space(space)
         self.epochs = tuple(epochs)
         self.measure = measure
         self._hashes = np.ascontiguousarray(hashes).view("S16").ravel()
         if (self._hashes[1:] <= self._hashes[:-1]).any():
-            raise InvalidInput("Expected the hashes of NAS-Bench-101 in order. Got others.")
+            raise InvalidInput("Expected sorted hashes of NAS-Bench-101. Got another order.")
         self._values = values
-        self._params = params
 
     @classmethod
     def load(cls, path: Path | None = None, space: int = 3, measure: str = "test_accuracy") -> NASBench101:
-        """From what `convert_nasbench101` wrote, by default to ``nas_bench_101/nb101.npz`` in the data folder."""
+        """Loads what `convert_nasbench101` wrote, by default ``nas_bench_101/nb101.npz`` in the data folder."""
         path = path or data_root() / "nas_bench_101" / "nb101.npz"
         if not path.is_file():
             raise MissingData(
@@ -82,25 +80,17 @@ class NASBench101(Truth):
         if measure not in ACCURACIES:
             raise UnknownName("measure of NAS-Bench-101", measure, ACCURACIES)
         with reading_arrays(path, "a converted NAS-Bench-101") as arrays:
-            values = {key: arrays[key] for key in VALUES}
-            return cls(space, arrays["hashes"], arrays["epochs"].tolist(), values, arrays["params"], measure)
+            values = {key: arrays[key] for key in ACCURACIES}
+            return cls(space, arrays["hashes"], arrays["epochs"].tolist(), values, measure)
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """All accuracies when there is more than one budget."""
+        """All accuracies, if there is more than one budget."""
         return ACCURACIES if len(self.epochs) > 1 else ()
 
     def accuracy(self, architecture: Architecture) -> float:
         """The mean of three runs with the largest budget."""
         return float(self._values[self.measure][self._row(architecture), -1])
-
-    def params(self, architecture: Architecture) -> int:
-        """The number of trainable parameters."""
-        return int(self._params[self._row(architecture)])
-
-    def train_seconds(self, architecture: Architecture) -> float:
-        """The mean time of training with the largest budget."""
-        return float(self._values["train_seconds"][self._row(architecture), -1])
 
     def _curve(self, architecture: Architecture, measure: str) -> NDArray[np.float64]:
         return np.asarray(self._values[measure][self._row(architecture)], dtype=np.float64)
@@ -123,15 +113,11 @@ class NASBench101(Truth):
         return isinstance(architecture, Architecture) and self._find(architecture) is not None
 
     def __len__(self) -> int:
-        return self.space.size if self._whole else len(self.architectures())
+        return self.space.size if len(self._hashes) == CELLS else len(self.architectures())
 
     def architectures(self) -> Sequence[Architecture]:
         """The members of the space whose cell is in the table."""
-        return self.space.members if self._whole else self._found
-
-    @property
-    def _whole(self) -> bool:
-        return len(self._hashes) == CELLS
+        return self.space.members if len(self._hashes) == CELLS else self._found
 
     @cached_property
     def _found(self) -> tuple[Architecture, ...]:
@@ -139,12 +125,12 @@ class NASBench101(Truth):
 
 
 def convert_nasbench101(source: Path, out: Path, progress: Callable[[int], None] | None = None) -> None:
-    """Writes the means over runs of an official file (``nasbench_only108.tfrecord`` or ``nasbench_full.tfrecord``).
+    """Writes the means over the runs of ``nasbench_only108.tfrecord`` or ``nasbench_full.tfrecord``.
 
     Args:
-        source: records with JSON: hash, epochs, matrix, operations and a protocol buffer of evaluations in base64.
-        out: the npz file to write; 15 MB for the smaller file.
-        progress: told the number of runs read so far.
+        source: records of JSON: hash, epochs, matrix, operations, and evaluations as a protocol buffer in base64.
+        out: the npz file to write; 15 MB for the smaller source.
+        progress: receives the number of runs read so far.
     """
     if not source.is_file():
         raise MissingData(f"Expected NAS-Bench-101 at {source}. Found no such file.")
@@ -175,7 +161,7 @@ def convert_nasbench101(source: Path, out: Path, progress: Callable[[int], None]
 
 
 def _last_evaluation(metrics: bytes) -> tuple[int, list[float]]:
-    """Parameters, and seconds and accuracies (percent) at the end of training.
+    """The parameters, and the seconds and accuracies (percent) at the end of training.
 
     ``ModelMetrics``: 1 evaluations (before training, halfway, at the end), 2 trainable parameters.
     ``EvaluationData``: 2 seconds of training, 3, 4 and 5 accuracies on training, validation and test images, in [0, 1].
@@ -202,7 +188,7 @@ def _write(
     present = counts.any(axis=0)
     if not rows or (counts[:, present] == 0).any():
         raise CorruptFile(
-            f"Expected {source} to have every cell with every budget. Found {len(rows)} cells, not all with all."
+            f"Expected {source} to have every cell with every budget. Found {len(rows)} cells, some incomplete."
         )
     hashes = np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), 16)
     order = np.argsort(np.ascontiguousarray(hashes).view("S16").ravel())

@@ -1,4 +1,8 @@
-"""The table of all 15,625 NAS-Bench-201 cells."""
+"""The table of all 15,625 NAS-Bench-201 cells.
+
+Dong and Yang (2020), "NAS-Bench-201: Extending the Scope of Reproducible Neural Architecture Search",
+arXiv:2001.00326.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +18,26 @@ from numpy.typing import NDArray
 from polyarch.data.locations import data_root
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
 from polyarch.spaces import NB201_OPERATIONS, Architecture, nb201_space
-from polyarch.tables.rows import Rows
+from polyarch.tables.row_index import RowIndex
 from polyarch.tables.truth import Truth
 
 CELLS = 15625
 TEXTS = ("index", "arch_str", "unique_str")
-"""Columns that are no measurements."""
+"""Columns of text."""
 
 NOTATION = "|?~0|+|?~0|?~1|+|?~0|?~1|?~2|"
-"""How the benchmark writes cells; the operations stand in the order of `NB201_EDGES`."""
+"""The notation of cells, with operations in the order of `NB201_EDGES`."""
 
 
 class NASBench201(Truth):
-    """True values of cells, by column of the table, e.g. ``cifar10_test_200`` (percent) or ``params_cifar10``.
+    """True values of cells by column, e.g. ``cifar10_test_200`` (percent) or ``params_cifar10``.
 
-    The decompressed text of the table stays in memory as it is (6 MB); a column becomes numbers when it is asked for.
+    The text of the table stays in memory (6 MB), and a column is parsed at its first use.
 
     Args:
         header: the names of the columns.
         lines: the rows as comma-separated text.
-        column: what ``accuracy`` answers with.
+        column: the column of ``accuracy``.
     """
 
     def __init__(self, header: Sequence[str], lines: Sequence[bytes], column: str = "cifar10_test_200") -> None:
@@ -49,7 +53,7 @@ class NASBench201(Truth):
 
     @classmethod
     def load(cls, path: Path | None = None, column: str = "cifar10_test_200") -> NASBench201:
-        """From ``nas_bench_201/nb201_table.csv.gz`` in the data folder, or from the given file."""
+        """Loads ``nas_bench_201/nb201_table.csv.gz`` from the data folder, or the given file."""
         path = path or data_root() / "nas_bench_201" / "nb201_table.csv.gz"
         if not path.is_file():
             raise MissingData(
@@ -66,18 +70,18 @@ class NASBench201(Truth):
             raise CorruptFile(f"Expected {CELLS} cells in {path}. Found {len(lines)}.")
         table = cls(header, lines, column)
         try:
-            table._rows  # noqa: B018 - reads the cells, so that a damaged file is noticed here
+            table._rows  # noqa: B018 - parses the cells, to detect a damaged file here
             table._values(column)
         except (InvalidInput, ValueError) as error:
             raise CorruptFile(f"Expected {path} to be a gzipped table of cells. {first_line(error)}.") from None
         return table
 
     def accuracy(self, architecture: Architecture) -> float:
-        """The number of the column that the table was loaded for, by default the test accuracy on CIFAR-10."""
+        """The value in the chosen column, by default the test accuracy on CIFAR-10."""
         return self.value(architecture, self.column)
 
     def value(self, architecture: Architecture, column: str) -> float:
-        """The table's number for a cell."""
+        """The value of a cell in a column."""
         if column not in self.columns:
             raise UnknownName("column of the NAS-Bench-201 table", column, self.columns)
         row = self._rows.find(architecture)
@@ -95,22 +99,22 @@ class NASBench201(Truth):
         return len(self._lines)
 
     def architectures(self) -> Sequence[Architecture]:
-        """All cells in the order of the table, which is the benchmark's index."""
+        """All cells in the order of the benchmark's index."""
         return self._rows.architectures()
 
     @cached_property
-    def _rows(self) -> Rows:
+    def _rows(self) -> RowIndex:
         texts = self._texts("arch_str")
         joined = b"\n".join(texts)
-        for index, operation in enumerate(NB201_OPERATIONS):  # one byte each: all cells have one length
+        for index, operation in enumerate(NB201_OPERATIONS):  # one byte each, so that all cells have equal length
             joined = joined.replace(operation.encode(), bytes([index]))
         words = joined.split(b"\n")
         cells = np.array(words, dtype=f"S{len(NOTATION) + 1}").view(np.uint8).reshape(len(words), -1)
-        pattern = np.frombuffer(f"{NOTATION}\0".encode(), dtype=np.uint8)  # ends as shorter words do
+        pattern = np.frombuffer(f"{NOTATION}\0".encode(), dtype=np.uint8)  # numpy pads shorter words with zeros
         wrong = np.where(pattern == ord("?"), cells >= len(NB201_OPERATIONS), cells != pattern).any(axis=1)
         if wrong.any():
             raise InvalidInput(f"Found the cell {texts[int(wrong.argmax())].decode(errors='replace')[:120]!r}.")
-        return Rows(self.space, cells[:, pattern == ord("?")])
+        return RowIndex(self.space, cells[:, pattern == ord("?")])
 
     def _values(self, column: str) -> NDArray[np.float64]:
         """One column as numbers, NaN for empty cells: (15625,)."""

@@ -1,4 +1,8 @@
-"""NAS-Bench-301: a surrogate that predicts the accuracy of DARTS networks."""
+"""NAS-Bench-301: a surrogate that predicts the accuracy of DARTS networks.
+
+Zela et al. (2022), "Surrogate NAS Benchmarks: Going Beyond the Limited Search Spaces of Tabular NAS Benchmarks",
+arXiv:2008.09777.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from polyarch.tables.truth import Truth
 
 
 class Genotype(NamedTuple):
-    """A network in the form in which the surrogate wants it: pairs of an operation and the node it reads."""
+    """The input format of the surrogate: pairs of an operation and the node that it reads."""
 
     normal: list[tuple[str, int]]
     normal_concat: list[int]
@@ -24,19 +28,16 @@ class Genotype(NamedTuple):
 
 
 class Surrogate(Protocol):
-    """What the package's ``load_ensemble`` returns."""
+    """The ensemble that ``nasbench301.load_ensemble`` returns."""
 
     def predict(self, config: Genotype, representation: str, with_noise: bool) -> Any:
         """The predicted validation accuracy in percent."""
 
 
 class NASBench301(Truth):
-    """Predicted validation accuracies on CIFAR-10 (percent) of the networks of the DARTS space.
+    """Predicted validation accuracies on CIFAR-10, in percent, of the networks of the DARTS space.
 
-    A surrogate is not a measurement: it is the mean prediction of an ensemble, without noise.
-
-    Args:
-        surrogate: what ``nasbench301.load_ensemble`` returned.
+    They are not measurements but the mean prediction of an ensemble, without noise.
     """
 
     name = "nb301"
@@ -47,9 +48,9 @@ class NASBench301(Truth):
 
     @classmethod
     def load(cls, path: Path | None = None) -> NASBench301:
-        """From the folder of a surrogate, by default ``nas_bench_301/xgb_v1.0`` in the data folder.
+        """Loads the folder of a surrogate, by default ``nas_bench_301/xgb_v1.0`` in the data folder.
 
-        The package ``nasbench301`` unpickles the models there: use files of its authors only.
+        The package ``nasbench301`` unpickles the models, so use only the files of its authors.
         """
         path = path or data_root() / "nas_bench_301" / "xgb_v1.0"
         try:
@@ -87,12 +88,12 @@ class NASBench301(Truth):
         return self.space.size
 
     def architectures(self) -> Sequence[Architecture]:
-        """The space is too large for a list of its 1e18 members: this says so."""
+        """Raises, because the space has 1e18 members."""
         return tuple(self.space.enumerate())
 
 
 def genotype(architecture: Architecture) -> Genotype:
-    """The genotype of an architecture of the DARTS space or of a part of it."""
+    """The genotype of an architecture of the DARTS space or a sub-space."""
     normal, reduce = (
         [(operation, source) for (source, _), operation in darts_edges(architecture, cell).items()]
         for cell in ("normal", "reduce")

@@ -1,4 +1,7 @@
-"""NAS-Bench-Macro: 6,561 chains of eight MobileNetV2 layers on CIFAR-10."""
+"""NAS-Bench-Macro: 6,561 chains of eight MobileNetV2 layers on CIFAR-10.
+
+Su et al. (2021), "Prioritized Architecture Sampling with Monto-Carlo Tree Search", arXiv:2103.11922.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ COLUMNS = (*RUNS, "params", "flops")
 
 
 def load_macro(path: Path | None = None) -> CurveTable:
-    """From ``nas_bench_macro/nb_macro_cifar10.csv.gz`` in the data folder, or from the given file.
+    """Loads ``nas_bench_macro/nb_macro_cifar10.csv.gz`` from the data folder, or the given file.
 
-    The accuracy is the mean test accuracy of three runs; columns are the single runs, ``params`` and ``flops``.
+    The accuracy is the mean test accuracy of three runs; the columns are the single runs, ``params`` and ``flops``.
     """
     path = path or data_root() / "nas_bench_macro" / "nb_macro_cifar10.csv.gz"
     if not path.is_file():
@@ -34,5 +37,5 @@ def load_macro(path: Path | None = None) -> CurveTable:
         columns = {name: [float(row[name]) for row in rows] for name in COLUMNS}
         means = [sum(runs) / len(RUNS) for runs in zip(*(columns[name] for name in RUNS), strict=True)]
         return CurveTable("macro", space, indices, means, columns=columns)
-    except Exception as error:  # damaged bytes make gzip and csv raise anything
+    except Exception as error:  # damaged bytes make gzip and csv raise all kinds of errors
         raise CorruptFile(f"Expected {path} to be the table of NAS-Bench-Macro. Found: {first_line(error)}.") from None

@@ -1,8 +1,11 @@
 """NATS-Bench: the learning curves of all NAS-Bench-201 cells, from the official files.
 
-The archive ``NATS-tss-v1_0-3ffb9-simple`` has a bzip2-compressed pickle per cell, so it is read one cell at a time.
-The single files ``NATS-tss-v1_0-3ffb9.pickle.pbz2`` and ``NAS-Bench-201-v1_1-096897.pth`` are one pickle of everything,
-hundreds of millions of Python numbers at once: they are refused.
+Dong, Liu, Musial and Gabrys (2021), "NATS-Bench: Benchmarking NAS Algorithms for Architecture Topology and Size",
+arXiv:2009.00437.
+
+The archive ``NATS-tss-v1_0-3ffb9-simple`` has one bzip2-compressed pickle per cell. The single files
+``NATS-tss-v1_0-3ffb9.pickle.pbz2`` and ``NAS-Bench-201-v1_1-096897.pth`` are refused: each is one pickle of hundreds of
+millions of Python numbers.
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ from polyarch.tables.curve_table import CurveTable
 from polyarch.tables.curves import Curves
 
 SCHEDULE = "200"
-"""The runs of 200 epochs; the files also have runs of 12."""
+"""The runs of 200 epochs; the files also contain runs of 12."""
 ENDING = ".pickle.pbz2"
 ACCURACY_STEP = 0.002
-"""Accuracies are kept in steps of this many percent, a fifth of an image out of 10,000."""
+"""The resolution of packed accuracies in percent, a fifth of an image out of 10,000."""
 
 SETS = {
     "cifar10": {
@@ -50,17 +53,17 @@ SETS = {
         "valtest": ("ImageNet16-120", "ori-test"),
     },
 }
-"""Data set -> what is measured -> (runs, examples) in the official files.
+"""Data set -> measure -> (runs, examples) in the official files.
 
-On CIFAR-10 a search looks at runs on half of the training images and validates on the other half; the test accuracy is
-that of runs on all of them. ``valtest`` is on validation and test images together: on the other two data sets it is the
-only one that was measured after every epoch.
+On CIFAR-10 a search uses runs on half of the training images and validates on the other half; the test accuracy comes
+from runs on all of them. ``valtest`` joins validation and test images; on the other two data sets it alone was measured
+after every epoch.
 """
 
 
 @dataclass(eq=False)
 class _Collected:
-    """The cells of one data set so far."""
+    """The cells of one data set."""
 
     indices: list[tuple[int, ...]] = field(default_factory=list)
     curves: dict[str, list[NDArray[np.float32]]] = field(default_factory=lambda: defaultdict(list))
@@ -70,13 +73,13 @@ class _Collected:
 def convert_nats(source: Path, out: Path, progress: Callable[[int], None] | None = None) -> list[Path]:
     """Writes one `CurveTable` file per data set: ``nats.npz`` becomes ``nats_cifar10.npz`` and so on.
 
-    Values are means over the runs of a cell. Measures that were taken after every epoch become curves, of all others
-    (and of these as well) the last value is a column. The accuracy is the last test accuracy.
+    Values are means over the runs of a cell. Measures taken after every epoch become curves, and the last value of
+    every measure is a column. The accuracy is the last test accuracy.
 
     Args:
-        source: the folder ``NATS-tss-v1_0-3ffb9-simple``, or its tar file as it was downloaded.
-        out: the name of the files.
-        progress: told the number of cells read so far.
+        source: the folder ``NATS-tss-v1_0-3ffb9-simple`` or its tar file.
+        out: the common name of the files.
+        progress: receives the number of cells read so far.
     """
     collected = {name: _Collected() for name in SETS}
     expected = None
@@ -126,12 +129,12 @@ def _contents(source: Path) -> Iterator[tuple[str, Any]]:
 def _unpickled(name: str, data: bytes) -> Any:
     try:
         return _ResultsUnpickler(io.BytesIO(bz2.decompress(data))).load()
-    except Exception as error:  # damaged bytes make bzip2 and pickle raise anything
+    except Exception as error:  # damaged bytes make bzip2 and pickle raise all kinds of errors
         raise CorruptFile(f"Expected {name} to hold results of NATS-Bench. {first_line(error)}.") from None
 
 
 class _ResultsUnpickler(PlainUnpickler):
-    """Also knows ordered dictionaries and numpy's scalars; tensors are left out, whatever they are made by."""
+    """Also reads ordered dictionaries and numpy scalars; replaces everything of torch by a placeholder."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
@@ -144,7 +147,7 @@ class _ResultsUnpickler(PlainUnpickler):
 
 
 class _LeftOut:
-    """Stands where the weights of a network stood."""
+    """The placeholder of a tensor."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -186,7 +189,7 @@ def _trials(results: dict[str, Any], runs: str) -> list[dict[str, Any]]:
 
 
 def _curve(trial: dict[str, Any], examples: str, kind: str) -> NDArray[np.float64]:
-    """One run: (epochs,), or (1,) where it was measured only at the end."""
+    """One run: (epochs,), or (1,) if it was measured only at the end."""
     epochs = trial["epochs"]
     if examples == "train":
         values = [trial[f"train_{kind}"][epoch] for epoch in range(epochs)]
@@ -203,7 +206,7 @@ def _write(dataset: str, collected: _Collected, out: Path) -> Path:
     for measure, rows in collected.curves.items():
         if min(map(len, rows)) == max(map(len, collected.curves["train_loss"])):
             values = np.stack(rows)
-            values[np.logical_or.accumulate(np.isnan(values), axis=1)] = np.nan  # a run that diverged ends there
+            values[np.logical_or.accumulate(np.isnan(values), axis=1)] = np.nan  # a diverged run ends there
             packed = measure.endswith("accuracy")
             curves[measure] = Curves.packed(values, ACCURACY_STEP) if packed else Curves.plain(values)
     accuracies = collected.columns["test_accuracy"]

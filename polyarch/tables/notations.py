@@ -1,4 +1,4 @@
-"""Architectures as people and files write them."""
+"""Text notations of architectures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from polyarch.spaces.macro import macro_string, parse_macro
 
 
 def parse_architecture(text: str, space: Space) -> Architecture:
-    """An architecture from its key (``a|b|c``), its options separated by commas, or in a published notation.
+    """Parses a key (``a|b|c``), options separated by commas, or a published notation.
 
-    Published: NAS-Bench-201 strings ``|op~0|+...``, the digits of NAS-Bench-Macro, genotypes of DARTS. The bits of
-    wirings, ``101-000-011``, are read, too.
+    Published notations are NAS-Bench-201 strings ``|op~0|+...``, the digits of NAS-Bench-Macro and the genotypes of
+    DARTS; wirings are written as bits, ``101-000-011``.
     """
     text = text.strip()
     if text.startswith("|"):
@@ -36,7 +36,7 @@ def parse_architecture(text: str, space: Space) -> Architecture:
 
 
 def published_notation(architecture: Architecture) -> str | None:
-    """The architecture in the published notation of its space, or the bits of a wiring, if there is one."""
+    """The published notation of an architecture or the bits of a wiring; None if its space has neither."""
     if _is_wired(architecture.space):
         return wiring_string(architecture)
     published = {"nb201": nb201_string, "darts": darts_string, "macro": macro_string}

@@ -1,4 +1,4 @@
-"""Files of named arrays, written whole and read without running anything."""
+"""npz files of named arrays, written atomically and read without unpickling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyarch.files import write_atomically
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes one compressed npz atomically."""
+    """Writes a compressed npz file atomically."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     write_atomically(path, buffer.getvalue())
@@ -24,9 +24,9 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 @contextmanager
 def reading_arrays(path: Path, expected: str) -> Iterator[Mapping[str, NDArray[Any]]]:
-    """The arrays of an npz; whatever goes wrong with them becomes one sentence about the file."""
+    """Opens an npz file; any error in the block becomes a `CorruptFile` that names it."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays
-    except Exception as error:  # damaged bytes make zip, numpy and JSON raise anything
+    except Exception as error:  # damaged bytes make zip, numpy and JSON raise all kinds of errors
         raise CorruptFile(f"Expected {path} to be {expected}. Found: {first_line(error)}.") from None

@@ -1,4 +1,4 @@
-"""Which row of a table belongs to an architecture."""
+"""Finds the row of an architecture in a table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture, Space
 
 
-class Rows:
+class RowIndex:
     """The architectures of a table, one per row, found by the names of their options.
 
     Args:
-        space: the space of the table.
-        indices: the chosen option of every choice, (rows, choices), no row twice.
+        indices: the chosen option of every choice, (rows, choices), all rows different.
     """
 
     def __init__(self, space: Space, indices: ArrayLike) -> None:
@@ -31,7 +30,7 @@ class Rows:
             raise InvalidInput(f"Expected option indices below {sizes.tolist()}. Got one outside.")
         self.space = space
         self.indices: NDArray[Any] = np.ascontiguousarray(given, dtype=np.min_scalar_type(int(sizes.max()) - 1))
-        # Bytes as keys: a hundred thousand tuples would be walked by the garbage collector again and again.
+        # Bytes as keys: the garbage collector would walk a hundred thousand tuples again and again.
         words = self.indices.view(f"V{self.indices.itemsize * len(sizes)}").ravel().tolist()
         self._positions: dict[bytes, int] = {word: position for position, word in enumerate(words)}
         if len(self._positions) != len(self.indices):
@@ -43,21 +42,17 @@ class Rows:
         return len(self.indices)
 
     def find(self, architecture: Architecture) -> int | None:
-        """The row of an architecture, or nothing when it is not in the table."""
-        same = architecture.space == self.space
-        indices = architecture.indices if same else self._translated(architecture)
-        if indices is None:
-            return None
+        """The row of an architecture, None if it is not in the table."""
+        indices = architecture.indices
+        if architecture.space != self.space:
+            if architecture.space.choice_names != self.space.choice_names:
+                return None
+            pairs = list(zip(self.space.choices, architecture.names, strict=True))
+            if any(name not in choice.options for choice, name in pairs):
+                return None
+            indices = tuple(choice.index(name) for choice, name in pairs)
         return self._positions.get(np.array(indices, dtype=self.indices.dtype).tobytes())
 
     def architectures(self) -> tuple[Architecture, ...]:
-        """The architectures of all rows, in order."""
+        """The architectures of all rows."""
         return tuple(Architecture(self.space, tuple(row)) for row in self.indices.tolist())
-
-    def _translated(self, architecture: Architecture) -> tuple[int, ...] | None:
-        if architecture.space.choice_names != self.space.choice_names:
-            return None
-        pairs = list(zip(self.space.choices, architecture.names, strict=True))
-        if any(name not in choice.options for choice, name in pairs):
-            return None
-        return tuple(choice.index(name) for choice, name in pairs)

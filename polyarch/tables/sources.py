@@ -1,4 +1,4 @@
-"""Truths by name or path."""
+"""Finds truths by name or path."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from polyarch.data.locations import data_root
 from polyarch.errors import InvalidInput, MissingData, UnknownName
 from polyarch.spaces.nb101 import NB101_PARENTS
 from polyarch.tables.curve_table import CurveTable
-from polyarch.tables.macro import load_macro
 from polyarch.tables.nasbench101 import NASBench101
 from polyarch.tables.nasbench201 import NASBench201
 from polyarch.tables.nasbench301 import NASBench301
+from polyarch.tables.nasbench_macro import load_macro
 from polyarch.tables.nats import SETS
 from polyarch.tables.spikenas import load_spikenas
 from polyarch.tables.truth import Truth
 
 
 @dataclass(frozen=True)
-class Source:
+class TruthSource:
     """A truth with a name.
 
     Args:
         what: one line for lists.
         place: the file or folder inside the data folder.
-        load: makes the truth of what stands after the colon, empty if there is none.
+        load: makes the truth from the text after the colon, which may be empty.
     """
 
     what: str
@@ -35,11 +35,11 @@ class Source:
 
 
 def load_truth(name: str | Path) -> Truth:
-    """The truth with a name, or a `CurveTable` in a file or in the folder of a build.
+    """Loads a truth by name, or a `CurveTable` from a file or the folder of a build.
 
     ``nb201`` and ``nb201:cifar100_test_200`` (a column), ``nats:cifar10`` (a data set), ``macro``, ``spikenas``,
     ``nb101:1`` (a 1shot1 space), ``nb301``, or the path of an ``.npz`` that `CurveTable.save` wrote or of a folder with
-    ``truth.npz``, also with a column after a colon.
+    ``truth.npz``, optionally with a column after a colon.
     """
     text = str(name)
     known, _, detail = text.partition(":")
@@ -54,7 +54,7 @@ def load_truth(name: str | Path) -> Truth:
 
 
 def table_file(text: str) -> tuple[Path, str] | None:
-    """The file that a path or the folder of a build means, and the column after a colon; None for another name."""
+    """The file that a path or the folder of a build refers to, and the column after a colon; None for other names."""
     before, _, after = text.rpartition(":")
     for place, column in ((text, ""), (before, after)):
         if place.endswith(".npz"):
@@ -96,26 +96,26 @@ def _nb301(detail: str) -> Truth:
 
 
 SOURCES = {
-    "nb201": Source(
+    "nb201": TruthSource(
         "NAS-Bench-201, 15,625 cells, a column after the colon",
         "nas_bench_201/nb201_table.csv.gz",
         lambda column: NASBench201.load(column=column) if column else NASBench201.load(),
     ),
-    "nats": Source(
+    "nats": TruthSource(
         "NATS-Bench, learning curves of the same cells, cifar10, cifar100 or imagenet16 after the colon",
         "nas_bench_201/nats_cifar10.npz",
         _nats,
     ),
-    "macro": Source("NAS-Bench-Macro, 6,561 chains", "nas_bench_macro/nb_macro_cifar10.csv.gz", _table(load_macro)),
-    "spikenas": Source(
+    "macro": TruthSource("NAS-Bench-Macro, 6561 chains", "nas_bench_macro/nb_macro_cifar10.csv.gz", _table(load_macro)),
+    "spikenas": TruthSource(
         "SpikeNAS-Bench, learning curves of 15,625 spiking cells",
         "spikenas_bench/spikenas_cifar10.npz",
         _table(load_spikenas),
     ),
-    "nb101": Source(
+    "nb101": TruthSource(
         "NAS-Bench-101 for the 1shot1 spaces 1, 2 and 3, by the number after the colon",
         "nas_bench_101/nb101.npz",
         _nb101,
     ),
-    "nb301": Source("NAS-Bench-301, a surrogate for DARTS networks", "nas_bench_301/xgb_v1.0", _nb301),
+    "nb301": TruthSource("NAS-Bench-301, a surrogate for DARTS networks", "nas_bench_301/xgb_v1.0", _nb301),
 }

@@ -1,4 +1,7 @@
-"""SpikeNAS-Bench: learning curves of 15,625 spiking cells on CIFAR-10."""
+"""SpikeNAS-Bench: learning curves of 15,625 spiking cells on CIFAR-10.
+
+Sun et al. (2024), "SpikeNAS-Bench", IEEE Transactions on Artificial Intelligence.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,21 @@ from numpy.typing import NDArray
 from polyarch.data.locations import data_root
 from polyarch.errors import MissingData
 from polyarch.spaces import Choice, Space, edge_name
-from polyarch.tables.archives import reading_arrays
 from polyarch.tables.curve_table import CurveTable
 from polyarch.tables.curves import MISSING, Curves
+from polyarch.tables.npz_files import reading_arrays
 
 SPIKENAS_OPERATIONS = ("zero", "skip", "conv_low", "conv_middle", "conv_high")
-"""Convolutions are 3x3, followed by neurons with a low, middle or high threshold."""
+"""Convolutions are 3x3, followed by neurons with a low, medium or high threshold."""
 SPIKENAS_EDGES = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 
 MEASURES = {
     "train_loss": ("train_loss", 0.001),
-    "train_accuracy": ("train_acc", 0.002),  # 100 % is more than 65535 thousandths, and all values are even
+    "train_accuracy": ("train_acc", 0.002),  # 100 % would exceed 65535 thousandths, and all values are even
     "valid_loss": ("val_loss", 0.001),
     "valid_accuracy": ("val_acc", 0.002),
 }
-"""Measure -> its name in the file, which counts thousandths, and the step in which it is kept."""
+"""Measure -> its name in the file, where values are thousandths, and the step of its packed curves."""
 
 
 def spikenas_space() -> Space:
@@ -35,9 +38,9 @@ def spikenas_space() -> Space:
 
 
 def load_spikenas(path: Path | None = None) -> CurveTable:
-    """From ``spikenas_bench/spikenas_cifar10.npz`` in the data folder, or from the given file.
+    """Loads ``spikenas_bench/spikenas_cifar10.npz`` from the data folder, or the given file.
 
-    14,935 runs have 100 epochs and 690 have 200. The accuracy is the final test accuracy; columns are ``params``,
+    14,935 runs have 100 epochs and 690 have 200. The accuracy is the final test accuracy; the columns are ``params``,
     ``train_seconds`` and ``epochs``.
     """
     path = path or data_root() / "spikenas_bench" / "spikenas_cifar10.npz"
@@ -53,7 +56,7 @@ def load_spikenas(path: Path | None = None) -> CurveTable:
 
 
 def _curves(arrays: Mapping[str, NDArray[Any]], name: str, step: float) -> Curves:
-    """Runs of 100 and of 200 epochs in one array: (15625, 200)."""
+    """Combines the runs of 100 and 200 epochs: (15625, 200)."""
     lengths = arrays["n_epochs"]
     counts = np.full((len(lengths), int(lengths.max())), MISSING, dtype=np.uint16)
     for epochs in (100, 200):

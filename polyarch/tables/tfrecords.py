@@ -1,4 +1,4 @@
-"""TFRecord files and protocol buffers, read without TensorFlow."""
+"""Reads TFRecord files and protocol buffers without TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import BinaryIO
 from polyarch.errors import CorruptFile
 
 LARGEST = 1 << 24
-"""A record of NAS-Bench-101 has a few hundred bytes; a length above this is damage."""
+"""A record of NAS-Bench-101 has a few hundred bytes; a larger length means damage."""
 
 Field = int | float | bytes
 
 
 def read_records(path: Path) -> Iterator[bytes]:
-    """The records of a file: length (uint64), checksum of the length, data, checksum of the data, all little-endian."""
+    """Yields the data of all records: length (uint64), its checksum, data, its checksum, all little-endian."""
     with path.open("rb") as file:
         while header := file.read(12):
             try:
@@ -64,7 +64,7 @@ _TABLE = tuple(_remainder(byte) for byte in range(256))
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, Field]]:
-    """Number and value of every field of a protocol buffer: whole numbers, floats, and bytes for what has a length."""
+    """Yields the number and value of every field of a protocol buffer: integers, floats, and bytes."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
@@ -87,7 +87,7 @@ def read_fields(message: bytes) -> Iterator[tuple[int, Field]]:
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """A whole number in groups of seven bits, the lowest first, and where it ends."""
+    """An integer in groups of seven bits, the lowest first, and the position after it."""
     value = shift = 0
     while True:
         if position >= len(message) or shift > 63:

@@ -1,4 +1,4 @@
-"""The true performance of architectures, wherever it comes from."""
+"""The interface of all sources of true performance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from polyarch.spaces import Architecture, Space
 
 
 class Truth(ABC):
-    """What architectures achieve when each is trained alone: a table, a surrogate or measurements of your own.
+    """The performance of architectures trained alone: from a table, a surrogate or your own measurements.
 
-    Architectures are found by the names of their options, so members of a sub-space are found in the table of the
-    whole space.
-
-    Attributes:
-        name: tells truths apart in reports, e.g. ``nb201:cifar10_test_200``.
-        space: the space whose architectures are known.
+    Architectures are found by the names of their options, so the table of a space also knows the members of its
+    sub-spaces. ``name`` identifies the truth in reports, e.g. ``nb201:cifar10_test_200``.
     """
 
     name: str
@@ -28,7 +24,7 @@ class Truth(ABC):
 
     @abstractmethod
     def accuracy(self, architecture: Architecture) -> float:
-        """Percent: the final test accuracy, unless this truth was made with another measure."""
+        """The final test accuracy in percent, or the measure that this truth was made for."""
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -38,15 +34,13 @@ class Truth(ABC):
     def curve(self, architecture: Architecture, measure: str = "valid_accuracy") -> NDArray[np.float64]:
         """The learning curve of one architecture, one value per epoch: (epochs,)."""
         if not self.measures:
-            raise InvalidInput(
-                f"Expected a truth with learning curves to ask for {measure!r}. Found none in {self.name}."
-            )
+            raise InvalidInput(f"Expected a truth with learning curves for {measure!r}. Found none in {self.name}.")
         if measure not in self.measures:
             raise UnknownName(f"learning curve of {self.name}", measure, self.measures)
         return self._curve(architecture, measure)
 
     def _curve(self, architecture: Architecture, measure: str) -> NDArray[np.float64]:
-        raise NotImplementedError  # a truth with measures says how its curves are found
+        raise NotImplementedError  # needed only with measures
 
     @abstractmethod
     def __contains__(self, architecture: object) -> bool:
@@ -61,7 +55,7 @@ class Truth(ABC):
         """The known architectures."""
 
     def unknown(self, architecture: Architecture) -> InvalidInput:
-        """The error of an architecture that is not there."""
+        """The error for an unknown architecture."""
         return InvalidInput(
             f"Expected one of the {len(self):,} architectures of {self.name} (space {self.space.name!r}). "
             f"Got {architecture.key} of space {architecture.space.name!r}."

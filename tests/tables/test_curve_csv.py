@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.tables import CurveTable
 from polyarch.errors import CorruptFile, DataError, MissingData
 from polyarch.spaces import Choice, Space, nb201_space, nb201_string
+from polyarch.tables import read_curve_csv
 
 SPACE = Space("small", (Choice("first", ("a", "b")), Choice("second", ("x", "y"))))
 FILE = """architecture,epoch,train_loss,valid_accuracy,test_accuracy
@@ -29,7 +29,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_rows_of_any_order_become_curves(tmp_path: Path) -> None:
-    table = CurveTable.from_csv(written(tmp_path, FILE), SPACE)
+    table = read_curve_csv(written(tmp_path, FILE), SPACE)
     first, second, third = table.architectures()
     assert [member.key for member in (first, second, third)] == ["a|x", "b|y", "b|x"]
     assert table.name == "mine" and table.measures == ("train_loss", "valid_accuracy", "test_accuracy")
@@ -44,7 +44,7 @@ def test_compressed_files_and_published_notation(tmp_path: Path) -> None:
     cell = nb201_space().architecture(["skip_connect"] * 6)
     path = tmp_path / "cells.csv.gz"
     path.write_bytes(gzip.compress(f"architecture,epoch,valid_accuracy\n{nb201_string(cell)},1,54.5\n".encode()))
-    assert CurveTable.from_csv(path, nb201_space()).accuracy(cell) == 54.5
+    assert read_curve_csv(path, nb201_space()).accuracy(cell) == 54.5
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_compressed_files_and_published_notation(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_a_sentence(tmp_path: Path, old: str, new: str, sentence: str) -> None:
     assert old in FILE
     with pytest.raises(DataError, match=sentence):
-        CurveTable.from_csv(written(tmp_path, FILE.replace(old, new)), SPACE)
+        read_curve_csv(written(tmp_path, FILE.replace(old, new)), SPACE)
 
 
 def test_absent_empty_and_damaged(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match="no such file"):
-        CurveTable.from_csv(tmp_path / "absent.csv", SPACE)
+        read_curve_csv(tmp_path / "absent.csv", SPACE)
     with pytest.raises(DataError, match="Got none"):
-        CurveTable.from_csv(written(tmp_path, ""), SPACE)
+        read_curve_csv(written(tmp_path, ""), SPACE)
     with pytest.raises(DataError, match="at least one architecture"):
-        CurveTable.from_csv(written(tmp_path, FILE.splitlines()[0]), SPACE)
+        read_curve_csv(written(tmp_path, FILE.splitlines()[0]), SPACE)
     path = tmp_path / "cells.csv.gz"
     path.write_bytes(b"not gzip")
     with pytest.raises(CorruptFile, match="to be a CSV file"):
-        CurveTable.from_csv(path, SPACE)
+        read_curve_csv(path, SPACE)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from polyarch.tables import Curves, CurveTable
-from polyarch.tables.archives import write_arrays
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
+from polyarch.tables import Curves, CurveTable
+from polyarch.tables.npz_files import write_arrays
 from polyarch.testing import TruthContract
 
 SPACE = Space("small", (Choice("first", ("a", "b", "c")), Choice("second", ("x", "y"))))

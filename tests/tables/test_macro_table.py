@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.tables import CurveTable, load_macro
 from polyarch.errors import CorruptFile, MissingData
 from polyarch.spaces.macro import parse_macro
+from polyarch.tables import CurveTable, load_macro
 from polyarch.testing import TruthContract
 
 HEADER = "arch,test_acc_0,test_acc_1,test_acc_2,mean_acc,std,params,flops"

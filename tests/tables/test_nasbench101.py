@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyarch.tables import NASBench101, convert_nasbench101
-from polyarch.tables import nasbench101 as module
-from polyarch.tables.archives import write_arrays
-from polyarch.tables.tfrecords import crc32c, masked_crc32c, read_fields, read_records
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import Architecture
 from polyarch.spaces.nb101 import nb101_cell, nb101_space
+from polyarch.tables import NASBench101, convert_nasbench101
+from polyarch.tables import nasbench101 as module
+from polyarch.tables.npz_files import write_arrays
+from polyarch.tables.tfrecords import crc32c, masked_crc32c, read_fields, read_records
 from polyarch.testing import TruthContract
 
 SPACE = nb101_space(1)
@@ -161,8 +161,6 @@ def test_means_of_three_runs(full: Path, table: NASBench101) -> None:
             expected = [100 * np.mean([accuracy(number, e, run, kind) for run in range(3)]) for e in table.epochs]
             np.testing.assert_allclose(table.curve(member, measure), expected, rtol=1e-6)
         assert table.accuracy(member) == table.curve(member, "test_accuracy")[-1]
-        assert table.params(member) == 1_000_000 + number
-        assert table.train_seconds(member) == pytest.approx(1081)
     other = NASBench101.load(full, space=1, measure="valid_accuracy")
     assert other.accuracy(MEMBERS[1]) == table.curve(MEMBERS[1], "valid_accuracy")[-1]
 
@@ -239,7 +237,11 @@ def test_absent_and_damaged_conversions(tmp_path: Path, full: Path) -> None:
         NASBench101.load(path)
     with np.load(full) as file:
         arrays = dict(file)
-    for changed in ({"hashes": arrays["hashes"][::-1]}, {"params": arrays["params"][:-1]}, {"epochs": np.array([4])}):
+    for changed in (
+        {"hashes": arrays["hashes"][::-1]},
+        {"test_accuracy": arrays["test_accuracy"][:-1]},
+        {"epochs": np.array([4])},
+    ):
         write_arrays(path, {**arrays, **changed})
         with pytest.raises(CorruptFile, match="converted NAS-Bench-101"):
             NASBench101.load(path)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.tables import NASBench201
-from polyarch.tables.nasbench201 import CELLS
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import NB201_OPERATIONS, nb201_space, nb201_string
+from polyarch.tables import NASBench201
+from polyarch.tables.nasbench201 import CELLS
 from polyarch.testing import TruthContract
 
 

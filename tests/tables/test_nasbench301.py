@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from polyarch.tables import NASBench301
-from polyarch.tables.nasbench301 import genotype
 from polyarch.errors import InvalidInput, MissingData, NotFiniteError
 from polyarch.randomness import generator_at
 from polyarch.spaces import nb201_space
 from polyarch.spaces.darts import S2_OPERATIONS, darts_space, parse_darts
+from polyarch.tables import NASBench301
+from polyarch.tables.nasbench301 import genotype
 
 GENOTYPE = (
     "Genotype(normal=[('sep_conv_3x3', 0), ('sep_conv_3x3', 1), ('sep_conv_5x5', 0), ('sep_conv_3x3', 1), "

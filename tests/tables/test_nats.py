@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from polyarch.tables import CurveTable, convert_nats
 from polyarch.errors import CorruptFile, InvalidInput, MissingData
 from polyarch.spaces import nb201_space, nb201_string
+from polyarch.tables import CurveTable, convert_nats
 
 SPACE = nb201_space()
 CELLS = [SPACE.architecture([operation] * 6) for operation in ("nor_conv_3x3", "skip_connect", "none")]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from polyarch.tables import CurveTable, load_spikenas
-from polyarch.tables.archives import write_arrays
-from polyarch.tables.spikenas import MEASURES, spikenas_space
 from polyarch.errors import CorruptFile, MissingData
+from polyarch.tables import CurveTable, load_spikenas
+from polyarch.tables.npz_files import write_arrays
+from polyarch.tables.spikenas import MEASURES, spikenas_space
 from polyarch.testing import TruthContract
 
 

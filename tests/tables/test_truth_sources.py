@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from polyarch.tables import SOURCES, CurveTable, load_truth, parse_architecture
 from polyarch.cli.common import console
 from polyarch.cli.truth import truth_app
 from polyarch.errors import InvalidInput, MissingData, PolyarchError, UnknownName
 from polyarch.spaces import Choice, Space, nb201_space
 from polyarch.spaces.darts import darts_space, darts_string
 from polyarch.spaces.macro import macro_space
+from polyarch.tables import SOURCES, CurveTable, load_truth, parse_architecture
 
 SPACE = Space("small", (Choice("first", ("a", "b")), Choice("second", ("x", "y"))))
 
