@@ -8,7 +8,7 @@ import pytest
 
 from polyarch.tables import CurveTable, Truth
 from polyarch.errors import ConfigError, MissingData, UnknownName
-from polyarch.truths.lookup import known_members, truth_for, whole_name
+from polyarch.tables.lookup import known_members, truth_for, whole_name
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
 
 CELLS = (

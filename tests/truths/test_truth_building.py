@@ -17,26 +17,26 @@ import pytest
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from polyarch.runs.parts import Parts
 from scipy.stats import spearmanr
 
-from polyarch.tables import CurveTable, load_truth
 from polyarch.errors import NotFiniteError
+from polyarch.randomness import derive_seed
+from polyarch.results import Results
 from polyarch.runs.comparison import Item
 from polyarch.runs.display import Quiet
 from polyarch.runs.overrides import with_overrides
-from polyarch.runs.parts import Parts
 from polyarch.runs.pipeline import run
 from polyarch.runs.retraining import Retraining
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning
-from polyarch.truths.building import BuiltTruth, CurveTraining, Stopwatch, build_truth, start_build
-from polyarch.truths.summary import in_sentences
-from polyarch.truths.lookup import known_members
-from polyarch.randomness import derive_seed
-from polyarch.results import Results
 from polyarch.spaces import Choice, Space
 from polyarch.strategies import Supervised
-from polyarch.training import Run, StopRequest
+from polyarch.tables import CurveTable, load_truth
+from polyarch.tables.lookup import known_members
+from polyarch.training import FitState, StopRequest
+from polyarch.truths.building import BuiltTruth, CurveTraining, Stopwatch, build_truth, start_build
+from polyarch.truths.summary import in_sentences
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -318,7 +318,7 @@ def test_findings_in_words() -> None:
 def test_a_stopwatch_counts_on_after_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    run: Run = object()  # type: ignore[assignment]
+    run: FitState = object()  # type: ignore[assignment]
     first, second = Stopwatch(), Stopwatch()
     first.on_start(run)
     now = 107.0
