@@ -1,12 +1,17 @@
-"""Imports inside the package point one way only."""
+"""Imports inside the package point one way only, and what is imported comes when it is needed."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import polyarch
+from polyarch.plugins import METHODS, SPACES, STRATEGIES
 
 PACKAGE = Path(__file__).resolve().parent.parent / "polyarch"
 
@@ -14,6 +19,8 @@ ROOMS = (
     "errors",
     "randomness",
     "files",
+    "settings",
+    "plugins",
     "data",
     "spaces",
     "distributions",
@@ -29,14 +36,15 @@ ROOMS = (
     "searchers",
     "training",
     "export",
-    "benchmarks",
-    "methods",
+    "tables",
     "results",
-    "jobs",
+    "runs",
+    "truths",
+    "prediction",
     "reports",
-    "serving",
+    "methods",
     "facade",
-    "classifier",
+    "scikit",
     "testing",
     "cli",
 )
@@ -44,48 +52,61 @@ ROOMS = (
 
 FORBIDDEN = {"torchvision", "timm"}
 
+PROTOCOL = "polyarch.methods.method.Method"
+KNOW_THE_PROTOCOL = ("plugins", "runs")
+"""Rooms that may name the protocol of methods in annotations, though methods come later."""
+
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+Imports = list[tuple[str, bool]]
 
 
 def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imported_modules(tree: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
-    """Dotted names of all imports, wherever they stand, relative ones resolved against the file's package."""
+def imported_modules(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """Dotted names of all imports, wherever they stand, and whether only annotations need them.
+
+    Relative ones are resolved against the file's package.
+    """
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    for_types = {inner for block in blocks for statement in block.body for inner in ast.walk(statement)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, node in for_types) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            yield from ((f"{module}.{alias.name}", node in for_types) for alias in node.names)
 
 
-def imports_of(path: Path) -> list[str]:
+def imports_of(path: Path) -> Imports:
     package = (PACKAGE.name, *path.relative_to(PACKAGE).parent.parts)
     return list(imported_modules(ast.parse(path.read_text()), package))
 
 
-def wrong_way(room: str, names: list[str]) -> list[str]:
+def wrong_way(room: str, imports: Imports) -> list[str]:
     """The imports from inside the package that do not come from an earlier room or the same one."""
     allowed = {*ROOMS[: ROOMS.index(room) + 1], "__version__"}
-    inside = [name for name in names if name.startswith(f"{PACKAGE.name}.")]
+    if room in KNOW_THE_PROTOCOL:
+        imports = [found for found in imports if found != (PROTOCOL, True)]
+    inside = [name for name, _ in imports if name.startswith(f"{PACKAGE.name}.")]
     return [name for name in inside if name.split(".")[1] not in allowed]
 
 
 def test_every_room_is_on_the_list() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    assert folders | files <= set(ROOMS)
+    assert folders | files == set(ROOMS)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path: Path) -> None:
-    names = imports_of(path)
-    assert not FORBIDDEN & {name.split(".")[0] for name in names}
-    if room_of(path) not in ("__init__", "__main__"):
-        assert wrong_way(room_of(path), names) == []
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_point_one_way(room: str) -> None:
+    for path in (path for path in SOURCES if room_of(path) == room):
+        imports = imports_of(path)
+        assert not FORBIDDEN & {name.split(".")[0] for name, _ in imports}, path
+        assert wrong_way(room, imports) == [], path
 
 
 @pytest.mark.parametrize(
@@ -103,8 +124,36 @@ def test_imports_point_one_way(path: Path) -> None:
         ("spaces", "import polyarch", False),
         ("spaces", "if TYPE_CHECKING:\n    from polyarch.supernets import Supernet", True),
         ("supernets", "def later():\n    from polyarch.strategies import Strategy", True),
+        ("runs", "if TYPE_CHECKING:\n    from polyarch.methods.method import Method", False),
+        ("runs", "from polyarch.methods.method import Method", True),
+        ("runs", "if TYPE_CHECKING:\n    pass\nelse:\n    from polyarch.methods.method import Method", True),
+        ("runs", "if TYPE_CHECKING:\n    from polyarch.methods.depth.method import VariationalDepth", True),
+        ("spaces", "if TYPE_CHECKING:\n    from polyarch.methods.method import Method", True),
     ],
 )
 def test_the_check_itself(room: str, source: str, wrong: bool) -> None:
-    names = list(imported_modules(ast.parse(source), (PACKAGE.name, room)))
-    assert bool(wrong_way(room, names)) == wrong
+    imports = list(imported_modules(ast.parse(source), (PACKAGE.name, room)))
+    assert bool(wrong_way(room, imports)) == wrong
+
+
+def test_methods_are_known_by_name_to_the_registry_only() -> None:
+    """Names that spaces and strategies have, too, do not count."""
+    names = set(METHODS) - {*SPACES, *STRATEGIES}
+    assert {"variational-depth", "deterministic-depth", "posterior-guided", "stochastic", "sotl-darts"} <= names
+    for path in (path for path in SOURCES if room_of(path) not in ("methods", "plugins")):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not names & texts, path
+
+
+def test_rooms_are_listed_and_imported_when_they_are_needed() -> None:
+    listed = {room for room in ROOMS if (PACKAGE / room).is_dir()} - {"cli"}
+    assert listed <= set(dir(polyarch)) == set(polyarch.__all__)
+    source = """
+import sys, polyarch
+assert not {"torch", "numpy"} & set(sys.modules)
+assert polyarch.__version__
+assert polyarch.spaces.nb201_space().size == 5**6
+assert "torch" in sys.modules and "polyarch.runs" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", source], check=True)

@@ -46,8 +46,10 @@ def _folder(run: Path, mode: str | None) -> Path:
 
 
 def default_folder(run: Path) -> str:
-    """The folder of the run's default predictor; runs of polyarch 0.7 do not name one."""
-    content = read_content(Workspace(run).results)
-    default = content.get("default")
-    known = [str(default)] if default else ["ensemble" if content.get("stochastic") else "artifact"]
-    return next((name for name in known if name in FOLDERS.values()), "artifact")
+    """The folder of the run's default predictor; polyarch 0.7 did not name it, but put it first."""
+    match read_content(Workspace(run).results):
+        case {"default": str(folder)} if folder in FOLDERS.values():
+            return folder
+        case {"version": 2, "predictors": [{"members": [_, _, *_]}, *_]}:
+            return "ensemble"
+    return "artifact"
