@@ -1,175 +1,157 @@
-"""The first lines of the report: how good the best architecture is, and whether the search was worth it."""
+"""The first lines of a report: how good the answer is, and whether the search beat random architectures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from polyarch.reports.searched import best_parameters
-from polyarch.reports.words import count, in_words, percent, points, several, with_spread
-from polyarch.results import Contender, PredictorRecord, Results
+from polyarch.reports.section import Tile
+from polyarch.reports.text import compared, count, percent, points, several, signed, with_spread
+from polyarch.results import PredictorRecord, Results, Role
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One side of the comparison; ``std`` is None where there is one run only, so nothing is known of the spread."""
+    """One side of the comparison; ``std`` is None for a single run, of which the spread is unknown."""
 
     name: str
+    role: Role
     mean: float
     std: float | None
     accuracies: tuple[float, ...]
-    is_best: bool = False
+    is_answer: bool = False
 
     @property
     def shown(self) -> str:
-        """Mean and spread in words."""
+        """Mean and spread."""
         return with_spread(self.mean, self.std)
 
-
-@dataclass(frozen=True)
-class Tile:
-    """A number large enough to be read first."""
-
-    words: str
-    value: str
-    note: str
+    def against(self, other: Entry) -> str:
+        """How many percentage points it is above or below another one."""
+        return compared(self.mean - other.mean)
 
 
 def entries(results: Results) -> list[Entry]:
-    """The contenders, of which one is the best, and the ensembles that are not among them."""
-    best = _exported(results)
-    found = [_entry(contender, index == best) for index, contender in enumerate(results.comparison or [])]
-    names = " ".join(entry.name for entry in found)
-    for predictor in results.predictors:
-        is_known = predictor.name in names or ("ensemble" in names and len(predictor.members) > 1)
-        if not is_known and (len(predictor.members) > 1 or not results.comparison):
-            found.append(Entry(predictor.name, predictor.accuracy, None, (predictor.accuracy,), is_best=not found))
-    return found
+    """The contenders and the mixtures that are not among them; one of them is the answer."""
+    found = [
+        Entry(one.name, one.role, one.mean, one.std if len(one.runs) > 1 else None, tuple(r.accuracy for r in one.runs))
+        for one in results.comparison or []
+    ]
+    known = {entry.name for entry in found}
+    for one in results.predictors:
+        is_mixture = len(one.members) > 1
+        if one.name not in known and (is_mixture or not results.comparison):
+            role = Role.MIXTURE if is_mixture else Role.BEST
+            found.append(Entry(one.name, role, one.accuracy, None, (one.accuracy,)))
+    wanted = Role.BEST if results.default in (None, "artifact") else Role.MIXTURE
+    chosen = with_role(found, wanted) or next(iter(found), None)
+    return [replace(entry, is_answer=True) if entry is chosen else entry for entry in found]
 
 
-def compared(first: Entry, other: Entry) -> str:
-    """By the digits that are shown: some accuracies were taken in single precision."""
-    difference = first.mean - other.mean
-    if points(abs(difference)) == points(0.0):
-        return "the same as"
-    return f"{points(abs(difference))} {'above' if difference > 0 else 'below'}"
+def with_role(found: Sequence[Entry], role: Role) -> Entry | None:
+    """The first with this role."""
+    return next((entry for entry in found if entry.role is role), None)
 
 
-def predictor_named(results: Results, name: str) -> PredictorRecord | None:
-    """What was measured of a predictor, where it was."""
-    return next((one for one in results.predictors if one.name == name), None)
+def answer(found: Sequence[Entry]) -> Entry | None:
+    """The one that the run leads to."""
+    return next((entry for entry in found if entry.is_answer), None)
 
 
-def gap(results: Results) -> tuple[float, float | None] | None:
-    """How far the best is above random architectures, and the spread: the larger of the two standard deviations.
+def mixtures(results: Results) -> list[PredictorRecord]:
+    """The predictors with several members."""
+    return [one for one in results.predictors if len(one.members) > 1]
 
-    None without both sides; the spread is None where every side has one run only.
-    """
-    found = entries(results)
-    random = _random(found)
-    if random is None:
-        return None
-    spreads = [entry.std for entry in (found[0], random) if entry.std is not None]
-    return found[0].mean - random.mean, max(spreads, default=None)
+
+def predictor_in(results: Results, folder: str | None) -> PredictorRecord | None:
+    """The first predictor in a folder of the run; None is for those that are only compared with."""
+    return next((one for one in results.predictors if one.folder == folder), None)
 
 
 def sentences(results: Results) -> list[str]:
-    """The result in words; a gain that is not larger than the spread is not called a gain."""
+    """The result in words; a difference within the spread is not called a gain."""
     found = entries(results)
-    if not found:
-        return ["This run has not reached the comparison yet: there are no test results."]
-    best, parameters = found[0], best_parameters(results)
+    best = answer(found)
+    if best is None:
+        return ["This run has not reached the comparison yet, so there are no test results."]
+    parameters = exported_parameters(results)
     size = f" with {count(parameters)} parameters" if parameters is not None else ""
-    runs = f" (mean of {several(len(best.accuracies), 'seed')})" if len(best.accuracies) > 1 else ""
-    said = [f"On {results.data['name']} the best architecture reaches {best.shown} test accuracy{runs}{size}."]
-    said += _against_random(results, found)
-    said += _others(results, found)
-    if results.search is not None and results.search.limits:
-        said.append(f"Limits of the search: {in_words(results.search.limits)}.")
-    return said
+    runs = f" (mean over {several(len(best.accuracies), 'seed')})" if len(best.accuracies) > 1 else ""
+    said = f"On {results.data['name']}, the best architecture reaches {best.shown} test accuracy{runs}{size}."
+    return [said, *_against_random(best, found), *_others(results, best, found)]
 
 
 def tiles(results: Results) -> Iterator[Tile]:
     """The numbers of the sentences, to be seen at a glance."""
-    found = entries(results)
-    if found:
-        runs = len(found[0].accuracies)
-        spread = f"± {100 * found[0].std:.2f} over {several(runs, 'seed')}" if found[0].std is not None else "one run"
-        yield Tile("test accuracy", percent(found[0].mean), spread)
-    measured = gap(results)
-    if measured is not None:
-        difference, spread_size = measured
-        judged = "spread unknown" if spread_size is None else _judged(difference, spread_size)
-        yield Tile("points over random", f"{100 * difference:+.2f}", judged)
-    for predictor in _ensembles(results)[:1]:
-        yield Tile("ensemble", percent(predictor.accuracy), several(len(predictor.members), "network"))
-    parameters = best_parameters(results)
+    yield from accuracy_tiles(results)
+    parameters = exported_parameters(results)
     if parameters is not None:
-        limit = results.search.limits.get("params") if results.search is not None else None
-        yield Tile("parameters", count(parameters), f"at most {count(limit)}" if limit else "of the best architecture")
-    if results.search is not None:
-        size = results.space.get("size")
-        yield Tile("searched", count(len(results.search.evaluated)), f"of {count(size)}" if size else "architectures")
+        yield Tile("parameters", count(parameters), "of the best architecture")
 
 
-def _judged(difference: float, spread: float) -> str:
-    return "more than the spread" if abs(difference) > spread else "within the spread"
-
-
-def _against_random(results: Results, found: list[Entry]) -> Iterator[str]:
-    random, measured = _random(found), gap(results)
-    if random is None or measured is None:
+def accuracy_tiles(results: Results) -> Iterator[Tile]:
+    """Test accuracies: of the answer, compared with random architectures, and of a mixture."""
+    found = entries(results)
+    best, random = answer(found), with_role(found, Role.RANDOM)
+    if best is None:
         return
-    difference, spread = measured
+    runs = several(len(best.accuracies), "seed")
+    note = "one run" if best.std is None else f"± {100 * best.std:.2f} over {runs}"
+    yield Tile("test accuracy", percent(best.mean), note)
+    if random is not None:
+        difference, spread = best.mean - random.mean, _spread(best, random)
+        within = "within" if spread is not None and abs(difference) <= spread else "more than"
+        note = "spread unknown" if spread is None else f"{within} the spread"
+        yield Tile("vs. random architectures", signed(difference), f"points; {note}")
+    for predictor in mixtures(results)[:1]:
+        yield Tile("ensemble", percent(predictor.accuracy), several(len(predictor.members), "network"))
+
+
+def best_architecture(results: Results) -> dict[str, str] | None:
+    """The exported one, or else the one that was trained alone."""
+    if results.artifact is not None and "architecture" in results.artifact:
+        exported: dict[str, str] = results.artifact["architecture"]
+        return exported
+    best = results.contender(Role.BEST)
+    return best.runs[0].architecture if best is not None and best.runs else None
+
+
+def exported_parameters(results: Results) -> int | None:
+    """The size of the exported network."""
+    return None if results.artifact is None else results.artifact.get("parameters")
+
+
+def _against_random(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
+    random = with_role(found, Role.RANDOM)
+    if random is None:
+        return
     number = len(random.accuracies)
-    who = "the mean of " + several(number, "random architecture") if number > 1 else "a random architecture"
-    direction = "above" if difference > 0 else "below"
-    against = f"{points(abs(difference))} {direction} {who} trained the same way ({random.shown})"
+    who = f"the mean of {several(number, 'random architecture')}" if number > 1 else "a random architecture"
+    against = f"{best.against(random)} {who} trained the same way ({random.shown})"
+    difference, spread = best.mean - random.mean, _spread(best, random)
     if spread is None:
-        yield f"That is {against}. Each was trained once, so nothing is known of the spread: this may be chance."
+        yield f"That is {against}. Each was trained once, so the spread is unknown: this may be chance."
     elif difference > spread:
-        yield f"That is {against}, which is more than the spread of {points(spread)}."
-    elif difference > 0:
-        yield (
-            f"That is only {against}, which is within the spread of {points(spread)}: "
-            "on these data the search did not find an architecture that is clearly better than a random one."
-        )
+        yield f"That is {against}, more than the spread of {points(spread)}."
     else:
-        where = "within" if -difference <= spread else "more than"
+        only, clearly = "only " if " above" in against else "", "clearly " if difference > 0 else ""
+        where = "within" if abs(difference) <= spread else "more than"
         yield (
-            f"That is {against}, which is {where} the spread of {points(spread)}: "
-            "on these data the search did not find an architecture that is better than a random one."
+            f"That is {only}{against}, {where} the spread of {points(spread)}: "
+            f"on these data, the search did not find an architecture that is {clearly}better than a random one."
         )
 
 
-def _others(results: Results, found: list[Entry]) -> Iterator[str]:
-    for entry in found[1:]:
-        if "inherited" in entry.name:
-            yield f"With the weights that it inherits from the supernet, not retrained, it reaches {entry.shown}."
-    alone = next((one.accuracy for one in results.predictors if len(one.members) == 1), found[0].mean)
-    for predictor in _ensembles(results):
-        difference = predictor.accuracy - alone
-        direction = "above" if difference > 0 else "below"
-        change = f"{points(abs(difference))} {direction}" if difference else "the same as"
-        yield f"The {predictor.name} reaches {percent(predictor.accuracy)}, {change} the best network alone."
+def _spread(best: Entry, random: Entry) -> float | None:
+    """The larger of the two standard deviations; None where both have a single run."""
+    return max((one.std for one in (best, random) if one.std is not None), default=None)
 
 
-def _exported(results: Results) -> int:
-    """The place of the best: the first, but for draws that may be exported as they are or trained further."""
-    names = [contender.name for contender in results.comparison or []]
-    first = results.predictors[0].name if results.predictors else None
-    return names.index(first) if results.guided is not None and first in names else 0
-
-
-def _entry(contender: Contender, is_best: bool) -> Entry:
-    accuracies = tuple(run.accuracy for run in contender.runs)
-    std = contender.std if len(accuracies) > 1 else None
-    return Entry(contender.name, contender.mean, std, accuracies, is_best)
-
-
-def _random(found: list[Entry]) -> Entry | None:
-    return next((entry for entry in found[1:] if entry.name.startswith("random")), None)
-
-
-def _ensembles(results: Results) -> list[PredictorRecord]:
-    return [predictor for predictor in results.predictors if len(predictor.members) > 1]
+def _others(results: Results, best: Entry, found: Sequence[Entry]) -> Iterator[str]:
+    inherited = with_role(found, Role.INHERITED)
+    if inherited is not None:
+        yield f"With the weights it inherits from the supernet, without retraining, it reaches {inherited.shown}."
+    alone = next((one.accuracy for one in results.predictors if len(one.members) == 1), best.mean)
+    for one in mixtures(results):
+        change = compared(one.accuracy - alone)
+        yield f"The {one.name} reaches {percent(one.accuracy)}, {change} the best network alone."

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from polyarch.errors import MissingExtra
+from polyarch.errors import MissingExtra, UnknownName
 from polyarch.files import write_atomically
-from polyarch.methods.depth import headline as depth_headline
-from polyarch.methods.depth import words as depths
-from polyarch.methods.depth.panels import panels
-from polyarch.methods.differentiable.report import differentiable_part
-from polyarch.methods.one_shot.elimination_report import elimination_part
-from polyarch.methods.one_shot.trust_report import trust_part
-from polyarch.methods.posterior_guided import report as guided
-from polyarch.methods.stochastic import report as stochastic
-from polyarch.reports import words
+from polyarch.plugins import method_named
+from polyarch.reports import headline, text
 from polyarch.reports.canvas import printable
 from polyarch.reports.drawing import draw
-from polyarch.reports.headline import entries, sentences, tiles
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
-from polyarch.reports.searched import best_architecture, best_parameters, counted_parameters, is_spelled_out
-from polyarch.reports.tables import memberships, top
-from polyarch.reports.usage import blocks, classes_in_words, inputs_in_words
-from polyarch.results import Results
+from polyarch.reports.section import Section
+from polyarch.reports.usage import classes_text, exports, modes
+from polyarch.results import PredictorRecord, Results
+
+FILTERS = ("breakable", "count", "estimator_name", "figures", "key_of", "limits_text", "percent", "several")
 
 
 def write_report(results: Results, path: Path) -> None:
@@ -35,108 +30,103 @@ def write_report(results: Results, path: Path) -> None:
     write_atomically(path, render(results))
 
 
-def render(results: Results) -> str:
-    """The report as HTML; every text from the results is escaped. Needs the ``report`` extra."""
-    try:
-        from polyarch.reports.charts import charts
+def render(results: Results, section: Section | None = None) -> str:
+    """The report as HTML; every text from the results is escaped. Needs the ``report`` extra.
 
-        scripts = {"library": library(), "script": resource("report.js")}
+    Args:
+        section: the method's part; by default what the method itself gives.
+    """
+    _require_extra()
+    from polyarch.reports.charts import charts
+
+    section = section or section_of(results)
+    scripts = {"library": library(), "script": resource("page.js")}
+    found = {**dict(charts(results, spells_out=section.spells_out)), **section.charts}
+    environment = _environment(section)
+    macros: Any = environment.get_template("macros.html").make_module({"charts": found})
+    sentences = headline.sentences(results) if section.sentences is None else section.sentences
+    tiles = headline.tiles(results) if section.tiles is None else section.tiles
+    best = headline.best_architecture(results)
+    values: dict[str, Any] = {
+        **scripts,
+        "policy": content_security_policy(*scripts.values()),
+        "style": resource("page.css"),
+        "plot": macros.plot,
+        "sortable": macros.sortable,
+        "links_in": _links,
+        "charts_in": lambda content: embedded_json(
+            {name: spec for name, spec in found.items() if f'id="chart-{name}"' in content}
+        ),
+        "results": results,
+        "charts": found,
+        "sentences": list(sentences),
+        "tiles": list(tiles),
+        "entries": headline.entries(results),
+        "drawing": section.drawing or picture_of(results, best if section.spells_out else None),
+        "parameters": headline.exported_parameters(results),
+        "ensembles": [(one, _members(one)) for one in headline.mixtures(results) if section.spells_out],
+        "exports": exports(results),
+        "modes": modes(results, section.modes),
+        "classes": classes_text(results),
+        "settings": json.dumps(results.settings, indent=2),
+    }
+    name = "page.html" if section.template is None else section.template.name
+    return environment.get_template(name).render({**values, **section.values})
+
+
+def section_of(results: Results) -> Section:
+    """What the method of the run adds; nothing where it is not installed."""
+    try:
+        method = method_named(results.method)
+    except UnknownName:
+        return Section()
+    section: Section = method.report(results)
+    return section
+
+
+def picture_of(results: Results, architecture: dict[str, str] | None) -> Markup | None:
+    """An architecture of the run's space."""
+    if architecture is None:
+        return None
+    return Markup(draw(architecture, str(results.space["kind"]), choices=results.space.get("choices")))
+
+
+def _require_extra() -> None:
+    try:
+        for name in ("altair", "vl_convert"):
+            importlib.import_module(name)
     except ImportError:
         raise MissingExtra("Writing the report", "report") from None
-    found = charts(results)
-    return (
-        _environment()
-        .get_template(_template(results))
-        .render(
-            **scripts,
-            policy=content_security_policy(*scripts.values()),
-            style=resource("report.css"),
-            results=results,
-            charts=found,
-            specs=embedded_json(found),
-            **_answer(results),
-            entries=entries(results),
-            drawing=_drawing(results),
-            parameters=best_parameters(results),
-            counted=counted_parameters(results),
-            top=top(results),
-            differentiable=differentiable_part(results.differentiable),
-            elimination=elimination_part(results.elimination),
-            ranking_trust=trust_part(results.ranking),
-            blocks=blocks(results),
-            inputs=inputs_in_words(results),
-            classes=classes_in_words(results),
-            settings=json.dumps(results.settings, indent=2),
-        )
-    )
 
 
-def _template(results: Results) -> str:
-    known = {"depth.html": results.depth, "stochastic.html": results.stochastic, "guided.html": results.guided}
-    return next((name for name, record in known.items() if record is not None), "report.html")
-
-
-def _answer(results: Results) -> dict[str, Any]:
-    """What differs between searches for an architecture, a depth or channels, and a network of many architectures."""
-    if results.stochastic is not None:
-        return {
-            "sentences": stochastic.sentences(results, results.stochastic),
-            "tiles": list(stochastic.tiles(results, results.stochastic)),
-            "ensembles": [],
-            "part": stochastic.stochastic_part(results, results.stochastic),
-        }
-    if results.guided is not None:
-        return {
-            "sentences": guided.sentences(results, results.guided),
-            "tiles": list(guided.tiles(results, results.guided)),
-            "ensembles": [],
-            "part": guided.guided_part(results, results.guided),
-        }
-    depth = results.depth
-    if depth is None:
-        mixtures = [one for one in results.predictors if len(one.members) > 1 and is_spelled_out(results)]
-        ensembles = [(one, memberships(one)) for one in mixtures]
-        return {"sentences": sentences(results), "tiles": list(tiles(results)), "ensembles": ensembles}
-    return {
-        "sentences": depth_headline.sentences(results, depth),
-        "tiles": list(depth_headline.tiles(results, depth)),
-        "ensembles": [],
-        "depth": depth,
-        "deepest": depths.deepest(depth),
-        "is_learned": depths.is_learned(depth),
-        "rules": depths.RULES,
-        "updates": depths.UPDATES.get(depth.updates, depth.updates),
-        "exit": depth_headline.chosen_exit(depth),
-        "times": [depths.time_of(one, results, depth) for one in depth.predictors],
-        "panels": panels(depth, results.data["classes"]),
-    }
-
-
-def _environment() -> Environment:
+def _environment(section: Section) -> Environment:
+    loaders: list[BaseLoader] = [PackageLoader("polyarch.reports")]
+    if section.template is not None:
+        loaders.append(FileSystemLoader(section.template.parent))
     environment = Environment(
-        loader=PackageLoader("polyarch.reports"),
+        loader=ChoiceLoader(loaders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_printable,
     )
-    names = ("breakable", "count", "estimator_name", "figures", "in_words", "percent", "several")
-    environment.filters.update({name: getattr(words, name) for name in names})
-    environment.filters["rule_name"] = depths.rule_name
+    environment.filters.update({name: getattr(text, name) for name in FILTERS})
     return environment
 
 
+def _members(predictor: PredictorRecord) -> list[tuple[dict[str, str], float]]:
+    """Architectures and weights, the heaviest first."""
+    return sorted(zip(predictor.members, predictor.weights, strict=True), key=lambda pair: -pair[1])
+
+
+def _links(content: str) -> list[tuple[str, Markup]]:
+    """Ids and short names of the sections in a page."""
+    return [
+        (place, Markup(name)) for place, name in re.findall(r'<section id="([\w-]+)" data-link="([^"]+)">', content)
+    ]
+
+
 def _printable(value: Any) -> Any:
-    """Names are arbitrary text, a page is not; what is marked as HTML has been made by us."""
+    """Names are arbitrary text, a page is not; what is marked as HTML was made by us."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _drawing(results: Results) -> Markup | None:
-    if results.depth is not None:  # whatever the choice is called in the user's network
-        options = [str(one.depth) for one in results.depth.depths]
-        return Markup(draw({"depth": str(results.depth.chosen)}, "depth", choices={"depth": options}))
-    best = best_architecture(results)
-    if best is None or not is_spelled_out(results):
-        return None
-    return Markup(draw(best, str(results.space["kind"]), choices=results.space.get("choices")))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
 from polyarch.reports.canvas import printable
 
 SPACE = "\u00a0"
-"""Between a number and its unit, so that a line does not break there."""
+"""Between a number and its unit, so that no line breaks there."""
 
 ASTRONOMIC = 10**24
-"""Numbers from here on are shown by their order."""
+"""Numbers from here on are shown as powers of ten."""
 
 ESTIMATORS = {
     "sotl": "training speed (SoTL)",
@@ -29,11 +29,10 @@ ESTIMATORS = {
     "macs": "multiply-accumulates",
     "latency": "seconds per forward pass",
 }
-MINIMISED = ("params", "macs", "latency")
 
 
 def estimator_name(name: str) -> str:
-    """What an estimator measures, in words."""
+    """What an estimator measures; the name itself where it is not one of ours."""
     return ESTIMATORS.get(name, name)
 
 
@@ -43,18 +42,30 @@ def key_of(architecture: Mapping[str, str]) -> str:
 
 
 def breakable(key: str) -> Markup:
-    """A key that a line may break between options, and only where nothing else helps inside of one."""
+    """A key that may break between options."""
     return Markup("|<wbr>").join(printable(part) for part in key.split("|"))
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 2) -> str:
     """0.9731 -> 97.31 %."""
-    return f"{100 * share:.2f}{SPACE}%"
+    return f"{100 * share:.{digits}f}{SPACE}%"
 
 
 def points(difference: float) -> str:
-    """0.012 -> 1.20 points: a difference of two percentages."""
-    return f"{100 * difference:.2f}{SPACE}points"
+    """0.012 -> 1.20 percentage points."""
+    return f"{100 * difference:.2f}{SPACE}percentage{SPACE}points"
+
+
+def signed(difference: float) -> str:
+    """0.012 -> +1.20, in percentage points."""
+    return f"{100 * difference:+.2f}"
+
+
+def compared(difference: float) -> str:
+    """1.20 percentage points above, or below; the same as, where the digits shown do not differ."""
+    if points(abs(difference)) == points(0.0):
+        return "the same as"
+    return f"{points(abs(difference))} {'above' if difference > 0 else 'below'}"
 
 
 def with_spread(mean: float, std: float | None) -> str:
@@ -63,7 +74,7 @@ def with_spread(mean: float, std: float | None) -> str:
 
 
 def count(value: float) -> str:
-    """12345 -> 12,345; fractions keep up to six digits, and of astronomic numbers the power of ten is told."""
+    """12345 -> 12,345; fractions keep up to six digits, astronomic numbers only their power of ten."""
     if isinstance(value, int) and abs(value) >= ASTRONOMIC:  # may be too large for a float, and for Python to print
         return f"about{SPACE}10^{math.log10(abs(value)):,.0f}"
     if math.isfinite(value) and value == int(value):
@@ -81,6 +92,17 @@ def several(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def in_words(limits: Mapping[str, float]) -> str:
-    """The limits of a search: parameters at most 100,000; ..."""
+def listed(items: Sequence[str]) -> str:
+    """a, b and c."""
+    *most, last = items
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def the(name: str) -> str:
+    """A name inside a sentence: the best draw; the best draw, trained further,"""
+    return f"the {name}," if "," in name else f"the {name}"
+
+
+def limits_text(limits: Mapping[str, float]) -> str:
+    """The limits of a search: at most 100,000 parameters and ..."""
     return "; ".join(f"{estimator_name(name)} at most {count(value)}" for name, value in limits.items())

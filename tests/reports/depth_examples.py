@@ -9,18 +9,20 @@ from typing import Any
 
 from record_examples import contender, history, predictor
 
-from polyarch.results import (
+from polyarch.methods.depth.record import (
+    FULL,
+    MIXTURE,
+    PRUNED,
+    PRUNED_MIXTURE,
     DepthFunctions,
     DepthMeasure,
     DepthPredictor,
     DepthRecord,
     ExitPoint,
-    Results,
-    TrainingRecord,
 )
+from polyarch.results import Results, Role, TrainingRecord
 
 SIDE = 24
-NAMES = ("mixture of all depths", "pruned mixture", "pruned network alone", "full depth alone")
 
 
 def spirals_results(**changes: Any) -> Results:
@@ -81,7 +83,7 @@ def baseline_results(**changes: Any) -> Results:
         prior="",
         updates="",
         depths=depths,
-        predictors=[way(name, one) for name, one in (("depth 6 alone", depths[3]), ("full depth alone", depths[-1]))],
+        predictors=[way(name, one) for name, one in (("depth 6 alone", depths[3]), (FULL, depths[-1]))],
         functions=functions([one.depth for one in depths], classes=3),
     )
     data = {"name": "flowers", "classes": ["setosa", "versicolor", "virginica"], "input_shape": [2]}
@@ -96,18 +98,19 @@ def _common(record: DepthRecord) -> dict[str, Any]:
     q = [one.q for one in record.depths]
     chosen = {"depth": str(record.chosen)}
     alone = next(one for one in record.depths if one.depth == record.chosen)
-    names = NAMES[2:] if is_learned else ("depth 6 alone", "full depth alone")
+    name = PRUNED if is_learned else "depth 6 alone"
     both = [
-        contender(name, [{"depth": depth}], one.accuracy, 0.0)
-        for name, depth, one in ((names[0], chosen["depth"], alone), (names[1], options[-1], record.depths[-1]))
+        contender(name, Role.BEST, [chosen], alone.accuracy, 0.0),
+        contender(FULL, Role.OTHER, [{"depth": options[-1]}], record.depths[-1].accuracy, 0.0),
     ]
     if is_learned:  # the weights are those of the supernet
         for side in both:
             side.runs[0].history = []
-    mixture = predictor("mixture of all depths", [{"depth": option} for option in options], 0.9878, 1.1)
+    mixture = predictor(PRUNED_MIXTURE, "posterior", [{"depth": option} for option in options], 0.9878, 1.1)
     return {
         "polyarch": "0.2.0",
         "torch": "2.13.0",
+        "method": method,
         "settings": {"seed": 0, "method": method},
         "space": {
             "name": method,
@@ -119,10 +122,11 @@ def _common(record: DepthRecord) -> dict[str, Any]:
         "training": TrainingRecord(
             strategy=method, history=history(3000 if is_learned else 0), q={"depth": q} if is_learned else None
         ),
-        "depth": record,
+        "record": record,
         "comparison": both,
         "artifact": {"architecture": chosen, "seed": 0, "accuracy": alone.accuracy, "parameters": alone.parameters},
-        "predictors": [predictor(names[0], [chosen], alone.accuracy, 1.3), *([mixture] if is_learned else [])],
+        "predictors": [predictor(name, "artifact", [chosen], alone.accuracy, 1.3), *([mixture] if is_learned else [])],
+        "default": "artifact",
         "decisions": [f"method {method}: the data have few examples"],
     }
 
@@ -151,12 +155,11 @@ def measures(deepest: int, best: int, spread: float) -> list[DepthMeasure]:
 
 def ways(depths: Sequence[DepthMeasure], chosen: int) -> list[DepthPredictor]:
     """Pruning costs a little, alone more than as a mixture."""
-    mixture, pruned, alone, full = NAMES
     return [
-        way(mixture, depths[-1], accuracy=0.9878, loss=0.0433, mean_probability=0.9631),
-        way(pruned, depths[chosen], accuracy=0.9861, loss=0.0447, mean_probability=0.9622),
-        way(alone, depths[chosen]),
-        way(full, depths[-1]),
+        way(MIXTURE, depths[-1], accuracy=0.9878, loss=0.0433, mean_probability=0.9631),
+        way(PRUNED_MIXTURE, depths[chosen], accuracy=0.9861, loss=0.0447, mean_probability=0.9622),
+        way(PRUNED, depths[chosen]),
+        way(FULL, depths[-1]),
     ]
 
 

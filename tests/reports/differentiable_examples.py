@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from polyarch.results import DifferentiableRecord
+from record_examples import contender, predictor
+
+from polyarch.methods.differentiable.record import DifferentiableRecord
+from polyarch.results import Results, Role, TrainingRecord
 from polyarch.spaces import (
     DARTS_OPERATIONS,
     NB201_OPERATIONS,
@@ -70,6 +74,50 @@ def deep(epochs: int = 12) -> DifferentiableRecord:
         architecture=architecture.to_dict(), notation=darts_string(architecture), choices=choices, history=history,
         architectures=[architecture.key] * epochs, marginals=marginals,
     )  # fmt: skip
+
+
+def differentiable_results(record: DifferentiableRecord | None = None, **changes: Any) -> Results:
+    """A finished run with this record, by default of a search that collapsed."""
+    found = record or collapsed()
+    best = found.architecture
+    others = [{choice: options[place] for choice, options in found.choices.items()} for place in range(4)]
+    content: dict[str, Any] = {
+        "polyarch": "0.8.0",
+        "torch": "2.13.0",
+        "method": "darts",
+        "settings": {"method": "darts", "seed": 0, "space": {"kind": "nb201"}},
+        "data": {
+            "name": "digits",
+            "classes": [str(digit) for digit in range(10)],
+            "input_shape": [1, 8, 8],
+            "dtype": "uint8",
+            "train": 1079,
+            "valid": 359,
+            "test": 359,
+        },
+        "space": {
+            "name": "nb201",
+            "kind": "nb201",
+            "size": 15625,
+            "choices": found.choices,
+            "supernet_parameters": 48_126,
+        },
+        "training": TrainingRecord(strategy="darts", history=found.history),
+        "record": found,
+        "comparison": [
+            contender("best architecture, retrained", Role.BEST, [best] * 3, 0.95, 0.003),
+            contender("random architectures, retrained", Role.RANDOM, others, 0.962, 0.011),
+            contender("best architecture, inherited weights", Role.INHERITED, [best], 0.9, 0.0),
+        ],
+        "artifact": {"architecture": best, "seed": 1, "accuracy": 0.95, "parameters": 12_345},
+        "predictors": [
+            predictor("best architecture", "artifact", [best], 0.951, 1.31),
+            predictor("ensemble of 4", "ensemble", others, 0.96, 1.12),
+        ],
+        "default": "artifact",
+        "seconds": {"train": 28.36, "choose": 1.2, "retrain": 29.73},
+    }
+    return Results(**{**content, **changes})
 
 
 def _row(epoch: int, marginals: dict[str, list[float]], architecture: Architecture) -> dict[str, float]:

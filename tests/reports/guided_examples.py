@@ -8,7 +8,8 @@ from typing import Any
 
 from record_examples import contender, history, predictor
 
-from polyarch.results import Contender, GatedLayer, GuidedDraw, GuidedRecord, Results, TrainingRecord
+from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, WHOLE, GatedLayer, GuidedDraw, GuidedRecord
+from polyarch.results import Contender, Results, Role, TrainingRecord
 
 SIZES = (3, 8, 16, 16, 24, 32, 16, 64, 64, 128, 256, 500)
 DROPS = (0.004, 0.1, 0.35, 0.5, 0.62, 0.97, 0.2, 0.55, 0.7, 0.45, 0.81, 0.999)
@@ -88,9 +89,16 @@ def guided_depth_results(**changes: Any) -> Results:
         max_params=132_000.0,
     )  # fmt: skip
     run = results(limited, "depth_cnn", **changes)
-    run.predictors[0].name = "best draw"
-    run.comparison = [one for one in run.comparison or [] if "further" not in one.name]
+    exported_as_drawn(run)
+    run.comparison = [one for one in run.comparison or [] if one.name != FURTHER]
     return run
+
+
+def exported_as_drawn(run: Results) -> None:
+    """As if further training had made the best draw worse."""
+    assert run.comparison is not None
+    run.predictors[0].name = DRAWN
+    run.comparison[0].role, run.comparison[1].role = Role.BEST, Role.OTHER
 
 
 def large_results(**changes: Any) -> Results:
@@ -105,7 +113,7 @@ def large_results(**changes: Any) -> Results:
 
 def unfinished_guided_results() -> Results:
     """Before anything is drawn."""
-    return guided_results(guided=None, comparison=None, artifact=None, predictors=[])
+    return guided_results(record=None, comparison=None, artifact=None, predictors=[])
 
 
 def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
@@ -113,14 +121,14 @@ def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
     mask = {layer.name: layer.kept for layer in found.layers}
     whole = {layer.name: "1" * len(layer.kept) for layer in found.layers}
     mixture = f"mixture of {found.members} draws"
-    alone = contender("whole network, trained alone", [whole] * 2, 0.93, 0.003)
+    alone = "whole network, trained alone"
     comparison = [
-        once("best draw", mask, 0.921),
-        contender("best draw, trained further", [mask], 0.9272, 0.0),
-        once(mixture, mask, 0.924),
-        once("random draws, one rate", mask, 0.85),
-        once("whole network, weights of the search", whole, 0.9),
-        alone,
+        once(DRAWN, Role.INHERITED, mask, 0.921),
+        contender(FURTHER, Role.BEST, [mask], 0.9272, 0.0),
+        once(mixture, Role.MIXTURE, mask, 0.924),
+        once("random draws, one rate", Role.RANDOM, mask, 0.85),
+        once(WHOLE, Role.OTHER, whole, 0.9),
+        contender(alone, Role.BASELINE, [whole] * 2, 0.93, 0.003),
     ]
     channels = {
         f"{layer.name}[{place}]": ["drop", "keep"] for layer in found.layers for place in range(len(layer.kept))
@@ -128,6 +136,7 @@ def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
     content: dict[str, Any] = {
         "polyarch": "0.6.0",
         "torch": "2.13.0",
+        "method": "posterior-guided",
         "settings": {"method": "posterior-guided", "seed": 0, "space": {"kind": kind}},
         "data": {
             "name": "cifar10",
@@ -154,20 +163,21 @@ def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
             "parameters": found.best_draw.parameters,
         },
         "predictors": [
-            predictor("best draw, trained further", [mask], 0.9272, 1.2),
-            predictor(mixture, [mask] * found.members, 0.924, 0.9),
-            predictor("whole network, trained alone", [whole], 0.93, 1.3),
+            predictor(FURTHER, "artifact", [mask], 0.9272, 1.2),
+            predictor(mixture, "posterior", [mask] * found.members, 0.924, 0.9),
+            predictor(alone, None, [whole], 0.93, 1.3),
         ],
-        "guided": found,
+        "default": "artifact",
+        "record": found,
         "decisions": ["prior: length scale 7.07 for 4,000 training examples; a larger one makes smaller networks"],
         "seconds": {"train": 93.1, "draw": 12.0, "retrain": 46.0},
     }
     return Results(**{**content, **changes})
 
 
-def once(name: str, architecture: dict[str, str], accuracy: float) -> Contender:
+def once(name: str, role: Role, architecture: dict[str, str], accuracy: float) -> Contender:
     """What was measured without a training of its own."""
-    found = contender(name, [architecture], accuracy, 0.0)
+    found = contender(name, role, [architecture], accuracy, 0.0)
     found.runs[0].history = []
     return found
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import random
 
-from polyarch.results import (
-    Accuracy,
-    Contender,
+from polyarch.methods.one_shot.record import (
     IntervalRecord,
-    PredictorRecord,
     RankingRecord,
-    ReliabilityBin,
     ScoredArchitecture,
     ScoreRecord,
     TrustRecord,
 )
+from polyarch.results import Accuracy, Contender, PredictorRecord, ReliabilityBin, Role
 
 Architecture = dict[str, str]
 Choices = dict[str, list[str]]
@@ -84,7 +81,7 @@ def interval(value: float | None, low: float | None, high: float | None) -> Inte
     return IntervalRecord(value=value, low=low, high=high)
 
 
-def contender(name: str, architectures: list[Architecture], mean: float, std: float) -> Contender:
+def contender(name: str, role: Role, architectures: list[Architecture], mean: float, std: float) -> Contender:
     """Accuracies that lie around the mean."""
     count = len(architectures)
     steps = [(2 * index - (count - 1)) / max(count - 1, 1) for index in range(count)]
@@ -100,10 +97,12 @@ def contender(name: str, architectures: list[Architecture], mean: float, std: fl
         )
         for index, (architecture, step) in enumerate(zip(architectures, steps, strict=True))
     ]
-    return Contender(name=name, mean=mean, std=std, runs=runs)
+    return Contender(name=name, role=role, mean=mean, std=std, runs=runs)
 
 
-def predictor(name: str, members: list[Architecture], accuracy: float, temperature: float) -> PredictorRecord:
+def predictor(
+    name: str, folder: str | None, members: list[Architecture], accuracy: float, temperature: float
+) -> PredictorRecord:
     """Slightly overconfident; the last bins hold most examples."""
     bins = []
     for index in range(10):
@@ -117,6 +116,7 @@ def predictor(name: str, members: list[Architecture], accuracy: float, temperatu
     weights = [1 / (index + 1) for index in range(len(members))]
     return PredictorRecord(
         name=name,
+        folder=folder,
         members=members,
         weights=[weight / sum(weights) for weight in weights],
         temperature=temperature,

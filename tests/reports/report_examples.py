@@ -7,11 +7,13 @@ import random
 from typing import Any
 
 from depth_examples import baseline_results, photos_results, spirals_results
+from differentiable_examples import differentiable_results
 from guided_examples import guided_depth_results, guided_results, unfinished_guided_results
 from record_examples import Choices, contender, draw, history, predictor, ranking, scored
 from stochastic_examples import cells_results, stochastic_results
 
-from polyarch.results import Results, SearchRecord, TrainingRecord
+from polyarch.methods.one_shot.record import OneShotRecord, SearchRecord
+from polyarch.results import Results, Role, TrainingRecord
 from polyarch.spaces import NB201_OPERATIONS, nb201_space
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -55,7 +57,7 @@ def depth_results(**changes: Any) -> Results:
 
 def unfinished_results() -> Results:
     """A run that has only trained its supernet."""
-    return cell_results(ranking=None, search=None, comparison=None, artifact=None, predictors=[], decisions=[])
+    return cell_results(record=None, comparison=None, artifact=None, predictors=[], decisions=[])
 
 
 def hostile_results() -> Results:
@@ -90,6 +92,7 @@ def make(
     content: dict[str, Any] = {
         "polyarch": "0.2.0",
         "torch": "2.13.0",
+        "method": "one-shot",
         "settings": {"seed": 0, "space": {"kind": kind}, "retrain": {"epochs": 20, "seeds": 3}},
         "data": {
             "name": "digits",
@@ -102,21 +105,24 @@ def make(
         },
         "space": {"name": kind, "kind": kind, "size": size, "choices": choices, "supernet_parameters": 48_126},
         "training": TrainingRecord(strategy="single_path", history=history(60)),
-        "ranking": ranking(evaluated[:24]),
-        "search": SearchRecord(
-            sampler="evolution", objectives=["sotl"], limits=limits or {}, evaluated=evaluated, best=[best]
+        "record": OneShotRecord(
+            ranking=ranking(evaluated[:24]),
+            search=SearchRecord(
+                sampler="evolution", objectives=["sotl"], limits=limits or {}, evaluated=evaluated, best=[best]
+            ),
         ),
         "comparison": [
-            contender("best architecture, retrained", [best.architecture] * 3, 0.962 + gain, 0.003),
-            contender("random architectures, retrained", random_ones, 0.962, 0.011),
-            contender("best architecture, inherited weights", [best.architecture], 0.934, 0.0),
+            contender("best architecture, retrained", Role.BEST, [best.architecture] * 3, 0.962 + gain, 0.003),
+            contender("random architectures, retrained", Role.RANDOM, random_ones, 0.962, 0.011),
+            contender("best architecture, inherited weights", Role.INHERITED, [best.architecture], 0.934, 0.0),
         ],
         "artifact": {"architecture": best.architecture, "seed": 1, "accuracy": 0.98, "parameters": best.parameters},
         "predictors": [
-            predictor("best architecture", [best.architecture], 0.961 + gain, 1.31),
-            predictor("ensemble of 5", [item.architecture for item in members], 0.972 + gain, 1.12),
-            predictor("ensemble of random architectures", random_ones[:3], 0.958, 1.2),
+            predictor("best architecture", "artifact", [best.architecture], 0.961 + gain, 1.31),
+            predictor("ensemble of 5", "ensemble", [item.architecture for item in members], 0.972 + gain, 1.12),
+            predictor("ensemble of random architectures", None, random_ones[:3], 0.958, 1.2),
         ],
+        "default": "artifact",
         "decisions": [
             "space nb201: images of 8 pixels go to the NAS-Bench-201 cell network, with 4 channels",
             "schedule: 120 epochs for the supernet and 40 for each network trained alone, from 1,079 training examples "
@@ -136,6 +142,7 @@ RUNS = {
     "spirals": spirals_results,
     "photos": photos_results,
     "baseline": baseline_results,
+    "differentiable": differentiable_results,
     "stochastic": stochastic_results,
     "cells": cells_results,
     "guided": guided_results,

@@ -8,15 +8,9 @@ from typing import Any
 
 from record_examples import contender, draw, history, predictor
 
+from polyarch.methods.stochastic.record import EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
 from polyarch.randomness import generator_at
-from polyarch.results import (
-    EnsemblePoint,
-    NormModesRecord,
-    Results,
-    StochasticMember,
-    StochasticRecord,
-    TrainingRecord,
-)
+from polyarch.results import Results, Role, TrainingRecord
 from polyarch.spaces import Architecture, erdos_renyi, wired_space, wiring_string
 
 SPACE = wired_space(3, 4)
@@ -102,16 +96,17 @@ def results(choices: dict[str, list[str]], kind: str, found: StochasticRecord, n
     kept = [member.architecture for member in found.members if member.weight]
     name = f"ensemble of {len(kept)} {noun}s"
     baseline = "residual network, trained alone" if kind == "wired" else "best architecture, trained alone"
-    shared = contender(f"best {noun}, shared weights", kept[:1], found.members[0].accuracy, 0.0)
-    together = contender(name, kept[:1], found.curve[len(kept) - 1].accuracy, 0.0)
+    shared = contender(f"best {noun}, shared weights", Role.BEST, kept[:1], found.members[0].accuracy, 0.0)
+    together = contender(name, Role.MIXTURE, kept[:1], found.curve[len(kept) - 1].accuracy, 0.0)
     for one in (shared, together):
         one.runs[0].history = []
-    every = contender(f"mean of {len(kept)} {noun}s, shared weights", kept, 0.961, 0.004)
+    every = contender(f"mean of {len(kept)} {noun}s, shared weights", Role.OTHER, kept, 0.961, 0.004)
     for run in every.runs:
         run.history = []
     content: dict[str, Any] = {
         "polyarch": "0.5.0",
         "torch": "2.13.0",
+        "method": "stochastic",
         "settings": {"method": "stochastic", "seed": 0, "space": {"kind": kind}},
         "data": {
             "name": "digits",
@@ -124,14 +119,15 @@ def results(choices: dict[str, list[str]], kind: str, found: StochasticRecord, n
         },
         "space": {"name": kind, "kind": kind, "size": 262_144, "choices": choices, "supernet_parameters": 225_000},
         "training": TrainingRecord(strategy="stochastic", history=history(27)),
-        "comparison": [together, shared, every, contender(baseline, kept[:1], 0.968, 0.0)],
+        "comparison": [together, shared, every, contender(baseline, Role.BASELINE, kept[:1], 0.968, 0.0)],
         "artifact": {"architecture": kept[0], "accuracy": found.members[0].accuracy, "parameters": 218_520},
         "predictors": [
-            predictor(name, kept, together.mean, 0.84),
-            predictor(f"best {noun}", kept[:1], found.members[0].accuracy, 1.01),
-            predictor(baseline, kept[:1], 0.968, 1.08),
+            predictor(name, "ensemble", kept, together.mean, 0.84),
+            predictor(f"best {noun}", "artifact", kept[:1], found.members[0].accuracy, 1.01),
+            predictor(baseline, None, kept[:1], 0.968, 1.08),
         ],
-        "stochastic": found,
+        "default": "ensemble",
+        "record": found,
         "decisions": ["space wired: images of 8 pixels go to three stages of modules whose wiring is drawn"],
         "seconds": {"train": 43.1, "choose": 2.0, "retrain": 46.0},
     }

@@ -27,7 +27,6 @@ LEVELS = 16
 WEAKEST, STRONGEST = 0.1, 0.8
 """The opacity of a guess and of certainty."""
 MOST_MAPS = 24
-MOST_EXAMPLES = 400
 
 
 @dataclass(frozen=True)
@@ -40,35 +39,16 @@ class PredictionMap:
     picture: Markup
 
 
-@dataclass(frozen=True)
-class PredictionMaps:
-    """The pictures, and what they share.
-
-    Args:
-        points: the training examples, as a definition that the pictures refer to.
-        legend: names of classes and their colours.
-        shown_points: how many training examples are shown.
-    """
-
-    shown: tuple[PredictionMap, ...]
-    points: Markup
-    legend: tuple[tuple[str, str], ...]
-    shown_points: int
-
-
-def prediction_maps(record: DepthRecord, class_names: Sequence[str]) -> PredictionMaps | None:
-    """Maps of all depths, or of an even selection of many; None for data other than two numbers."""
+def prediction_maps(record: DepthRecord, classes: int) -> list[PredictionMap]:
+    """Maps of all depths, or of an even selection of many; none for data other than two numbers."""
     functions = record.functions
     if functions is None:
-        return None
+        return []
     q = {one.depth: one.q for one in record.depths}
-    shown = [
-        PredictionMap(depth, q.get(depth), depth == record.chosen, _picture(functions, index, len(class_names)))
+    return [
+        PredictionMap(depth, q.get(depth), depth == record.chosen, _picture(functions, index, classes))
         for index, depth in selected(functions.depths, record.chosen)
     ]
-    points = [functions.points[index] for index in evenly(len(functions.points), MOST_EXAMPLES)]
-    legend = tuple((str(name), colour_of(index)) for index, name in enumerate(class_names))
-    return PredictionMaps(tuple(shown), _points(functions, points), legend, len(points))
 
 
 def selected(depths: Sequence[int], chosen: int) -> list[tuple[int, int]]:
@@ -89,8 +69,9 @@ def colour_of(index: int) -> str:
 def _picture(functions: DepthFunctions, index: int, classes: int) -> Markup:
     side = functions.side
     encoded = b64encode(_png(functions, index, classes)).decode()
+    name = f"what is predicted at depth {functions.depths[index]}"
     return Markup(
-        f'<svg viewBox="0 0 {side} {side}" role="img" aria-label="what is predicted at depth {functions.depths[index]}">'
+        f'<svg viewBox="0 0 {side} {side}" role="img" aria-label="{name}">'
         f'<image href="data:image/png;base64,{encoded}" width="{side}" height="{side}"/>'
         '<use href="#training-points"/></svg>'
     )
@@ -120,11 +101,15 @@ def _opacities(classes: int) -> Iterator[int]:
         yield round(255 * (WEAKEST + (STRONGEST - WEAKEST) * share))
 
 
-def _points(functions: DepthFunctions, points: Sequence[tuple[float, float, int]]) -> Markup:
-    """Dots as lines of no length with round ends: one path for all rims, one per class on top of them."""
+def training_points(functions: DepthFunctions) -> Markup:
+    """Training examples, as a definition that the maps refer to.
+
+    Dots are lines of no length with round ends: one path for all rims, one per class on top of them.
+    """
     side = functions.side
+    shown = [functions.points[index] for index in evenly(len(functions.points))]
     places = [
-        (_place(x, functions.x_range, side), side - _place(y, functions.y_range, side), label) for x, y, label in points
+        (_place(x, functions.x_range, side), side - _place(y, functions.y_range, side), label) for x, y, label in shown
     ]
 
     def dots(labels: set[int]) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
 from polyarch.methods.depth.plots import depth_charts
-from polyarch.methods.depth.prediction_maps import prediction_maps
-from polyarch.methods.depth.record import MIXTURE, PRUNED_MIXTURE, DepthPredictor, DepthRecord
+from polyarch.methods.depth.prediction_maps import colour_of, prediction_maps, training_points
+from polyarch.methods.depth.record import MIXTURE, PRUNED_MIXTURE, DepthMeasure, DepthPredictor, DepthRecord
 from polyarch.reports.drawing import draw
 from polyarch.reports.section import Section, Tile
+from polyarch.reports.specs import MOST_POINTS
 from polyarch.reports.text import SPACE, compared, count, percent, several
 from polyarch.results import Results
 
@@ -28,13 +28,8 @@ UPDATES = {
 DEEPEST = "This is the deepest depth on offer: going deeper may help."
 
 
-@dataclass(frozen=True)
-class Way:
-    """A way to predict with the chosen depth, and how it does on test data."""
-
-    how: str
-    accuracy: float
-    loss: float
+Way = tuple[str, DepthMeasure | DepthPredictor]
+"""How the chosen depth predicts, and how well."""
 
 
 def section(results: Results) -> Section:
@@ -58,7 +53,10 @@ def section(results: Results) -> Section:
             "rules": RULES,
             "updates": UPDATES.get(record.updates, record.updates),
             "times": [time_of(one, results, record) for one in record.predictors],
-            "maps": prediction_maps(record, results.data["classes"]),
+            "classes_shown": [(str(name), colour_of(index)) for index, name in enumerate(results.data["classes"])],
+            "points": training_points(record.functions) if record.functions else "",
+            "most_points": MOST_POINTS,
+            "maps": prediction_maps(record, len(results.data["classes"])),
         },
     )
 
@@ -73,11 +71,12 @@ def sentences(results: Results, record: DepthRecord) -> list[str]:
 
 def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
     """The numbers of the sentences, to be seen at a glance."""
-    first, alone, full = _ways(results, record)[0], record.at(record.chosen), record.at(record.deepest)
+    (how, first), *_ = _ways(results, record)
+    alone, full = record.at(record.chosen), record.at(record.deepest)
     yield Tile("depth", f"{record.chosen} of {full.depth}", f"rule {rule_name(record.rule)}")
     if record.is_learned:
         yield Tile("likely depths", _range(*record.likely()), "90 % of the posterior")
-    yield Tile("test accuracy", percent(first.accuracy), first.how)
+    yield Tile("test accuracy", percent(first.accuracy), how)
     yield Tile("parameters", count(alone.parameters), f"of {count(full.parameters)} at depth {full.depth}")
     ratio = relative_time(results)
     if ratio is not None:
@@ -118,19 +117,17 @@ def _preferred(results: Results, record: DepthRecord) -> str:
 
 def _ways(results: Results, record: DepthRecord) -> list[Way]:
     """The chosen depth alone and, if it was measured, the mixture up to it; the default one first."""
-    alone, mixture = record.at(record.chosen), record.way(PRUNED_MIXTURE)
-    ways = [Way(f"at depth {record.chosen} alone", alone.accuracy, alone.loss)]
+    ways: list[Way] = [(f"at depth {record.chosen} alone", record.at(record.chosen))]
+    mixture = record.way(PRUNED_MIXTURE)
     if mixture is not None:
-        ways.append(Way(f"as a mixture of the depths up to {record.chosen}", mixture.accuracy, mixture.loss))
-        if results.default == "posterior":
-            ways.reverse()
+        ways.insert(results.default != "posterior", (f"as a mixture of the depths up to {record.chosen}", mixture))
     return ways
 
 
-def _pruned(results: Results, record: DepthRecord, first: Way) -> str:
-    mixture, ratio = record.way(MIXTURE), relative_time(results)
+def _pruned(results: Results, record: DepthRecord, way: Way) -> str:
+    (how, first), mixture, ratio = way, record.way(MIXTURE), relative_time(results)
     kept = f"keeps {record.chosen} of {several(record.deepest, 'block')}"
-    said = f"The pruned network {kept} and reaches {percent(first.accuracy)} test accuracy {first.how}"
+    said = f"The pruned network {kept} and reaches {percent(first.accuracy)} test accuracy {how}"
     if mixture is not None:
         said += f", {compared(first.accuracy - mixture.accuracy)} the mixture over all depths"
         said += f" ({percent(mixture.accuracy)})" if mixture.accuracy != first.accuracy else ""
@@ -143,16 +140,17 @@ def _pruned(results: Results, record: DepthRecord, first: Way) -> str:
 def _details(record: DepthRecord, first: Way, others: Sequence[Way]) -> Iterator[str]:
     mixture = record.way(MIXTURE)
     if mixture is not None:
-        likelihood = _likelihood(first.loss, mixture.loss)
+        likelihood = _likelihood(first[1].loss, mixture.loss)
         yield f"On test data, its mean log p of the true class is {likelihood} the mixture over all depths."
-        for way in others:
+        for how, way in others:
             change = compared(way.accuracy - mixture.accuracy)
             yield (
-                f"{way.how.capitalize()}, it reaches {percent(way.accuracy)} test accuracy, {change} the mixture over "
+                f"{how.capitalize()}, it reaches {percent(way.accuracy)} test accuracy, {change} the mixture over "
                 f"all depths, and a mean log p of {_likelihood(way.loss, mixture.loss)} that mixture."
             )
     shallow, deep = record.likely()
-    yield f"{percent(0.9, 0)} of the posterior lies on {'depth' if shallow == deep else 'depths'} {_range(shallow, deep)}."
+    where = f"depth{'s' if shallow < deep else ''} {_range(shallow, deep)}"
+    yield f"{percent(0.9, 0)} of the posterior lies on {where}."
     leaving = record.chosen_exit
     if leaving is not None:
         yield (
@@ -174,7 +172,8 @@ def _baseline(results: Results, record: DepthRecord) -> Iterator[str]:
         f"{reached}, {compared(chosen.accuracy - full.accuracy)} the deepest network ({percent(full.accuracy)} with "
         f"{count(full.parameters)} parameters)."
     )
-    yield f"On test data, its mean log p of the true class is {_likelihood(chosen.loss, full.loss)} the deepest network."
+    likelihood = _likelihood(chosen.loss, full.loss)
+    yield f"On test data, its mean log p of the true class is {likelihood} the deepest network."
 
 
 def _likelihood(loss: float, other: float) -> str:

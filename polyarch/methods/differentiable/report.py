@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from polyarch.methods.differentiable.plots import CELL_DEPTHS, CELLS, differentiable_charts
@@ -23,15 +22,6 @@ GRADIENTS = {
 }
 _CERTAINTIES = ((0.1, "certain"), (0.5, "fairly certain"), (0.9, "uncertain"))
 """Shares of the largest entropy below which a word fits."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """An epoch after which q selected another architecture than before, and what is known of that one."""
-
-    epoch: int
-    key: str
-    cells: tuple[str, ...]
 
 
 def section(results: Results) -> Section:
@@ -54,12 +44,12 @@ def section(results: Results) -> Section:
     )
 
 
-def changes_of(record: DifferentiableRecord) -> Iterator[Change]:
-    """Every architecture that q selected, and since when."""
+def changes_of(record: DifferentiableRecord) -> Iterator[tuple[int, str, list[str]]]:
+    """Every architecture that q selected: since which epoch, its key, and what was measured of it."""
     columns = _columns(record)
     for epoch, key in enumerate(record.architectures):
         if not epoch or key != record.architectures[epoch - 1]:
-            yield Change(epoch, key, tuple(_cell(record.history[epoch], column) for column in columns))
+            yield epoch, key, [_cell(record.history[epoch], column) for column in columns]
 
 
 def sentences(record: DifferentiableRecord) -> Iterator[str]:

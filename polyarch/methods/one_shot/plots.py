@@ -8,12 +8,10 @@ import altair as alt
 
 from polyarch.methods.one_shot.record import ScoredArchitecture, SearchRecord
 from polyarch.methods.one_shot.searched import MINIMISED, best_quarter, front, objective_of, ordered
+from polyarch.reports.drawing import Choices
 from polyarch.reports.shares import Shares, option_bars, option_map
 from polyarch.reports.specs import HEIGHT, Spec, data, spec_of
 from polyarch.reports.text import estimator_name, several
-
-Choices = Mapping[str, Sequence[str]]
-"""Choice name -> its options."""
 
 
 def search_charts(

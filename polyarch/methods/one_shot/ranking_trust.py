@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from polyarch.methods.one_shot.record import IntervalRecord, TrustRecord
 from polyarch.reports.text import estimator_name, percent
@@ -56,7 +57,10 @@ def trust_rows(trust: TrustRecord) -> Iterator[tuple[str, str, str]]:
     yield f"agreement of {first} and {second}", *_shown(trust.estimator_agreement, "{:.2f}".format)
     if trust.seed_agreement is not None:
         yield "agreement of supernets with different seeds", *_shown(trust.seed_agreement, "{:.2f}".format)
-    yield f"share of the others ahead of the first by {first}", *_shown(trust.top_rank_interval, _whole_percent)
+    yield (
+        f"share of the others ahead of the first by {first}",
+        *_shown(trust.top_rank_interval, partial(percent, digits=0)),
+    )
 
 
 def _agreement(who: str, agreement: IntervalRecord, meanings: Mapping[str, str]) -> str:
@@ -81,7 +85,3 @@ def _known(interval: IntervalRecord) -> tuple[float, float, float] | None:
     if interval.value is None or interval.low is None or interval.high is None:
         return None
     return interval.value, interval.low, interval.high
-
-
-def _whole_percent(share: float) -> str:
-    return percent(share, 0)

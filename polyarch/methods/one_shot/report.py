@@ -9,7 +9,7 @@ from typing import Any
 from polyarch.methods.one_shot.plots import search_charts
 from polyarch.methods.one_shot.ranking_trust import trust_rows, trust_sentences
 from polyarch.methods.one_shot.record import EliminationRecord, OneShotRecord, ScoredArchitecture, SearchRecord
-from polyarch.methods.one_shot.searched import best_architecture, counted_parameters, ordered
+from polyarch.methods.one_shot.searched import counted_parameters, ordered
 from polyarch.reports import headline
 from polyarch.reports.page import picture_of
 from polyarch.reports.section import Section, Tile
@@ -36,7 +36,7 @@ def section(results: Results) -> Section:
     search = record.search
     if search is None:
         return Section(template, values=values)
-    best = best_architecture(results, search)
+    best = headline.best_architecture(results) or (search.best[0].architecture if search.best else None)
     counted = counted_parameters(search, best)
     exported = headline.exported_parameters(results)
     parameters = counted if exported is None else exported
@@ -45,7 +45,7 @@ def section(results: Results) -> Section:
         template,
         sentences=[*headline.sentences(results), *_limits(search)],
         tiles=list(_tiles(results, search, parameters)),
-        drawing=None if best is None else picture_of(results, best),
+        drawing=picture_of(results, best),
         charts=dict(search_charts(search, best, choices)),
         values={**values, "top": top(search, best), "counted": counted, "parameters": parameters},
     )

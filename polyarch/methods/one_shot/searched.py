@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyarch.methods.one_shot.record import ScoredArchitecture, SearchRecord
-from polyarch.results import Results, Role
 
 MINIMISED = ("params", "macs", "latency")
 """Costs, of which less is better."""
@@ -40,17 +39,6 @@ def front(sizes: Sequence[float], scores: Sequence[float], *, maximise: bool) ->
         if not kept or sign * scores[index] < sign * scores[kept[-1]]:
             kept.append(index)
     return kept
-
-
-def best_architecture(results: Results, search: SearchRecord) -> dict[str, str] | None:
-    """The exported one, or else the one that was trained alone, or the first of the search."""
-    if results.artifact is not None and "architecture" in results.artifact:
-        exported: dict[str, str] = results.artifact["architecture"]
-        return exported
-    trained = results.contender(Role.BEST)
-    if trained is not None and trained.runs:
-        return trained.runs[0].architecture
-    return search.best[0].architecture if search.best else None
 
 
 def counted_parameters(search: SearchRecord, best: dict[str, str] | None) -> int | None:

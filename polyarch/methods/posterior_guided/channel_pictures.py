@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from itertools import pairwise
 
@@ -34,24 +33,12 @@ def channel_pictures(record: GuidedRecord) -> list[str]:
     found = []
     for start in range(0, len(layers), rows):
         shown = layers[start : start + rows]
-        parts = [_row(layer, ROW * place, is_used(layer, record)) for place, layer in enumerate(shown)]
+        parts = [_row(layer, ROW * place, record.uses(layer)) for place, layer in enumerate(shown)]
         words = (
             f"kept channels of layers {start + 1} to {start + len(shown)} of {len(layers)}; they are in a table, too"
         )
         found.append(picture(ROW * len(shown), parts, words))
     return found
-
-
-def is_used(layer: GatedLayer, record: GuidedRecord) -> bool:
-    """Whether the best draw has the layer: blocks beyond its depth are left out with all of their channels."""
-    block = re.search(r"(?:^|\.)blocks\.([0-9]{1,6})(?:\.|$)", layer.name)
-    return block is None or record.best_depth is None or int(block[1]) < record.best_depth
-
-
-def kept_channels(record: GuidedRecord) -> tuple[int, int]:
-    """How many channels the best draw keeps, and how many there are in all layers with a gate."""
-    used = [layer for layer in record.layers if is_used(layer, record)]
-    return sum(layer.kept.count("1") for layer in used), sum(len(layer.kept) for layer in record.layers)
 
 
 def kept_text(layer: GatedLayer, used: bool) -> str:

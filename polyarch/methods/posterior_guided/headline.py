@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from polyarch.methods.posterior_guided.channel_pictures import kept_channels
 from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, WHOLE, GuidedRecord
 from polyarch.reports.headline import Entry, answer, entries, with_role
 from polyarch.reports.section import Tile
-from polyarch.reports.text import count, percent, several, signed
+from polyarch.reports.text import count, percent, several, signed, the
 from polyarch.results import Results, Role
 
 
@@ -18,10 +17,9 @@ def sentences(results: Results, record: GuidedRecord) -> list[str] | None:
     best = answer(found)
     if best is None:
         return None
-    comma = "," if "," in best.name else ""
     draw = record.best_draw
     return [
-        f"On {results.data['name']}, the {best.name}{comma} reaches {percent(best.mean)} test accuracy with "
+        f"On {results.data['name']}, {the(best.name)} reaches {percent(best.mean)} test accuracy with "
         f"{share_of(draw.parameters, record.full_parameters)} of the parameters "
         f"({count(draw.parameters)} of {count(record.full_parameters)}) and "
         f"{share_of(draw.macs, record.full_macs)} of the multiply-accumulates of the whole network.",
@@ -47,7 +45,7 @@ def tiles(results: Results, record: GuidedRecord) -> Iterator[Tile]:
     yield Tile("parameters left", share_of(draw.parameters, record.full_parameters), parameters)
     macs = f"{count(round(draw.macs))} of {count(round(record.full_macs))} multiply-accumulates"
     yield Tile("operations left", share_of(draw.macs, record.full_macs), macs)
-    kept, channels = kept_channels(record)
+    kept, channels = record.kept_channels
     yield Tile("channels kept", share_of(kept, channels), f"{count(kept)} of {count(channels)}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import Field
 
 from polyarch.results.record import Record
@@ -76,3 +78,24 @@ class GuidedRecord(Record):
     def best_draw(self) -> GuidedDraw:
         """The best of the draws from the posterior."""
         return next(draw for draw in self.guided if draw.position == self.best)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those on costs, by the names of their estimators."""
+        known = {"params": self.max_params, "macs": self.max_macs}
+        return {name: value for name, value in known.items() if value is not None}
+
+    @property
+    def used(self) -> list[GatedLayer]:
+        """The layers that the best draw has."""
+        return [layer for layer in self.layers if self.uses(layer)]
+
+    @property
+    def kept_channels(self) -> tuple[int, int]:
+        """How many channels the best draw keeps, and how many all layers have."""
+        return sum(layer.kept.count("1") for layer in self.used), sum(len(layer.kept) for layer in self.layers)
+
+    def uses(self, layer: GatedLayer) -> bool:
+        """Whether the best draw has a layer: blocks beyond its depth are left out with all of their channels."""
+        block = re.search(r"(?:^|\.)blocks\.([0-9]{1,6})(?:\.|$)", layer.name)
+        return block is None or self.best_depth is None or int(block[1]) < self.best_depth

@@ -132,7 +132,7 @@
 
   for (const button of document.querySelectorAll("button.copy")) {
     button.addEventListener("click", async () => {
-      const done = await copy(document.getElementById(button.dataset.code));
+      const done = await copy(button.closest(".snippet").querySelector("code"));
       button.textContent = done ? "Copied" : "Selected";
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     });
