@@ -6,6 +6,7 @@ import base64
 import json
 import subprocess
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,15 @@ AKIN = (
 """They share all but their settings with another experiment that is run."""
 LONG = ("interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws", "guided_limits")
 """They take longest, and other tests run parts of them."""
+OURS = [
+    entry.name for entry in entry_points(group=EXPERIMENTS.group) if entry.module.startswith("polyarch_experiments.")
+]
+"""Other packages may register experiments, too."""
 TINY_SPIRALS = {**EXPERIMENTS["spiral_depth"].presets["paper"], "epochs": 3, "seeds": 2}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in AKIN + LONG else []) for name in EXPERIMENTS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in AKIN + LONG else []) for name in OURS]
 )
 def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: Path) -> None:
     out = tmp_path / "run"
@@ -73,7 +78,7 @@ def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: P
     assert "choose another --out" in other.stderr
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", OURS)
 def test_presets(name: str) -> None:
     experiment = EXPERIMENTS[name]
     assert tuple(experiment.presets) == PRESETS
