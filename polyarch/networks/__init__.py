@@ -1,4 +1,4 @@
-"""Plain networks whose channels can be gated."""
+"""Plain networks that tell `polyarch.supernets.gate` which of their channels to gate."""
 
 from polyarch.networks.densenet import DenseNet
 from polyarch.networks.enas import EnasNetwork

@@ -1,4 +1,7 @@
-"""Densely connected networks, such as DenseNet-121."""
+"""Densely connected networks, such as DenseNet-121.
+
+Huang et al. (2017), "Densely Connected Convolutional Networks", arXiv:1608.06993.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.networks.gateable import gate_groups, require_counts, require_positive
+from polyarch.networks.gateable import GateableNetwork, require_counts, require_positive
 from polyarch.networks.layers import Stem, convolution, make_stem
 
 
 class DenseLayer(nn.Module):
-    """x and what BN-ReLU-1x1-BN-ReLU-3x3 makes of it, side by side: (B, C, H, W) -> (B, C + growth, H, W)."""
+    """Concatenates x and BN-ReLU-1x1-BN-ReLU-3x3 of x: (B, C, H, W) -> (B, C + growth, H, W)."""
 
     def __init__(self, inputs: int, inner: int, growth: int) -> None:
         super().__init__()
@@ -27,18 +30,18 @@ class DenseLayer(nn.Module):
         return torch.cat([x, self.branch(x)], dim=1)
 
 
-class DenseNet(nn.Module):
-    """DenseNet-BC, blocks of dense layers with transitions between them: (B, in_channels, H, W) -> (B, classes).
+class DenseNet(GateableNetwork):
+    """DenseNet-BC: blocks of dense layers, joined by transitions: (B, in_channels, H, W) -> (B, classes).
 
     ``growth=32, layers=(6, 12, 24, 16), stem="large", classes=1000`` is DenseNet-121.
 
     Args:
-        growth: channels that a layer adds.
-        layers: of every block.
-        bottleneck: a layer's 1x1 convolution gives ``bottleneck * growth`` channels.
-        compression: the share of channels that a transition, which also halves the resolution, keeps.
+        growth: the number of channels that a layer adds.
+        layers: the number of layers in every block.
+        bottleneck: a layer's 1x1 convolution has ``bottleneck * growth`` outputs.
+        compression: the share of channels that a transition keeps; it also halves the resolution.
         stem: ``small`` for images of about 32x32, ``large`` for images of about 224x224.
-        initial: channels of the stem; by default twice the growth.
+        initial: the number of channels of the stem; twice the growth by default.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class DenseNet(nn.Module):
         classes: int = 10,
     ) -> None:
         super().__init__()
-        layers = require_counts(layers=layers)
+        layers = require_counts("layers", layers)
         channels = 2 * growth if initial is None else initial
         require_positive(growth=growth, bottleneck=bottleneck, initial=channels)
         require_positive(in_channels=in_channels, classes=classes)
@@ -80,11 +83,7 @@ class DenseNet(nn.Module):
         logits: Tensor = self.classifier(x.mean((2, 3)))
         return logits
 
-    def gate_groups(self) -> dict[str, list[str]]:
-        """Every convolution but the stem, by name."""
-        return gate_groups(self)
-
 
 def _transition(inputs: int, outputs: int) -> nn.Sequential:
-    """Between two blocks: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded down."""
+    """Joins two blocks: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded down."""
     return nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU(), convolution(inputs, outputs, 1), nn.AvgPool2d(2))

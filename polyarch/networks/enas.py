@@ -1,4 +1,7 @@
-"""The network of the cells that ENAS found for CIFAR-10, plain or inflated."""
+"""The network of the cells that ENAS found for CIFAR-10, plain or inflated.
+
+Pham et al. (2018), "Efficient Neural Architecture Search via Parameter Sharing", arXiv:1802.03268.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from polyarch.networks.gateable import gate_groups, require_positive
+from polyarch.networks.gateable import GateableNetwork, require_positive
 from polyarch.networks.layers import ParallelSum, convolution, halving
 from polyarch.nn.operations import darts_operation, relu_conv_bn
 
@@ -17,27 +20,27 @@ CELLS: dict[Kind, str] = {
     "normal": "0 2 0 0 | 0 4 0 1 | 0 4 1 1 | 1 0 0 1 | 0 2 1 1",
     "reduction": "1 0 1 0 | 0 3 0 2 | 1 1 3 1 | 1 0 0 4 | 0 3 1 1",
 }
-"""The released cells. A node is ``index operation index operation``: it adds two operations on earlier values.
+"""The released cells. A node ``index operation index operation`` adds two operations on earlier values.
 
-Index 0 is the output of the cell before the last one, 1 that of the last one, 2 to 6 are the nodes.
+Index 0 is the output of the cell before last, 1 that of the last cell, 2 to 6 are the nodes.
 """
 
 OPERATIONS = ("sep_conv_3x3", "sep_conv_5x5", "avg_pool_3x3", "max_pool_3x3", "skip_connect")
 INFLATED = (3, 5)
-"""The kernel sizes of every separable convolution of an inflated network."""
+"""The kernel sizes of all separable convolutions in an inflated network."""
 
 
 class EnasCell(nn.Module):
-    """Five nodes; the output is the concatenation of those that no other node uses.
+    """Five nodes; those that no other node uses are concatenated.
 
-    (B, earlier, H, W), (B, previous, H, W) -> (B, outputs, H, W), or half of that resolution in a reduction cell, where
-    operations on the two inputs have stride 2.
+    (B, earlier, H, W), (B, previous, H, W) -> (B, outputs, H, W). A reduction cell halves the resolution: operations on
+    its two inputs have stride 2.
 
     Args:
-        earlier: channels of the output of the cell before the last one.
-        previous: channels of the output of the last cell.
-        width: channels of every node.
-        after_reduction: whether the last cell halved the resolution, so that the output before it has to follow.
+        earlier: the number of output channels of the cell before last.
+        previous: the number of output channels of the last cell.
+        width: the number of channels of every node.
+        after_reduction: whether the last cell halved the resolution, in which case the earlier input is halved, too.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class EnasCell(nn.Module):
         self.outputs = width * len(self.ends)
 
     def forward(self, earlier: Tensor, previous: Tensor) -> Tensor:
-        """(B, earlier, H, W), (B, previous, H, W) -> (B, outputs, H, W), or half of that resolution."""
+        """(B, earlier, H, W), (B, previous, H, W) -> (B, outputs, H, W), or half that resolution."""
         values: list[Tensor] = [self.earlier(earlier), self.previous(previous)]
         for first in range(0, len(self.sources), 2):
             left, right = (self.operations[place](values[self.sources[place]]) for place in (first, first + 1))
@@ -64,17 +67,17 @@ class EnasCell(nn.Module):
         return torch.cat([values[node] for node in self.ends], dim=1)
 
 
-class EnasNetwork(nn.Module):
-    """Stages of normal cells, a reduction cell between each two of them: (B, in_channels, H, W) -> (B, classes).
+class EnasNetwork(GateableNetwork):
+    """Stages of normal cells, joined by reduction cells: (B, in_channels, H, W) -> (B, classes).
 
-    ``width=36, cells=5`` is ENAS's own size: 3.73 million parameters. ENAS reports 4.6 million. In its released code
-    one input of every cell goes through a second 1x1 convolution, which would make 3.89 million here, and training has
-    one more classifier on the way, which the code does not count and which is left out here.
+    ``width=36, cells=5`` is the size of the paper and has 3.73 million parameters here. The paper reports 4.6 million;
+    its code puts a second 1x1 convolution on one input of every cell, which would make 3.89 million here, and trains
+    with an auxiliary classifier, which it does not count.
 
     Args:
-        width: channels of the nodes of the first stage, doubled by every reduction cell.
-        cells: normal cells per stage.
-        inflated: whether every separable convolution is one of each kernel size, 3 and 5, added and then normalised.
+        width: the number of channels per node in the first stage; every reduction cell doubles it.
+        cells: the number of normal cells per stage.
+        inflated: replaces every separable convolution by the normalised sum of one with kernel size 3 and one with 5.
     """
 
     def __init__(
@@ -111,11 +114,10 @@ class EnasNetwork(nn.Module):
         logits: Tensor = self.classifier(self.activation(previous).mean((2, 3)))
         return logits
 
-    def gate_groups(self) -> dict[str, list[str]]:
-        """Every convolution but the stem and the depthwise ones, and every pooling and identity, by name."""
+    def _branches(self) -> list[nn.Module]:
+        """All poolings and identities."""
         cells = [cell for cell in self.cells if isinstance(cell, EnasCell)]
-        branches = [one for cell in cells for one in cell.operations if next(one.parameters(), None) is None]
-        return gate_groups(self, branches=branches)
+        return [one for cell in cells for one in cell.operations if next(one.parameters(), None) is None]
 
 
 def _operation(name: str, width: int, stride: int, inflated: bool) -> nn.Module:
@@ -129,7 +131,7 @@ def _operation(name: str, width: int, stride: int, inflated: bool) -> nn.Module:
 
 
 def _separable(width: int, kernels: tuple[int, ...], stride: int) -> tuple[nn.Module, ...]:
-    """ReLU, of each size a depthwise and a 1x1 convolution, added, batch normalisation."""
+    """ReLU, a sum over kernel sizes of a depthwise followed by a 1x1 convolution, batch normalisation."""
     pairs = {
         f"kernel{size}": nn.Sequential(
             nn.Conv2d(width, width, size, stride=stride, padding=size // 2, groups=width, bias=False),

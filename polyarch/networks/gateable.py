@@ -1,4 +1,4 @@
-"""What all networks here share: which of their modules are gated, and what sizes they may have."""
+"""The base class of these networks, which lists the modules to gate, and checks of their sizes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from polyarch.errors import InvalidInput
 from polyarch.nn.channel_gates import sliced
 
 UNGATED = ("stem", "classifier")
-"""The parts, by name, that keep all of their channels: the stem reads the data, the classifier is no convolution."""
+"""The parts, by name, that keep all their channels: the stem reads the data, the classifier is no convolution."""
 
 
-def gate_groups(network: nn.Module, *, branches: Collection[nn.Module] = ()) -> dict[str, list[str]]:
-    """The modules to gate: group -> names of modules, for `polyarch.supernets.gate`.
+class GateableNetwork(nn.Module):
+    """A network that tells `polyarch.supernets.gate` which of its modules to gate."""
 
-    Every ungrouped convolution and linear layer but those of the stem and the classifier is a group of its own, with
-    the module's name, so that there is one drop probability per layer and kernel size.
+    def gate_groups(self) -> dict[str, list[str]]:
+        """Group -> names of modules, with one drop probability per group.
 
-    Args:
-        branches: modules without weights that are gated, too, on their output.
-    """
-    found = (
-        name
-        for name, module in network.named_modules()
-        if name.partition(".")[0] not in UNGATED and (sliced(module) or module in branches)
-    )
-    return {name: [name] for name in found}
+        Every ungrouped convolution and linear layer outside the stem and the classifier is its own group, and so is
+        every branch without weights.
+        """
+        branches = self._branches()
+        found = (
+            name
+            for name, module in self.named_modules()
+            if name.partition(".")[0] not in UNGATED and (sliced(module) or module in branches)
+        )
+        return {name: [name] for name in found}
+
+    def _branches(self) -> Collection[nn.Module]:
+        """Modules without weights that are gated on their output."""
+        return ()
 
 
 def require_positive(**sizes: int) -> None:
@@ -37,17 +42,16 @@ def require_positive(**sizes: int) -> None:
             raise InvalidInput(f"Expected {name} to be 1 or more. Got {size}.")
 
 
-def require_counts(**counts: Iterable[int]) -> tuple[int, ...]:
-    """One row of sizes by its name, after a check: one or more, none below 1."""
-    ((name, found),) = counts.items()
-    found = tuple(found)
-    if not found or min(found) < 1:
-        raise InvalidInput(f"Expected {name} to be one or more numbers of 1 or more. Got {found}.")
-    return found
+def require_counts(name: str, counts: Iterable[int]) -> tuple[int, ...]:
+    """The counts as a tuple; refuses an empty one and counts below 1."""
+    counts = tuple(counts)
+    if not counts or min(counts) < 1:
+        raise InvalidInput(f"Expected {name} to be one or more numbers of 1 or more. Got {counts}.")
+    return counts
 
 
 def require_kernels(kernels: Iterable[int]) -> tuple[int, ...]:
-    """Kernel sizes, after a check: odd ones keep the resolution, and each is there once."""
+    """The kernel sizes as a tuple; refuses even ones, which change the resolution, and repeated ones."""
     kernels = tuple(kernels)
     if not kernels or len(set(kernels)) < len(kernels) or any(size < 1 or size % 2 == 0 for size in kernels):
         raise InvalidInput(f"Expected one or more odd kernel sizes, each once. Got {kernels}.")

@@ -1,4 +1,8 @@
-"""Residual networks of bottlenecks, such as ResNet-50, plain or inflated."""
+"""Residual networks of bottlenecks, such as ResNet-50, plain or inflated.
+
+He et al. (2016), "Deep Residual Learning for Image Recognition", arXiv:1512.03385. Inflation adds parallel kernel sizes
+to search over, as in Zhou et al. (2020), "Posterior-Guided Neural Architecture Search", arXiv:1906.09557.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,15 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from polyarch.networks.gateable import gate_groups, require_counts, require_kernels, require_positive
+from polyarch.networks.gateable import GateableNetwork, require_counts, require_kernels, require_positive
 from polyarch.networks.layers import Stem, convolution, convolutions, make_stem
 
 
 class Bottleneck(nn.Module):
     """ReLU(shortcut(x) + branch(x)): (B, inputs, H, W) -> (B, outputs, H/stride, W/stride).
 
-    The branch is a 1x1, a kxk and a 1x1 convolution, each with batch normalisation, and ReLU in between; of the kxk
-    convolution there is one of each kernel size, added and then normalised. The stride is on it.
+    The branch consists of a 1x1, a kxk and a 1x1 convolution with batch normalisation and ReLU between them. In place
+    of the kxk convolution, which carries the stride, one convolution of each kernel size is added up and normalised.
     """
 
     def __init__(self, inputs: int, inner: int, outputs: int, *, stride: int, kernels: tuple[int, ...]) -> None:
@@ -35,18 +39,18 @@ class Bottleneck(nn.Module):
         return activated
 
 
-class InflatedResNet(nn.Module):
+class InflatedResNet(GateableNetwork):
     """Stages of bottlenecks: (B, in_channels, H, W) -> (B, classes).
 
     ``width=64, blocks=(3, 4, 6, 3), kernels=(3,), stem="large", classes=1000`` is ResNet-50, with the stride on the 3x3
     convolution.
 
     Args:
-        width: channels inside the bottlenecks of the first stage; every further stage halves the resolution and
-            doubles them.
-        blocks: of every stage.
-        kernels: the sizes of the convolutions that stand in parallel where ResNet has a 3x3 convolution.
-        expansion: how many times its inner channels a bottleneck gives.
+        width: the number of channels inside the bottlenecks of the first stage; every further stage doubles it and
+            halves the resolution.
+        blocks: the number of bottlenecks in every stage.
+        kernels: the sizes of the parallel convolutions that replace ResNet's 3x3 convolution.
+        expansion: the ratio of a bottleneck's outputs to its inner channels.
         stem: ``small`` for images of about 32x32, ``large`` for images of about 224x224.
     """
 
@@ -62,7 +66,7 @@ class InflatedResNet(nn.Module):
         classes: int = 10,
     ) -> None:
         super().__init__()
-        blocks, kernels = require_counts(blocks=blocks), require_kernels(kernels)
+        blocks, kernels = require_counts("blocks", blocks), require_kernels(kernels)
         require_positive(width=width, expansion=expansion, in_channels=in_channels, classes=classes)
         self.stem = make_stem(stem, in_channels, width)
         self.blocks = nn.Sequential()
@@ -80,7 +84,3 @@ class InflatedResNet(nn.Module):
         """(B, in_channels, H, W) -> (B, classes)."""
         logits: Tensor = self.classifier(self.blocks(self.stem(x)).mean((2, 3)))
         return logits
-
-    def gate_groups(self) -> dict[str, list[str]]:
-        """Every convolution but the stem, by name."""
-        return gate_groups(self)

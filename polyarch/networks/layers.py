@@ -1,4 +1,4 @@
-"""Parts of several networks: convolutions in parallel, stems, halved resolutions."""
+"""Layers that several networks use: stems, parallel convolutions and layers that halve the resolution."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from polyarch.errors import UnknownName
 from polyarch.nn.operations import FactorizedReduce, pointwise
 
 Stem = Literal["small", "large"]
-"""The beginning of a network: for images of about 32x32, or of about 224x224, whose resolution it quarters."""
+"""The first layers of a network: ``small`` for images of about 32x32, ``large`` for images of about 224x224."""
 
 
 class ParallelSum(nn.ModuleDict):
-    """Modules side by side whose outputs are added: (B, ...) -> (B, ...)."""
+    """The sum of parallel modules: (B, ...) -> (B, ...)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) -> (B, ...)."""
@@ -24,14 +24,14 @@ class ParallelSum(nn.ModuleDict):
 
 
 def halving(inputs: int, outputs: int) -> FactorizedReduce:
-    """Halves the resolution without leaving pixels out: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded up."""
+    """Halves the resolution without skipping pixels: (B, inputs, H, W) -> (B, outputs, H/2, W/2), rounded up."""
     return FactorizedReduce(inputs, outputs, affine=True, pick_first=True)
 
 
 def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> nn.Module:
     """Convolution without bias: (B, inputs, H, W) -> (B, outputs, H/stride, W/stride), rounded up.
 
-    A stride is never on a 1x1 convolution, however many channels it reads: removal may leave it few, see `pointwise`.
+    1x1 convolutions never get a stride, because channel removal may leave them few inputs: see `pointwise`.
     """
     if kernel == 1:
         return pointwise(inputs, outputs, stride=stride, pick_first=True)
@@ -39,17 +39,14 @@ def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> n
 
 
 def convolutions(inputs: int, outputs: int, kernels: Iterable[int], *, stride: int = 1) -> ParallelSum:
-    """Convolutions without bias of several sizes, ``kernel3`` and so on, added.
-
-    (B, inputs, H, W) -> (B, outputs, H/stride, W/stride), rounded up.
-    """
+    """The sum of convolutions of several sizes: (B, inputs, H, W) -> (B, outputs, H/stride, W/stride), rounded up."""
     return ParallelSum({f"kernel{size}": convolution(inputs, outputs, size, stride=stride) for size in kernels})
 
 
 def make_stem(kind: Stem, inputs: int, outputs: int) -> nn.Sequential:
     """Convolution, batch normalisation, ReLU: (B, inputs, H, W) -> (B, outputs, H, W), or a quarter of the resolution.
 
-    ``small`` has a 3x3 convolution; ``large`` a 7x7 convolution with stride 2 and, at the end, a max pooling.
+    ``small`` has a 3x3 convolution, ``large`` a 7x7 convolution with stride 2 and a final max pooling.
     """
     if kind not in ("small", "large"):
         raise UnknownName("stem", kind, ["small", "large"])

@@ -1,4 +1,7 @@
-"""The multi-branch residual network that shake-shake regularisation was made for, plain or inflated."""
+"""The multi-branch residual network of shake-shake regularisation, plain or inflated.
+
+Gastaldi (2017), "Shake-Shake Regularization", arXiv:1705.07485.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from polyarch.networks.gateable import gate_groups, require_kernels, require_positive
+from polyarch.networks.gateable import GateableNetwork, require_kernels, require_positive
 from polyarch.networks.layers import convolution, convolutions, halving
 from polyarch.nn.operations import relu_conv_bn
 
@@ -14,10 +17,8 @@ from polyarch.nn.operations import relu_conv_bn
 class MultiBranchBlock(nn.Module):
     """shortcut(x) + the mean of branches(x): (B, inputs, H, W) -> (B, outputs, H/stride, W/stride).
 
-    A branch is ReLU-convolution-BN-ReLU-convolution-BN. The mean is what shake-shake computes at test time.
-
-    Args:
-        stride: 1 or 2.
+    A branch is ReLU-convolution-BN-ReLU-convolution-BN. Shake-shake computes this mean at test time. The stride is 1
+    or 2.
     """
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, branches: int, kernels: tuple[int, ...]) -> None:
@@ -42,16 +43,15 @@ class MultiBranchBlock(nn.Module):
         return shortcut + sum(terms[1:], start=terms[0]) / len(terms)
 
 
-class MultiBranchResNet(nn.Module):
+class MultiBranchResNet(GateableNetwork):
     """Stages of multi-branch residual blocks: (B, in_channels, H, W) -> (B, classes).
 
-    ``width=96, blocks=4`` is the network "26 2x96d" of shake-shake. Inflated, e.g. ``kernels=(3, 5)``, it has parallel
-    convolutions of all kernel sizes in place of every convolution of a branch; their outputs are added and then
-    normalised.
+    ``width=96, blocks=4`` is the network "26 2x96d" of shake-shake.
 
     Args:
-        width: channels of the first stage; every further stage halves the resolution and doubles them.
-        blocks: per stage.
+        width: the number of channels in the first stage; every further stage doubles it and halves the resolution.
+        blocks: the number of blocks per stage.
+        kernels: with several sizes, every convolution of a branch becomes a sum of parallel ones, one of each size.
     """
 
     def __init__(
@@ -87,7 +87,3 @@ class MultiBranchResNet(nn.Module):
         x = self.activation(self.blocks(self.stem(x)))
         logits: Tensor = self.classifier(x.mean((2, 3)))
         return logits
-
-    def gate_groups(self) -> dict[str, list[str]]:
-        """Every convolution but the stem, by name."""
-        return gate_groups(self)

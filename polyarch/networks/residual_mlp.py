@@ -1,14 +1,14 @@
-"""A residual network of linear layers, for tables."""
+"""A residual network of linear layers for table data, after He et al. (2016), arXiv:1512.03385."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from polyarch.networks.gateable import gate_groups, require_positive
+from polyarch.networks.gateable import GateableNetwork, require_positive
 
 
 class ResidualLayers(nn.Module):
-    """x + BN-linear-ReLU-linear of x: (B, width) -> (B, width)."""
+    """x + branch(x) with the branch BN-linear-ReLU-linear: (B, width) -> (B, width)."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -22,13 +22,13 @@ class ResidualLayers(nn.Module):
         return changed
 
 
-class ResidualMLP(nn.Module):
-    """Residual blocks of two linear layers: (B, ...) of ``features`` numbers each -> (B, classes).
+class ResidualMLP(GateableNetwork):
+    """Residual blocks of two linear layers: (B, ...) with ``features`` numbers per example -> (B, classes).
 
     Args:
-        width: what the blocks read and give.
-        depth: number of blocks.
-        inner: the width inside of a block.
+        width: the width between blocks.
+        depth: the number of blocks.
+        inner: the width inside a block.
     """
 
     def __init__(self, *, features: int, classes: int, width: int = 64, depth: int = 3, inner: int = 128) -> None:
@@ -44,7 +44,3 @@ class ResidualMLP(nn.Module):
         """(B, ...) -> (B, classes)."""
         logits: Tensor = self.classifier(self.activation(self.norm(self.blocks(self.stem(x)))))
         return logits
-
-    def gate_groups(self) -> dict[str, list[str]]:
-        """Every linear layer of the blocks, by name."""
-        return gate_groups(self)

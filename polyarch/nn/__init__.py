@@ -1,13 +1,13 @@
 """Building blocks of supernets."""
 
 from polyarch.nn.channel_gates import ChannelGate, run_gated
-from polyarch.nn.channel_removal import ChannelGraph, NetworkCost
+from polyarch.nn.channel_removal import ChannelGraph
 from polyarch.nn.choice_block import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
 from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
 from polyarch.nn.exits import Exits
 from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
-from polyarch.nn.network_cost import multiply_accumulates, zero_input
+from polyarch.nn.network_cost import NetworkCost, multiply_accumulates, zero_input
 from polyarch.nn.norm_policies import (
     AdaptedStatistics,
     BatchStatistics,

@@ -1,4 +1,4 @@
-"""What is known of the channels of a graph, and the smaller graph that is made of those that are left."""
+"""What is known about the channels of a graph, and the smaller graph built from the remaining ones."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from polyarch.nn.channel_selection import appended, select_channels, select_plan
 from polyarch.nn.path_recording import place
 
 Mask = Tensor
-"""Which channels of a value, boolean (C,). A value that is not (B, C, ...) counts as one channel."""
+"""Selects channels of a value, boolean (C,). A value that is not (B, C, ...) counts as one channel."""
 
 
 class ChannelFlow:
-    """A graph on its way to a smaller one.
+    """The analysis of a graph and the smaller graph under construction.
 
     Args:
-        model: the network; copies of its modules end up in the smaller one.
+        model: the network, whose modules are copied into the smaller one.
         recording: the network as a graph.
-        keep: the name of every gate -> which channels it keeps, boolean (K,).
+        keep: gate name -> which channels it keeps, boolean (K,).
 
     Attributes:
         zero: the channels of every value that are zero for any input.
-        read: those that somebody reads and that are not zero.
-        made: what stands for a value in the new graph, and the channels that it has.
+        read: the channels of every value that are read and not zero.
+        made: the node that represents a value in the new graph, and the channels that it has.
         graph: the new graph.
     """
 
@@ -49,7 +49,7 @@ class ChannelFlow:
         self._batched = recording.batched
         self._input = next(node for node in recording.network.graph.nodes if node.op == "placeholder")
         self._root = nn.Module().train(model.training)
-        self._copied: dict[int, Any] = {}  # what is shared in the network is shared in the smaller one
+        self._copied: dict[int, Any] = {}  # the smaller network shares the same modules
         self._taken: dict[tuple[fx.Node, tuple[bool, ...]], fx.Node] = {}
 
     def network(self) -> nn.Module:
@@ -58,7 +58,7 @@ class ChannelFlow:
         return fx.GraphModule(self._root, self.graph, class_name="Network")
 
     def shape(self, node: fx.Node) -> tuple[int, ...] | None:
-        """Of a value with channels, (B, C, ...)."""
+        """(B, C, ...) if the value has channels, otherwise None."""
         value = self.values[node]
         return tuple(value.shape) if node in self._batched and value.dim() >= 2 else None
 
@@ -72,16 +72,16 @@ class ChannelFlow:
         return ~self.nothing(node)
 
     def own(self, node: fx.Node) -> Any:
-        """A copy of the module, parameter or buffer of the network that a node stands for, without gates."""
+        """Copies the module, parameter or buffer that a node refers to, without gates."""
         assert isinstance(node.target, str)
         known = self._constants.get(node.target)
         original = attrgetter(node.target)(self._model) if known is None else known
         try:
             value = copy.deepcopy(original, self._copied)
-        except RuntimeError as error:  # e.g. a weight that hooks make of others, with its history
+        except RuntimeError as error:  # e.g. a weight that hooks compute from others, which has a gradient history
             reason = str(error).partition(".")[0]
             raise InvalidInput(
-                f"Expected {node.target!r} to be something that can be copied. Got {type(original).__name__}: {reason}."
+                f"Expected {node.target!r} to be copyable. Got {type(original).__name__}: {reason}."
             ) from error
         if isinstance(value, nn.Module):
             remove_gates(value)
@@ -90,7 +90,7 @@ class ChannelFlow:
         return value
 
     def take(self, node: fx.Node, wanted: Mask | None = None) -> fx.Node:
-        """The wanted channels of a value, or all, in the new graph; those that were not made are zero."""
+        """The wanted channels of a value in the new graph, by default all; channels that were not made are zero."""
         wanted = self.everything(node) if wanted is None else wanted
         new, has = self.made.get(node, (None, self.nothing(node)))
         if new is None or not has.any():
@@ -101,7 +101,7 @@ class ChannelFlow:
         if key not in self._taken:
             count = int(has.sum())
             index = torch.where(has, has.cumsum(0) - 1, count)[wanted]
-            if (index == count).any():  # one more channel, of zeros
+            if (index == count).any():  # adds a channel of zeros
                 new = self.graph.call_function(F.pad, (new, [0, 0] * (self.values[node].dim() - 2) + [0, 1]))
             indices = self.attribute(f"_taken_channels_{len(self._taken)}", index.to(self.values[node].device))
             select = select_channels if self.values[node].dim() == 4 else select_planes
@@ -109,13 +109,13 @@ class ChannelFlow:
         return self._taken[key]
 
     def repeat(self, node: fx.Node, wanted: Mask | None = None) -> fx.Node:
-        """The operation of a node on the wanted channels of its inputs, or on all, in the new graph."""
+        """Copies a node into the new graph, applied to the wanted channels of its inputs, by default all."""
         if node.op in ("call_module", "get_attr"):
             self._place(node)
         return self.graph.node_copy(node, lambda source: self.take(source, wanted))
 
     def call(self, node: fx.Node, x: fx.Node) -> fx.Node:
-        """The module of a node on another value of the new graph."""
+        """Applies the module of a node to another value of the new graph."""
         return self.graph.call_module(self._place(node), (x,))
 
     def _place(self, node: fx.Node) -> str:
@@ -124,22 +124,22 @@ class ChannelFlow:
         return node.target
 
     def constant(self, node: fx.Node, channels: int, bias: nn.Parameter | None = None) -> fx.Node:
-        """A value (B, channels, ...) that is zero, or the bias everywhere, in the new graph."""
+        """A constant (B, channels, ...) in the new graph: zero, or the bias in every place."""
         value = self.values[node]
         shape = (self.batch_size(), channels, *value.shape[2:])
-        if bias is None:  # made of a buffer, which goes with the network to another device or precision
+        if bias is None:  # derived from a buffer, to follow the network to another device or precision
             zero = self.attribute(f"_zero_{str(value.dtype).rpartition('.')[2]}", value.new_zeros(()))
             return self.graph.call_method("new_zeros", (zero, shape))
         row = self.attribute(f"{node.target}.bias", bias)
         row = self.graph.call_method("view", (row, (1, channels, *[1] * (value.dim() - 2))))
-        # not expanded: without gradients a view of a parameter looks like one, on which torch's flop counter fails
+        # Not expand: torch's flop counter fails on views of parameters, which without gradients look like parameters.
         return self.graph.call_method("repeat", (row, (shape[0], 1, *value.shape[2:])))
 
     def batch_size(self) -> fx.Node:
-        """B, in the new graph."""
+        """The batch size B in the new graph."""
         return self.graph.call_method("size", (self.made[self._input][0], 0))
 
     def attribute(self, name: str, value: Tensor) -> fx.Node:
-        """A parameter or buffer of the new graph."""
+        """Adds a parameter or buffer to the new graph."""
         place(self._root, name, value)
         return self.graph.get_attr(name)

@@ -1,8 +1,8 @@
-"""Gates on the channels of a network of one's own: what a layer reads, or a branch gives, channel by channel.
+"""Gates on the channels of a user's network: on the inputs of a layer or the outputs of a branch.
 
-A gate multiplies channels by weights: 1 keeps a channel, 0 drops it. Gates are hooks on the modules, so the code of
-the network stays as it is. Their weights come from the supernet call under way, through a context variable: nothing is
-stored on a module, and threads do not disturb each other. Outside of any supernet call a gate passes everything on.
+A gate multiplies channels by weights: 1 keeps a channel, 0 drops it. Gates are hooks, so the network's code does not
+change. The current supernet call passes their weights through a context variable: modules hold no state, and threads do
+not interfere. Outside a supernet call gates do nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from polyarch.errors import InvalidInput
 from polyarch.nn.block_selection import OptionWeights, SelectedOptions, marked, noted
 
 Side = Literal["input", "output"]
-"""Which channels a gate is on: those that a convolution or linear layer reads, or those that any module gives."""
+"""Which channels a gate is on: the inputs of a convolution or linear layer, or the outputs of any module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class ChannelGate:
     """A gate on a module.
 
     Args:
-        name: where the module is found in the network.
-        group: gates of one group have one drop probability.
+        name: the dotted name of the module in the network.
+        group: gates of a group share one drop probability.
         slices: K, the number of channels.
     """
 
@@ -40,18 +40,18 @@ class ChannelGate:
 
 
 def sliced(module: nn.Module) -> bool:
-    """Whether the kernel of a module is made of one slice per input channel: ungrouped convolutions, linear layers.
+    """Whether a module is an ungrouped convolution or linear layer, whose kernel has one slice per input channel.
 
-    A kernel that is made of other parameters, as weight normalisation does, is not.
+    Kernels that are computed from other parameters, as in weight normalisation, do not count.
     """
     convolution = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and module.groups == 1
     return (convolution or isinstance(module, nn.Linear)) and "weight" in module._parameters
 
 
 def install(module: nn.Module, gate: ChannelGate) -> None:
-    """Puts a gate on a module; there is one at most."""
+    """Puts a gate on a module that has none yet."""
     if gate_hooks(module):
-        raise InvalidInput(f"Expected {gate.name!r} to have no gate yet. Got one that is gated already.")
+        raise InvalidInput(f"Expected {gate.name!r} to have no gate yet. Got a gated module.")
     if gate.side == "output":
         module.register_forward_hook(_OutputGate(gate.name))
     else:
@@ -60,7 +60,7 @@ def install(module: nn.Module, gate: ChannelGate) -> None:
 
 
 def gate_hooks(module: nn.Module) -> list[tuple[dict[int, Any], int]]:
-    """The gates among the hooks of a module: the dictionary and the key of each."""
+    """The gates among the hooks of a module, each as its dictionary and key."""
     places = (module._forward_pre_hooks, module._forward_hooks)
     return [
         (hooks, key) for hooks in places for key, hook in hooks.items() if isinstance(hook, _InputGate | _OutputGate)
@@ -68,7 +68,7 @@ def gate_hooks(module: nn.Module) -> list[tuple[dict[int, Any], int]]:
 
 
 def remove_gates(network: nn.Module) -> None:
-    """Takes the gates off all modules of a network."""
+    """Removes the gates from all modules of a network."""
     for module in network.modules():
         for hooks, key in gate_hooks(module):
             del hooks[key]
@@ -90,7 +90,7 @@ def _keeping(selected: SelectedOptions) -> Iterator[None]:
 def run_gated(model: Callable[[Tensor], Any], x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
     """model(x) with gates: name -> weights (K,) for the whole batch, or (B, K) per example.
 
-    A part of the network that is recomputed in the backward pass (activation checkpointing) has the same gates again.
+    Activation checkpointing, which recomputes parts of the network in the backward pass, uses the same gates again.
     """
     selected = SelectedOptions(
         {name: OptionWeights(weight, range(weight.shape[-1])) for name, weight in weights.items()}
@@ -101,7 +101,7 @@ def run_gated(model: Callable[[Tensor], Any], x: Tensor, weights: Mapping[str, T
 
 
 def gated(x: Tensor, name: str, dim: int) -> Tensor:
-    """x with its channels, in dimension ``dim``, times the weights that are in force for a gate."""
+    """Multiplies the channels of x, in dimension ``dim``, by the current weights of a gate."""
     selected = _kept.get() or noted(name)
     selection = None if selected is None else selected.selections.get(name)
     if not isinstance(selection, OptionWeights):
@@ -120,7 +120,7 @@ def gated(x: Tensor, name: str, dim: int) -> Tensor:
 
 
 def _gated(x: Any, name: str, dim: int) -> Any:
-    """`gated`, or a node of the graph that x is a symbol of."""
+    """`gated(x)`, recorded as a node if x is a symbol."""
     if isinstance(x, fx.Proxy):
         return x.tracer.create_proxy("call_function", gated, (x, name, dim), {})
     return gated(x, name, dim)

@@ -1,7 +1,7 @@
-"""Networks of one's own as ``torch.fx`` graphs, for those who cut channels out of them.
+"""Records a user's network as a ``torch.fx`` graph, from which channels can be removed.
 
-Nothing about the code of such a network is known, so unlike in `polyarch.nn.path_recording` its modules are not called
-through a function of ours: the layers of a copy of the network get another ``forward`` for a while.
+The user's code does not call modules through `polyarch.nn.call`, as `polyarch.nn.path_recording` requires. Instead, the
+layers of a copy of the network temporarily get another ``forward``.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from polyarch.errors import InvalidInput
 from polyarch.nn.channel_gates import gate_hooks, remove_gates
 
 IN_PLACE = {getattr(operator, f"i{name}"): getattr(operator, name) for name in ("add", "sub", "mul", "truediv")}
-"""Operators that change their first operand, and those that do not."""
+"""Operators that change their first operand -> those that return a new value."""
 KEYWORDS = (operator.and_, operator.or_, operator.not_, operator.is_)
-"""Operators whose names end like those of functions that change their first operand."""
+"""Operators whose names end in ``_`` although they do not change their first operand."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A copy of a network as a graph without changes in place. Gates are nodes that call `polyarch.nn.channel_gates.gated`.
+    """A copy of a network as a graph without changes in place, in which gates are calls of `channel_gates.gated`.
 
     Args:
         network: the graph with its modules.
-        values: what its nodes give for an example.
-        batched: the nodes that give a row for every row of the example.
-        macs: multiply-accumulates of its nodes for one row of the example.
-        constants: tensors by name that the code of the network makes itself.
+        values: the value of every node for an example batch.
+        batched: the nodes whose values have one row per row of the batch.
+        macs: the multiply-accumulates of every node for one row.
+        constants: tensors that the code of the network creates, by name.
     """
 
     network: fx.GraphModule
@@ -49,9 +49,9 @@ class Recording:
 
 
 def recorded(model: nn.Module, example: Tensor) -> Recording:
-    """The graph of a network on an example, (B, ...); the network is left as it is."""
+    """Records a network on an example batch (B, ...) without modifying it."""
     if len(example) == 1:
-        example = torch.cat([example, example])  # to tell what has a row for every row
+        example = torch.cat([example, example])  # two rows, to see which values have a row per row
     try:
         root = copy.deepcopy(model).eval()
         recorder = _LayerRecorder(root)
@@ -66,18 +66,18 @@ def recorded(model: nn.Module, example: Tensor) -> Recording:
         with torch.no_grad():
             found = values.run(example)
             of_one_row.run(example[:1])
-    except Exception as error:  # whatever the code of a network can raise when it is given symbols
+    except Exception as error:  # the user's code may raise anything when it runs on symbols
         reason = str(error).partition("\n")[0].rstrip(".")
         raise InvalidInput(
-            f"Expected a forward of {type(model).__name__} that can be written down as a graph, as for torch.fx. "
+            f"Expected a forward of {type(model).__name__} that torch.fx can trace. "
             f"Got {type(error).__name__}: {reason}."
         ) from error
     if not isinstance(expected, Tensor):
-        raise InvalidInput(f"Expected {type(model).__name__} to give one tensor. Got {type(expected).__name__}.")
+        raise InvalidInput(f"Expected {type(model).__name__} to return one tensor. Got {type(expected).__name__}.")
     if not (isinstance(found, Tensor) and _alike(found, expected)):
         raise InvalidInput(
-            f"Expected the graph of {type(model).__name__} to compute what the network computes. Got another output, "
-            f"as happens where a view of a value is changed in place."
+            f"Expected the graph of {type(model).__name__} to compute the same as the network. Got another output, "
+            f"as happens if a view is changed in place."
         )
     pairs = ((node, values.found[node], of_one_row.found[node]) for node in graph.nodes)
     batched = frozenset(node for node, many, one in pairs if _follows_rows(many, one, len(example)))
@@ -86,21 +86,21 @@ def recorded(model: nn.Module, example: Tensor) -> Recording:
 
 
 def _follows_rows(many: Any, one: Any, rows: int) -> bool:
-    """Whether two values, of a batch and of one row of it, have a row for every row."""
+    """Whether two values, for a batch and for one of its rows, have one row per row."""
     if not (isinstance(many, Tensor) and isinstance(one, Tensor)) or not many.dim() or many.dim() != one.dim():
         return False
     return len(many) == rows and len(one) == 1
 
 
 def _alike(found: Tensor, expected: Tensor) -> bool:
-    """Whether two outputs are the same; on the meta device, where there are no numbers, their shapes."""
+    """Whether two outputs are close; on the meta device, which has no numbers, whether their shapes are equal."""
     if found.is_meta:
         return found.shape == expected.shape
     return torch.allclose(found, expected, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 class _Weight(fx.Proxy):
-    """A parameter or buffer as a symbol; its form is known."""
+    """A symbol for a parameter or buffer, with its known shape and type."""
 
     def __init__(self, node: fx.Node, tracer: GraphAppendingTracer, weight: Tensor) -> None:
         super().__init__(node, tracer)
@@ -112,10 +112,10 @@ class _Weight(fx.Proxy):
 
 
 class _LayerRecorder(GraphAppendingTracer):
-    """Writes down what the code of a module does with a symbol; the layers of ``torch.nn`` are nodes.
+    """Records what a network does with a symbol, with one node per layer of ``torch.nn``.
 
-    Parameters and buffers are symbols, too: what the code makes of them stays theirs when they are trained. Other
-    tensors are constants.
+    Parameters and buffers are symbols, too, so that values computed from them follow their training. Other tensors
+    become constants.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -124,7 +124,7 @@ class _LayerRecorder(GraphAppendingTracer):
         self.constants: dict[str, Tensor] = {}
 
     def write(self) -> fx.Graph:
-        """The graph of a pass."""
+        """Runs the network on a symbol and returns the graph."""
         layers = {name: module for name, module in self._model.named_modules() if _is_layer(module)}
         weights = self._weights()
         for name, module in layers.items():
@@ -145,7 +145,7 @@ class _LayerRecorder(GraphAppendingTracer):
         return self.graph
 
     def _weights(self) -> list[tuple[dict[str, Any], str, Tensor, _Weight]]:
-        """Where every parameter and buffer is found, and the symbol that stands for it; shared ones have one."""
+        """The place of every parameter and buffer, its value and its symbol; shared ones have the same symbol."""
         symbols: dict[int, _Weight] = {}
         for name, weight in [*self._model.named_parameters(), *self._model.named_buffers()]:
             symbols[id(weight)] = _Weight(self.graph.get_attr(name), self, weight)
@@ -159,13 +159,13 @@ class _LayerRecorder(GraphAppendingTracer):
 
     def _called(self, name: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if isinstance(self._model.get_submodule(name), nn.Identity):
-            return forward(*args, **kwargs)  # the same value, also if it is changed in place afterwards
+            return forward(*args, **kwargs)  # the very same value, in case it is changed in place afterwards
         if any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values())):
             return self.create_proxy("call_module", name, args, kwargs)
         return forward(*args, **kwargs)
 
     def create_arg(self, a: Any) -> Any:
-        """Tensors that the code makes itself are found by names that they get here; numbers of numpy are numbers."""
+        """Names tensors that the user's code creates, and converts numpy numbers to Python's."""
         if isinstance(a, np.generic):
             return a.item()
         if not isinstance(a, Tensor):
@@ -177,13 +177,13 @@ class _LayerRecorder(GraphAppendingTracer):
 
 
 def _is_layer(module: nn.Module) -> bool:
-    """Whether a module is a node: one of ``torch.nn`` without gates inside of it."""
+    """Whether a module becomes a single node: a ``torch.nn`` module other than Sequential, without gates inside."""
     known = type(module).__module__.startswith("torch.nn.") and not isinstance(module, nn.Sequential)
     return known and not any(gate_hooks(part) for part in module.modules() if part is not module)
 
 
 class _Values(fx.Interpreter):
-    """Runs a graph and notes the value and the floating-point operations of every node."""
+    """Runs a graph and keeps the value and floating-point operations of every node."""
 
     def __init__(self, network: fx.GraphModule) -> None:
         super().__init__(network, garbage_collect_values=False)
@@ -198,7 +198,7 @@ class _Values(fx.Interpreter):
 
 
 def _without_changes_in_place(root: nn.Module, graph: fx.Graph) -> None:
-    """Makes a new value of every change in place; what reads the changed one later reads the new one."""
+    """Makes every change in place return a new value, which later readers of the old one read instead."""
     order = {node: position for position, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         module = root.get_submodule(node.target) if node.op == "call_module" else None
@@ -216,7 +216,7 @@ def _without_changes_in_place(root: nn.Module, graph: fx.Graph) -> None:
 
 
 def _copying(node: fx.Node) -> Any:
-    """The operation that a node calls, or the one that gives a new value in place of changing the old one."""
+    """The operation of a node, or its counterpart that returns a new value instead of changing its operand."""
     target: Any = node.target
     if node.op not in ("call_method", "call_function"):
         return target
@@ -227,7 +227,7 @@ def _copying(node: fx.Node) -> Any:
 
 
 def _with_batch_sizes(graph: fx.Graph) -> None:
-    """Writes x.shape[0] as x.size(0)."""
+    """Replaces x.shape[0] by x.size(0)."""
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[1] == 0:
             shape = node.args[0]

@@ -1,17 +1,17 @@
-"""Networks made smaller for real: without the channels that no layer reads.
+"""Makes networks smaller by removing the channels that no layer reads.
 
-The network is written down as a ``torch.fx`` graph. Then, for every value in it,
+The network is recorded as a ``torch.fx`` graph. Two passes determine for every value
 
-    forwards    which channels are zero, whatever the input: dropped ones, and what is made of zeros alone
-    backwards   which channels somebody reads: a layer reads no dropped slice, an addition nothing that is zero
+    forwards    which channels are zero for any input: dropped ones, and those computed from zeros alone
+    backwards   which channels are read: layers read no dropped channels, additions read no zeros
 
-and only what is read and not zero is made. A layer keeps the rows of its kernel that are read and the columns that it
-reads; where it reads less than its producer makes for others, it takes its channels by index. A layer without any input
-is left out, and its bias stands for it. One pass in each direction is enough: zeros do not depend on readers.
+and only channels that are read and not zero remain. A layer keeps the rows of its kernel that are read and the columns
+that it reads; if it reads fewer channels than its producer makes for others, it selects them by index. A layer without
+inputs is replaced by its bias. One pass in each direction suffices because zeros do not depend on readers.
 
-What the analysis does not know reads and makes all channels, so that the result is right, if not as small as it could
-be. Libraries for pruning remove a channel from a producer together with all of its readers. Here readers differ, which
-they leave to the caller.
+Unknown operations are assumed to read and make all channels: then the result is correct, if larger than necessary.
+Pruning libraries remove a channel from its producer and all readers at once; here, different readers of a value may
+drop different channels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -44,11 +43,11 @@ from polyarch.nn.channel_rules import (
     Layer,
     Masked,
     Opaque,
-    Pair,
     Rule,
     Sum,
     depthwise,
 )
+from polyarch.nn.network_cost import NetworkCost
 
 POOLED: dict[Any, int] = {
     **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d), 3),
@@ -57,7 +56,7 @@ POOLED: dict[Any, int] = {
     **dict.fromkeys((torch.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.max_pool2d), 4),
     **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d), 5),
 }
-"""Poolings, and how many dimensions images have for them; with one less, torch takes the batch for channels."""
+"""Poolings and the number of dimensions of their inputs; with one less, torch takes the batch for channels."""
 
 ZERO_TO_ZERO: frozenset[Any] = frozenset(
     [
@@ -67,12 +66,12 @@ ZERO_TO_ZERO: frozenset[Any] = frozenset(
         *(F.hardswish, F.softsign, F.tanh, F.dropout, F.interpolate, "relu", "tanh", "contiguous"),
     ]
 )
-"""Modules, functions and methods that treat every channel alike and by itself, and that map zeros to zeros."""
+"""Modules, functions and methods that process each channel by itself and map zeros to zeros."""
 
 OTHER_CHANNELWISE: frozenset[Any] = frozenset(
     [nn.Sigmoid, nn.Softplus, nn.Hardsigmoid, nn.LogSigmoid, torch.sigmoid, F.sigmoid, F.softplus, "sigmoid"]
 )
-"""Those that map zeros to something else."""
+"""Those that process each channel by itself but do not map zeros to zeros."""
 
 ADDITIONS = frozenset([operator.add, torch.add, "add"])
 DIFFERENCES = frozenset([operator.sub, torch.sub, "sub"])
@@ -81,20 +80,20 @@ CONCATENATIONS = frozenset([torch.cat, torch.concat, torch.concatenate])
 FLATTENINGS = frozenset([nn.Flatten, torch.flatten, "flatten"])
 RESHAPINGS = frozenset(["view", "reshape"])
 REDUCTIONS = frozenset([torch.mean, torch.sum, torch.amax, torch.squeeze, "mean", "sum", "amax", "squeeze"])
-"""What takes dimensions away, and makes zeros of zeros."""
+"""Functions and methods that remove dimensions and map zeros to zeros."""
 PADDINGS: frozenset[Any] = frozenset(
     [nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d, nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, F.pad]
 )
 
 
 class ChannelGraph:
-    """A network with gates that is written down once, so that channels can be removed from it again and again.
+    """A network with gates, recorded once, from which channels can be removed again and again.
 
-    Weights are taken from the network whenever channels are removed; what it computes with them must stay the same.
+    Every removal copies the current weights of the network, whose ``forward`` must not change.
 
     Args:
-        model: a network with gates, see `polyarch.nn.channel_gates`. Left as it is.
-        example: a batch that goes into it, (B, ...).
+        model: a network with gates, see `polyarch.nn.channel_gates`; not modified.
+        example: a batch of inputs, (B, ...).
     """
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
@@ -102,14 +101,13 @@ class ChannelGraph:
         self.example = example
 
     def removed(self, keep: Mapping[str, Tensor]) -> nn.Module:
-        """A plain module with own weights that computes what the gated network computes with dropped channels zero.
+        """A plain module with its own weights that computes the same as the gated network with dropped channels.
 
-        It does so in evaluation and in training mode; what the code of ``forward`` itself makes of the mode is written
-        down as it is in evaluation mode. Where a layer was left without any input, its constant has the size, in
-        pixels, that it has for the example.
+        It does so in evaluation and training mode, except that branches of ``forward`` on the mode are recorded for
+        evaluation. The constant that replaces a layer without inputs has the resolution it has for the example.
 
         Args:
-            keep: the name of every gate -> which channels it keeps, boolean (K,).
+            keep: gate name -> which channels it keeps, boolean (K,).
         """
         flow = self._flow(keep)
         for node in self._left(flow):
@@ -117,17 +115,18 @@ class ChannelGraph:
         return flow.network()
 
     def cost(self, keep: Mapping[str, Tensor]) -> NetworkCost:
-        """What the smaller network costs, without making it."""
+        """The cost of the smaller network, computed without building it."""
         flow = self._flow(keep)
         sizes: dict[nn.Parameter, int] = {}
         macs = 0.0
         for node in self._left(flow):
-            sizes |= self._rules[node].sizes(flow, node)
-            macs += self._rules[node].macs(flow, node)
+            node_sizes, node_macs = self._rules[node].cost(flow, node)
+            sizes |= node_sizes  # parameters that several nodes share count once
+            macs += node_macs
         return NetworkCost(sum(sizes.values()), macs)
 
     def gate_macs(self) -> dict[str, float]:
-        """Multiply-accumulates of what reads through every gate in the whole network, for one example."""
+        """Gate name -> multiply-accumulates per example of the operations that read through the gate."""
         found: dict[str, float] = {}
         for node in self._recording.network.graph.nodes:
             if node.target is gated:
@@ -136,7 +135,7 @@ class ChannelGraph:
         return found
 
     def _flow(self, keep: Mapping[str, Tensor]) -> ChannelFlow:
-        """Which channels are zero, from the input on, and which are read, from the output back."""
+        """Determines which channels are zero, from input to output, and which are read, from output to input."""
         flow = ChannelFlow(self.model, self._recording, {name: kept.cpu().bool() for name, kept in keep.items()})
         nodes = list(self._rules)
         for node in nodes:
@@ -164,16 +163,8 @@ class ChannelGraph:
         }
 
 
-@dataclass(frozen=True)
-class NetworkCost:
-    """Of a network: parameters, and multiply-accumulates of one example."""
-
-    parameters: int
-    macs: float
-
-
 def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: set[str]) -> Rule:
-    """What is known of an operation."""
+    """The rule for an operation; `Opaque` if it is unknown."""
     shape, sources = flow.shape(node), node.all_input_nodes
     if node.op == "placeholder":
         return Input()
@@ -196,39 +187,39 @@ def _rule(flow: ChannelFlow, node: fx.Node, network: fx.GraphModule, cuttable: s
         if node.target in cuttable and (isinstance(module, NORMS) or depthwise(module) or slopes > 1):
             return CutChannelwise(module)
         if slopes == 1:
-            return Channelwise(zero_to_zero=True, parameters=module.parameters())
+            return Channelwise("all", module.parameters())
         kind: Any = type(module)
     else:
         kind = node.target
     numbers = [value for value in node.args if isinstance(value, int | float)]
     alone = len(sources) == 1 and first[1] == shape[1] and len(first) >= POOLED.get(kind, 2)
     if kind in ZERO_TO_ZERO | OTHER_CHANNELWISE and alone:
-        return Channelwise(zero_to_zero=kind in ZERO_TO_ZERO)
-    if kind in PADDINGS and len(sources) == 1 and _pads_zeros_in_space(network, node, len(first)):
-        return Channelwise(zero_to_zero=True)
-    if kind in REDUCTIONS and _reduced(node, len(first)) <= set(range(2, len(first))):
-        return Channelwise(zero_to_zero=True)
-    if kind in FLATTENINGS and shape[:2] == first[:2]:  # of what comes behind channels
-        return Channelwise(zero_to_zero=True)
+        return Channelwise("all" if kind in ZERO_TO_ZERO else "never")
     scaled = kind in PRODUCTS or (kind is operator.truediv and node.args[0] is sources[0])
-    if scaled and len(sources) == 1 and len(numbers) == 1:
-        return Channelwise(zero_to_zero=True)
+    if (
+        (kind in PADDINGS and len(sources) == 1 and _pads_zeros_in_space(network, node, len(first)))
+        or (kind in REDUCTIONS and _reduced(node, len(first)) <= set(range(2, len(first))))
+        or (kind in FLATTENINGS and shape[:2] == first[:2])  # flattens only dimensions behind the channels
+        or (scaled and len(sources) == 1 and len(numbers) == 1)
+    ):
+        return Channelwise("all")
     if kind in FLATTENINGS | RESHAPINGS and len(shape) == 2 and shape[1] == math.prod(first[1:]):
         return Flattened(math.prod(first[2:]))
     alike = all(flow.shape(source) == shape for source in sources)
     if kind in ADDITIONS and alike and not any(numbers) and not node.kwargs:
         return Sum()
-    pair = len(sources) == 2 and all(_same_channels(flow.shape(source), shape) for source in sources)
-    if kind in PRODUCTS | DIFFERENCES and pair and not node.kwargs:
-        return Pair(product=kind in PRODUCTS)
-    side_by_side = all((other := flow.shape(s)) and len(other) == len(shape) for s in sources)
-    if kind in CONCATENATIONS and side_by_side and _dimension(node) % len(shape) == 1:
+    shapes = [flow.shape(source) or () for source in sources]
+    same_rank = all(len(other) == len(shape) for other in shapes)
+    same_channels = same_rank and all(other[1] == shape[1] for other in shapes)  # pixels may be broadcast
+    if kind in PRODUCTS | DIFFERENCES and len(sources) == 2 and same_channels and not node.kwargs:
+        return Channelwise("any" if kind in PRODUCTS else "all")
+    if kind in CONCATENATIONS and same_rank and _dimension(node) % len(shape) == 1:
         return Concatenated()
     return Opaque(_parameters(network, node))
 
 
 def _parameters(network: fx.GraphModule, node: fx.Node) -> list[nn.Parameter]:
-    """What a node computes with, besides the values of others."""
+    """The parameters of the module or attribute that a node names."""
     if node.op not in ("call_module", "get_attr"):
         return []
     assert isinstance(node.target, str)
@@ -237,7 +228,7 @@ def _parameters(network: fx.GraphModule, node: fx.Node) -> list[nn.Parameter]:
 
 
 def _cuttable(network: fx.GraphModule) -> set[str]:
-    """The layers that may be cut: called by one node, nothing else uses their weights, and nothing hangs on them."""
+    """The layers that may be cut: called by a single node, without hooks, with weights that nothing else uses."""
     nodes = network.graph.nodes
     calls = Counter(node.target for node in nodes if node.op == "call_module")
     owners = {node.target.rpartition(".")[0] for node in nodes if node.op == "get_attr"}
@@ -252,13 +243,8 @@ def _cuttable(network: fx.GraphModule) -> set[str]:
     return {target for target, count in calls.items() if count == 1 and target not in owners and may(target)}
 
 
-def _same_channels(shape: tuple[int, ...] | None, other: tuple[int, ...]) -> bool:
-    """Whether two values have the same channels; pixels may differ, as where one is the same everywhere."""
-    return shape is not None and len(shape) == len(other) and shape[1] == other[1]
-
-
 def _reduced(node: fx.Node, dims: int) -> set[int]:
-    """The dimensions that a mean or a sum is over; all, if they are computed."""
+    """The dimensions that a mean or sum removes; all of them if they are not constants."""
     given: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
     given = [given] if isinstance(given, int) else given
     if not isinstance(given, tuple | list) or not all(isinstance(dim, int) for dim in given):
@@ -267,7 +253,7 @@ def _reduced(node: fx.Node, dims: int) -> set[int]:
 
 
 def _pads_zeros_in_space(network: fx.GraphModule, node: fx.Node, dims: int) -> bool:
-    """Whether a padding, or with negative sizes a cut, leaves channels alone and adds zeros."""
+    """Whether a padding or crop (a negative padding) adds only zeros and does not touch channels."""
     if node.op == "call_module":
         module: Any = network.get_submodule(str(node.target))
         padding, value = module.padding, module.value
@@ -278,6 +264,6 @@ def _pads_zeros_in_space(network: fx.GraphModule, node: fx.Node, dims: int) -> b
 
 
 def _dimension(node: fx.Node) -> int:
-    """The dimension of a concatenation."""
+    """The dimension along which values are concatenated."""
     dim: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
     return int(dim)

@@ -1,4 +1,4 @@
-"""Some of the channels of images, in the two layouts that images have in memory."""
+"""Selects channels of images in either memory layout."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from torch.fx.subgraph_rewriter import replace_pattern
 def select_channels(x: Tensor, indices: Tensor) -> Tensor:
     """x[:, indices], as fast as a copy if x is channels-last: (B, C, H, W), (K,) -> (B, K, H, W).
 
-    Images are rows of channels for it. torch's own selection takes five times as long there, and what it gives is not
-    channels-last any more.
+    Treats images as rows of channels. torch's own selection takes five times as long and loses the layout.
     """
     rows = torch.index_select(x.permute(0, 2, 3, 1).flatten(0, 2), 1, indices)
     images: Tensor = rows.unflatten(0, (x.size(0), x.size(2), x.size(3)))
@@ -23,12 +22,12 @@ def select_channels(x: Tensor, indices: Tensor) -> Tensor:
 
 
 def select_planes(x: Tensor, indices: Tensor) -> Tensor:
-    """The same for images that are not channels-last, whose channels lie together."""
+    """x[:, indices] for images in the default layout, in which the pixels of a channel are contiguous."""
     return torch.index_select(x, 1, indices)
 
 
 def appended(graph: fx.Graph, function: Callable[..., Tensor], *values: fx.Node) -> fx.Node:
-    """The result of a function of values of a graph, in that graph."""
+    """Adds a function of values of a graph to that graph."""
     tracer = GraphAppendingTracer(graph)
     result: Any = function(*(fx.Proxy(value, tracer) for value in values))
     node: fx.Node = result.node
@@ -36,7 +35,7 @@ def appended(graph: fx.Graph, function: Callable[..., Tensor], *values: fx.Node)
 
 
 def with_planes(network: nn.Module) -> nn.Module:
-    """The network with `select_planes` in place of `select_channels`, changed where it is, for the usual layout."""
+    """Replaces `select_channels` by `select_planes` in a network, in place, for inputs in the default layout."""
     for module in network.modules():
         if isinstance(module, fx.GraphModule):
             replace_pattern(module, _graph_of(select_channels), _graph_of(select_planes))

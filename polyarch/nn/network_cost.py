@@ -1,16 +1,25 @@
-"""Counting the work of a network."""
+"""The cost of a network: its parameters and multiply-accumulates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 
+@dataclass(frozen=True)
+class NetworkCost:
+    """The parameters of a network and its multiply-accumulates per example."""
+
+    parameters: int
+    macs: float
+
+
 def multiply_accumulates(network: nn.Module, input_shape: Sequence[int]) -> float:
-    """Of one example of this shape: half the operations that torch's flop counter finds.
+    """Multiply-accumulates per example of this shape: half of what torch's flop counter finds.
 
     Leaves the network in evaluation mode.
     """
@@ -21,6 +30,6 @@ def multiply_accumulates(network: nn.Module, input_shape: Sequence[int]) -> floa
 
 
 def zero_input(network: nn.Module, shape: Sequence[int]) -> Tensor:
-    """Zeros of this shape where the network is, and in its precision; a network may be left without parameters."""
+    """Zeros of this shape on the device and in the precision of the network, which may have no parameters."""
     parameter = next(network.parameters(), torch.empty(0))
     return torch.zeros(*shape, dtype=parameter.dtype, device=parameter.device)

@@ -460,7 +460,7 @@ def test_what_cannot_be_copied_is_refused() -> None:
     net = gate(model, IMAGES[:, 0, 0].float(), groups={"all": ["2"]})
     net.extract(net.whole())
     net(IMAGES[:, 0, 0].float(), net.whole()).sum().backward()
-    with pytest.raises(InvalidInput, match=r"Expected '1' to be something that can be copied\. Got Linear: .*\.$"):
+    with pytest.raises(InvalidInput, match=r"Expected '1' to be copyable\. Got Linear: .*\.$"):
         net.extract(net.whole())
 
 
@@ -494,7 +494,7 @@ def test_a_gate_inside_of_a_layer_of_torch() -> None:
     network = removed(Inside(), IMAGES, parallel_module=[0, 2])
     assert layer_of(network, "first").weight.shape == (2, 2, 1, 1)
     sequences = nn.Sequential(nn.Linear(6, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 2))
-    with pytest.raises(InvalidInput, match="written down as a graph"):
+    with pytest.raises(InvalidInput, match="that torch.fx can trace"):
         removed(sequences, IMAGES[:, :, 0], **{"1_linear1": [0]})
 
 
@@ -507,10 +507,10 @@ def test_a_layer_on_sequences_keeps_its_size() -> None:
 
 def test_code_that_cannot_be_written_down_is_refused() -> None:
     model = Called(lambda net, x: net.second(x) if x.sum() > -1e9 else x)
-    with pytest.raises(InvalidInput, match="written down as a graph"):
+    with pytest.raises(InvalidInput, match="that torch.fx can trace"):
         removed(model, IMAGES, second=[0])
     model = Called(lambda net, x: net.second(x.clone().copy_(x)))
-    with pytest.raises(InvalidInput, match=r"written down as a graph.* 'copy'\.$"):
+    with pytest.raises(InvalidInput, match=r"that torch.fx can trace.* 'copy'\.$"):
         removed(model, IMAGES, second=[0])
 
 
@@ -524,5 +524,5 @@ def test_a_network_that_gives_several_values_is_refused() -> None:
             return self.second(self.first(x)), x
 
     gate(model := Two(), IMAGES.float())
-    with pytest.raises(InvalidInput, match=r"to give one tensor\. Got tuple"):
+    with pytest.raises(InvalidInput, match=r"to return one tensor\. Got tuple"):
         ChannelGraph(model, IMAGES.float()).removed({"second": torch.ones(4)})

@@ -96,7 +96,7 @@ def test_what_is_recomputed_in_the_backward_pass_has_the_gates_of_its_call(reent
 def test_mistakes() -> None:
     layer = nn.Linear(3, 2)
     model = with_gate(layer, 3)
-    with pytest.raises(InvalidInput, match="gated already"):
+    with pytest.raises(InvalidInput, match="to have no gate yet"):
         install(layer, ChannelGate("0", "group", 3))
     with pytest.raises(InvalidInput, match=r"weights \(2, 3\) for an input of shape \(4, 3\)"):
         run_gated(model, normal(4, 3), {"0": torch.ones(2, 3)})

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.runs.own_module import build_own, import_builder
 from polyarch.nn import OneOf
+from polyarch.runs.own_module import build_own, import_builder
 
 SOURCE = """
 from torch import nn
@@ -97,5 +97,5 @@ def test_a_network_that_another_would_be_cut_from_is_refused() -> None:
             inner.view(-1).relu_()
             return self.last(inner)
 
-    with pytest.raises(InvalidInput, match="to compute what the network computes"):
+    with pytest.raises(InvalidInput, match="to compute the same as the network"):
         build_own(Changed, (2,), 4, gated=True)

@@ -237,7 +237,7 @@ def test_mistakes() -> None:
         net.forward_slices(x, torch.ones(13))
     with pytest.raises(InvalidInput, match=r"gates \(2,\) or \(batch, 2\) for 'depths.blocks.0.0\[0\]'. Got nothing"):
         net(x, {"depth": torch.ones(4)})
-    with pytest.raises(InvalidInput, match="gated already"):
+    with pytest.raises(InvalidInput, match="to have no gate yet"):
         GatedDepthSupernet(net.depths, x)
     with pytest.raises(InvalidInput, match="Expected an architecture of space"):
         net(x, net.depths.space.members[0])

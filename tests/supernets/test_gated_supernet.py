@@ -263,7 +263,7 @@ class PooledTwice(nn.Module):
         (lambda: gate(Branches(), images().float(), groups={"a": ["pool"], "b": ["pool"]}), "in one group"),
         (lambda: gate(Branches(), images().float(), groups={"a": "pool"}), "list of modules"),
         (lambda: gate(nn.Linear(2, 2), torch.zeros(2, 2)), "two or more layers"),
-        (lambda: gate(branches().model, images()), "gated already"),
+        (lambda: gate(branches().model, images()), "to have no gate yet"),
         (lambda: gate(Branches(), (images(),)), r"batch of one example or more.* Got tuple\."),  # type: ignore[arg-type]
         (lambda: gate(Branches(), images()[:0]), r"batch of one example or more.* Got shape \(0, 2, "),
         (lambda: gate(Branches(), images().float()[:, :1]), r"Expected Branches to run on an input of shape .*Error: "),
