@@ -1,6 +1,6 @@
-"""Contracts: classes of tests that every part of a kind passes, for our parts and for yours.
+"""Contracts: test classes that every implementation of an interface passes, ours and yours.
 
-Inherit from one in a test file, say how your part is made, and pytest runs the rest::
+Inherit from one in a test file, define how to make your part, and pytest runs the rest::
 
     class TestMySupernet(SupernetContract):
         def make_supernet(self) -> Supernet:
@@ -9,12 +9,12 @@ Inherit from one in a test file, say how your part is made, and pytest runs the 
         def make_inputs(self) -> Tensor:
             return torch.randn(4, 3, 8, 8)
 
-They are plain asserts; nothing here needs pytest itself.
+The contracts consist of plain asserts and do not import pytest.
 """
 
 from polyarch.testing.bits import same_bits, state_of
 from polyarch.testing.data import random_data
-from polyarch.testing.distributions import DistributionContract, gates_to_architecture
+from polyarch.testing.distributions import DistributionContract
 from polyarch.testing.estimators import EstimatorContract
 from polyarch.testing.searchers import SearcherContract
 from polyarch.testing.spaces import SpaceContract
@@ -32,7 +32,6 @@ __all__ = [
     "StrategyContract",
     "SupernetContract",
     "TruthContract",
-    "gates_to_architecture",
     "random_data",
     "same_bits",
     "state_of",

@@ -1,8 +1,9 @@
-"""Comparison to the last bit, where "about equal" would hide a change of state."""
+"""Bitwise comparison of states, where approximate equality would hide a change."""
 
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 
 def same_bits(first: object, second: object) -> bool:
-    """Whether two states (tensors, plain values, and containers of them) are the same; a NaN equals itself."""
+    """Whether two states (tensors, plain values and containers of them) are identical; NaN equals itself."""
     match first, second:
         case Tensor(), Tensor():
             return first.dtype == second.dtype and first.shape == second.shape and _bytes(first).equal(_bytes(second))
@@ -25,11 +26,19 @@ def same_bits(first: object, second: object) -> bool:
 
 
 def state_of(module: nn.Module) -> dict[str, Any]:
-    """A copy of everything a call could leave behind: weights, buffers and training flags."""
+    """A copy of everything that a call could change: weights, buffers and training flags."""
     return {
         "tensors": copy.deepcopy(module.state_dict()),
         "training": {name: part.training for name, part in module.named_modules()},
     }
+
+
+def saved_and_loaded(state: Any) -> Any:
+    """The state after a round trip through ``torch.save`` and ``torch.load`` without unpickling."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
 
 
 def _bytes(tensor: Tensor) -> Tensor:

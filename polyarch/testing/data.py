@@ -1,4 +1,4 @@
-"""Small random data for contracts."""
+"""Small random data for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyarch.randomness import generator_at
 
 
 def random_data(shape: Sequence[int], *, examples: int = 32, classes: int = 3, seed: int = 0) -> TensorData:
-    """Normal inputs (examples, \\*shape) whose labels can be learnt: the class shifts the mean."""
+    """Normal inputs (examples, \\*shape) with learnable labels: the class shifts the mean."""
     targets = torch.arange(examples) % classes
     noise = torch.randn(examples, *shape, generator=generator_at(seed, "data"))
     return TensorData(noise + targets.view(-1, *[1] * len(shape)), targets, classes)

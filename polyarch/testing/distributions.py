@@ -1,4 +1,4 @@
-"""What every distribution over architectures keeps."""
+"""The contract of distributions over architectures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyarch.spaces import Architecture, Gates, Space
 
 DRAWS = 4000
 SIGNIFICANCE = 1e-4
-"""Seeds are fixed, so a correct sampler either always passes or was unlucky once when the test was written."""
+"""Seeds are fixed, so a correct sampler either always passes or always fails."""
 
 TOLERANCE = 2e-6
 
@@ -26,17 +26,17 @@ MODES: tuple[DrawMode, ...] = ("soft", *HARD)
 
 
 class DistributionContract:
-    """Inherit, and return a distribution over a small space, best one that is not uniform.
+    """Inherit, and return a distribution over a small space, preferably not a uniform one.
 
-    ``relaxes`` says whether soft draws exist; a distribution that can only draw whole members says False. ``cools``
-    says whether soft draws come close to one-hot ones at low temperatures; those without a temperature say False.
+    ``relaxes`` is False for distributions without soft draws, ``cools`` for those whose soft draws ignore the
+    temperature and do not become one-hot when it is low.
     """
 
     relaxes: bool = True
     cools: bool = True
 
     def make_distribution(self) -> ArchDistribution:
-        """The distribution under test; every call makes an equal one."""
+        """The distribution under test; all calls return equal ones."""
         raise NotImplementedError
 
     def test_probabilities_sum_to_one(self) -> None:
@@ -44,12 +44,12 @@ class DistributionContract:
         assert math.isclose(self._probabilities().sum().item(), 1.0, abs_tol=TOLERANCE)
 
     def test_sample_frequencies_fit(self) -> None:
-        """Chi-squared against the probabilities; nothing outside the support is drawn."""
+        """A chi-squared test against the probabilities; nothing outside the support is drawn."""
         q = self.make_distribution()
         self._assert_fits(q.sample(DRAWS, generator=generator_at(0, "sample")))
 
     def test_hard_relaxed_draws_are_one_hot_and_fit(self) -> None:
-        """One-hot to the bit, and as frequent as the probabilities say."""
+        """Bitwise one-hot, and as frequent as the probabilities say."""
         q = self.make_distribution()
         generator = generator_at(0, "rsample")
         draws = []
@@ -59,11 +59,11 @@ class DistributionContract:
                 assert gates.keys() == set(q.space.choice_names)
                 for gate in gates.values():
                     assert sorted(gate.tolist()) == [0.0] * (len(gate) - 1) + [1.0]
-                draws.append(gates_to_architecture(q.space, gates))
+                draws.append(_largest(q.space, gates))
         self._assert_fits(draws)
 
     def test_soft_relaxed_draws_are_weights(self) -> None:
-        """Not negative, summing to one; close to one-hot when it is cold."""
+        """They are not negative and sum to one; low temperatures make them nearly one-hot."""
         if not self.relaxes:
             return
         q = self.make_distribution()
@@ -77,8 +77,8 @@ class DistributionContract:
                 torch.testing.assert_close(soft[name].sum(), torch.ones_like(soft[name].sum()))
                 torch.testing.assert_close(cold[name], hard[name] if self.cools else soft[name], atol=1e-3, rtol=0)
 
-    def test_relaxed_draws_pass_gradients_to_what_is_learnt(self) -> None:
-        """In all modes; a fixed distribution gives gates without gradient."""
+    def test_relaxed_draws_pass_gradients_to_learnable_parameters(self) -> None:
+        """In all modes; the gates of a fixed distribution have no gradient."""
         for mode in MODES if self.relaxes else HARD:
             q = self.make_distribution()
             learnt = [parameter for parameter in q.parameters() if parameter.requires_grad]
@@ -91,7 +91,7 @@ class DistributionContract:
                 assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients)
 
     def test_gradients_of_one_hot_draws(self) -> None:
-        """Straight through they are those of the soft gates; in mode chosen, gates that were not drawn have none."""
+        """Mode straight_through has the gradients of the soft gates; in mode chosen only drawn gates have gradients."""
         q = self.make_distribution()
         learnt = [parameter for parameter in q.parameters() if parameter.requires_grad]
         if not self.relaxes or not learnt:
@@ -117,7 +117,7 @@ class DistributionContract:
         assert abs(q.kl(self.make_distribution()).item()) <= TOLERANCE
 
     def test_divergence_by_enumeration(self) -> None:
-        """KL(q || p) = sum_a q(a) log(q(a) / p(a)) >= 0, for a uniform and for a lopsided p."""
+        """KL(q || p) = sum_a q(a) log(q(a) / p(a)) >= 0, for a uniform and a lopsided p."""
         q = self.make_distribution()
         members = self._members()
         lopsided = torch.linspace(-1.0, 1.0, len(members))
@@ -145,14 +145,14 @@ class DistributionContract:
             torch.testing.assert_close(mean[name].detach().double(), marginal, atol=TOLERANCE, rtol=TOLERANCE)
 
     def test_mode_is_the_most_probable(self) -> None:
-        """No member is more probable."""
+        """No member is more probable than the mode."""
         q = self.make_distribution()
         mode = q.mode()
         assert mode in q.space
         assert q.log_prob([mode]).item() >= self._log_probabilities().max().item() - TOLERANCE
 
     def test_same_generator_same_draws(self) -> None:
-        """To the bit, and another seed draws otherwise."""
+        """Equal generators repeat the draws bit by bit; another seed draws differently."""
         q = self.make_distribution()
         first, again, other = (q.sample(50, generator=generator_at(seed, "draws")) for seed in (0, 0, 1))
         assert first == again != other
@@ -163,7 +163,7 @@ class DistributionContract:
         assert all(relaxed[0][name].equal(relaxed[1][name]) for name in q.space.choice_names)
 
     def test_state_survives_saving(self) -> None:
-        """Its state, put into one with other numbers, makes that one equal."""
+        """Loading the state turns a distribution with other numbers into an equal one."""
         q, other = self.make_distribution(), self.make_distribution()
         with torch.no_grad():
             for tensor in other.state_dict().values():
@@ -184,7 +184,7 @@ class DistributionContract:
         return self._log_probabilities().exp()
 
     def _assert_fits(self, draws: Sequence[Architecture]) -> None:
-        """Chi-squared, with options that are expected fewer than five times taken together."""
+        """A chi-squared test that pools members expected fewer than five times."""
         expected = (self._probabilities() * len(draws)).tolist()
         counts = Counter(draws)
         members = self._members()
@@ -199,8 +199,8 @@ class DistributionContract:
         assert chisquare([count for count, _ in frequent], scaled).pvalue > SIGNIFICANCE
 
 
-def gates_to_architecture(space: Space, gates: Gates) -> Architecture:
-    """The architecture of the largest gates, choice by choice."""
+def _largest(space: Space, gates: Gates) -> Architecture:
+    """The architecture of the largest gates."""
     return Architecture(space, tuple(int(gates[name].argmax()) for name in space.choice_names))
 
 

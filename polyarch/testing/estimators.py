@@ -1,4 +1,4 @@
-"""What every estimator keeps."""
+"""The contract of estimators."""
 
 from __future__ import annotations
 
@@ -16,29 +16,26 @@ from polyarch.testing.bits import same_bits, state_of
 
 
 class EstimatorContract:
-    """Inherit, and return an estimator and a small supernet.
-
-    ``deterministic`` is False only for measurements, such as times.
-    """
+    """Inherit, and return an estimator and a small supernet; ``deterministic`` is False only for e.g. timings."""
 
     deterministic: bool = True
 
     def make_estimator(self) -> Estimator:
-        """The estimator under test; every call makes an equal one."""
+        """The estimator under test; all calls return equal ones."""
         raise NotImplementedError
 
     def make_supernet(self) -> Supernet:
-        """A supernet it can judge; its weights come from torch's global generator, which the contract seeds."""
+        """A supernet to score; its weights come from torch's global generator, which the contract seeds."""
         raise NotImplementedError
 
     def test_a_score_is_a_finite_float(self) -> None:
-        """Not a tensor, not NaN."""
+        """Neither a tensor nor NaN."""
         net, architectures = self._made()
         scores = [self.make_estimator().score(net, architecture) for architecture in architectures]
         assert all(type(score) is float and math.isfinite(score) for score in scores)
 
-    def test_scoring_leaves_everything_as_it_was(self) -> None:
-        """Weights, statistics and modes of the supernet, its gradients, and torch's global generator."""
+    def test_scoring_changes_nothing(self) -> None:
+        """Neither weights, statistics, modes and gradients of the supernet nor torch's global generator."""
         net, architectures = self._made()
         for mode in (True, False):
             net.train(mode)
@@ -50,7 +47,7 @@ class EstimatorContract:
             assert torch.get_rng_state().equal(random)
 
     def test_equal_inputs_give_equal_bits(self) -> None:
-        """Whatever was scored before, whichever estimator object is asked, in whichever mode the supernet is."""
+        """Whatever was scored before, for equal estimators, and in both modes of the supernet."""
         if not self.deterministic:
             return
         net, architectures = self._made()
@@ -61,7 +58,7 @@ class EstimatorContract:
         assert forward == backward[::-1] == fresh
 
     def test_a_record_says_how_the_score_was_taken(self) -> None:
-        """Name, policy and seconds, in plain values that go into a file."""
+        """Name, policy and seconds, as plain values that JSON can hold."""
         net, (architecture, *_) = self._made()
         estimator = self.make_estimator()
         record = estimator.record(net, architecture)

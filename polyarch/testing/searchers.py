@@ -1,4 +1,4 @@
-"""What every searcher keeps."""
+"""The contract of searchers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ from polyarch.spaces import Architecture, Space
 
 
 class SearcherContract:
-    """Inherit, and return a searcher and the space it searches: one with more members than 12.
-
-    ``objectives`` is the number of scores per architecture.
-    """
+    """Inherit, and return a searcher and its space, of more than 12 members; ``objectives`` counts the scores."""
 
     objectives: int = 1
 
     def make_searcher(self) -> Searcher:
-        """The searcher under test; every call makes an equal one without a past."""
+        """The searcher under test; all calls return equal ones without a past."""
         raise NotImplementedError
 
     def make_space(self) -> Space:
-        """The space whose members it proposes."""
+        """The space that it searches."""
         raise NotImplementedError
 
     def test_asked_architectures_are_members(self) -> None:
-        """As many as asked for, batch after batch."""
+        """Every batch has as many architectures as requested."""
         searcher, space = self.make_searcher(), self.make_space()
         for n in (1, 4, 3, 4):
             asked = searcher.ask(n)
@@ -36,7 +33,7 @@ class SearcherContract:
             self._tell(searcher, asked)
 
     def test_same_past_same_proposals(self) -> None:
-        """Two searchers that were told the same ask the same."""
+        """Two searchers that received the same scores propose the same."""
         first, second = self.make_searcher(), self.make_searcher()
         for _ in range(3):
             asked = first.ask(4)
@@ -45,7 +42,7 @@ class SearcherContract:
             self._tell(second, asked)
 
     def test_only_what_was_asked_for_can_be_told(self) -> None:
-        """A stranger is refused, and so is a second score for the same proposal."""
+        """An architecture that was not proposed is refused, and so is a second score."""
         searcher = self.make_searcher()
         asked = searcher.ask(2)
         stranger = next(member for member in self.make_space().enumerate() if member not in asked)
@@ -56,7 +53,7 @@ class SearcherContract:
             self._tell(searcher, asked)
 
     def test_scores_must_be_numbers(self) -> None:
-        """NaN raises, and the architecture can still be told."""
+        """NaN raises, and the architecture can still be scored."""
         searcher = self.make_searcher()
         asked = searcher.ask(1)
         with TestCase().assertRaises(NotFiniteError):
@@ -66,7 +63,7 @@ class SearcherContract:
         assert len(searcher.finished()) == 1
 
     def test_finished_is_in_the_order_of_proposal(self) -> None:
-        """Whatever the order in which the scores came back."""
+        """Whatever the order of the scores."""
         searcher = self.make_searcher()
         proposed: list[Architecture] = []
         for _ in range(2):
@@ -75,11 +72,11 @@ class SearcherContract:
             for architecture in reversed(asked):
                 self._tell(searcher, [architecture])
         finished = searcher.finished()
-        assert [item.architecture for item in finished] == proposed
-        assert [item.values for item in finished] == [self.scores(architecture) for architecture in proposed]
+        assert [found.architecture for found in finished] == proposed
+        assert [found.values for found in finished] == [self.scores(architecture) for architecture in proposed]
 
     def scores(self, architecture: Architecture) -> tuple[float, ...]:
-        """Made-up scores in 0..1, a function of the architecture."""
+        """Made-up scores in 0..1 that depend only on the architecture."""
         return tuple(derive_seed(0, "score", architecture.key, goal) / 2**63 for goal in range(self.objectives))
 
     def _tell(self, searcher: Searcher, architectures: list[Architecture]) -> None:

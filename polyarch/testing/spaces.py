@@ -1,4 +1,4 @@
-"""What every space of architectures keeps."""
+"""The contract of spaces."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DRAWS = 10
 
 
 class SpaceContract:
-    """Inherit, and return a space that can be enumerated quickly: thousands of members, not millions."""
+    """Inherit, and return a space that can be enumerated quickly, with thousands of members at most."""
 
     def make_space(self) -> Space:
         """The space under test."""
         raise NotImplementedError
 
     def test_enumeration_gives_every_member_once(self) -> None:
-        """As many as ``count`` says, all different by value and by key, all inside, none left out."""
+        """As many as ``count`` says, in order, with different keys, and none left out."""
         space = self.make_space()
         members = list(space.enumerate())
         assert len(members) == space.count() <= space.size
@@ -32,7 +32,7 @@ class SpaceContract:
         assert space.constraints or len(members) == space.size
 
     def test_members_survive_json_and_pickle(self) -> None:
-        """What comes back is equal and hashes equally."""
+        """The copies are equal and have equal hashes."""
         space = self.make_space()
         for member in space.enumerate():
             again = Architecture.from_json(member.to_json(), space)
@@ -43,7 +43,7 @@ class SpaceContract:
             assert pickle.loads(pickle.dumps(member)) == member
 
     def test_json_is_by_option_names(self) -> None:
-        """A space whose options were reordered reads the same architecture."""
+        """A space with reordered options reads the same architecture."""
         space = self.make_space()
         reordered = Space(space.name, tuple(Choice(c.name, c.options[::-1]) for c in space.choices))
         for member in self._draws(space):
@@ -57,7 +57,7 @@ class SpaceContract:
         assert draws == self._draws(self.make_space())
 
     def test_neighbours_differ_in_one_choice(self) -> None:
-        """Exactly the members at distance one, each once."""
+        """They are exactly the members at distance one, each once."""
         space = self.make_space()
         members = list(space.enumerate())
         for draw in self._draws(space):
@@ -66,7 +66,7 @@ class SpaceContract:
             assert set(found) == {member for member in members if _distance(draw, member) == 1}
 
     def test_mutation_is_a_neighbour(self) -> None:
-        """Also when further narrowed."""
+        """Also under a further restriction."""
         space = self.make_space()
         for position, draw in enumerate(self._draws(space)):
             around = set(neighbours(draw))
@@ -77,7 +77,7 @@ class SpaceContract:
             assert mutate(draw, generator_at(0, "mutate", position), accept=partial(eq, target)) == target
 
     def test_children_are_members_made_of_their_parents(self) -> None:
-        """Every choice comes from either parent."""
+        """Every option comes from one of the parents."""
         space = self.make_space()
         for position, (first, second) in enumerate(pairwise(self._draws(space))):
             child = crossover(first, second, generator_at(0, "crossover", position))
@@ -86,7 +86,7 @@ class SpaceContract:
             assert all(index in options for index, *options in parents)
 
     def test_canonical_key_is_a_function_of_the_architecture(self) -> None:
-        """Equal architectures have equal keys, and the key is a text."""
+        """Equal architectures have equal keys, and the key is a string."""
         space = self.make_space()
         for draw in self._draws(space):
             again = Architecture(self.make_space(), draw.indices)

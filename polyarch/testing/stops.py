@@ -1,4 +1,4 @@
-"""Stopping a training on purpose."""
+"""Stops a training at a given step."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from polyarch.training import Callback, FitState, StopRequest
 
 
 class StopAt(Callback):
-    """Asks for a stop after a step, as Ctrl-C would: ``fit(..., callbacks=[stop], stop=stop.request)``."""
+    """Requests a stop after a step, like Ctrl-C: ``fit(..., callbacks=[stop], stop=stop.request)``."""
 
     def __init__(self, step: int) -> None:
         self.step = step
         self.request = StopRequest()
 
     def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
-        """Asks, if it is this step."""
+        """Requests the stop at its step."""
         if state.step == self.step:
             self.request.ask()

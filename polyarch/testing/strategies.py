@@ -1,9 +1,8 @@
-"""What every training strategy keeps."""
+"""The contract of training strategies."""
 
 from __future__ import annotations
 
 import copy
-import io
 import math
 from typing import Any
 from unittest import TestCase
@@ -15,14 +14,14 @@ from polyarch.data import Batch
 from polyarch.errors import NotFiniteError
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Strategy
-from polyarch.testing.bits import same_bits
+from polyarch.testing.bits import same_bits, saved_and_loaded
 
 
 class StrategyContract:
-    """Inherit, and return a strategy and the batches of a few steps."""
+    """Inherit, and return a strategy and its batches."""
 
     def make_strategy(self) -> Strategy:
-        """The strategy under test; every call makes an equal one from torch's global generator."""
+        """The strategy under test; its weights come from torch's global generator, which the contract seeds."""
         raise NotImplementedError
 
     def make_batches(self) -> list[Batch]:
@@ -30,7 +29,7 @@ class StrategyContract:
         raise NotImplementedError
 
     def test_a_step_measures_and_changes_something(self) -> None:
-        """Finite floats come back, and some part has moved."""
+        """It returns finite floats and changes some part."""
         strategy = self._made()
         before = _state(strategy)
         measured = self._step(strategy, 0)
@@ -39,7 +38,7 @@ class StrategyContract:
         assert not same_bits(_state(strategy), before)
 
     def test_same_generator_same_bits(self) -> None:
-        """Two runs from the same start end in the same state and measure the same."""
+        """Two trainings from the same start measure the same and end in the same state."""
         first, second = self._made(), self._made()
         assert same_bits(_state(first), _state(second))
         for position in range(3):
@@ -47,7 +46,7 @@ class StrategyContract:
         assert same_bits(_state(first), _state(second))
 
     def test_evaluation_changes_nothing(self) -> None:
-        """Loss and accuracy come back, the same twice; weights, statistics and optimisers stay to the bit."""
+        """It returns the same loss and accuracy twice; weights, statistics and optimisers keep their bits."""
         strategy = self._made()
         self._step(strategy, 0)
         before = _state(strategy)
@@ -59,21 +58,18 @@ class StrategyContract:
         assert same_bits(_state(strategy), before)
 
     def test_parts_hold_all_that_a_resumed_run_needs(self) -> None:
-        """Saved and loaded into a fresh strategy after two steps, the third step has the same bits."""
+        """A fresh strategy with the state after two steps takes a bit-identical third step."""
         strategy, resumed = self._made(), self._made()
         for position in range(2):
             self._step(strategy, position)
-        file = io.BytesIO()
-        torch.save(_state(strategy), file)
-        file.seek(0)
-        saved = torch.load(file, weights_only=True)
+        saved = saved_and_loaded(_state(strategy))
         for name, part in resumed.parts().items():
             part.load_state_dict(saved[name])
         assert self._step(resumed, 2) == self._step(strategy, 2)
         assert same_bits(_state(resumed), _state(strategy))
 
     def test_a_loss_that_is_not_finite_raises(self) -> None:
-        """NaN inputs stop the run before a weight or an optimiser moves."""
+        """NaN inputs raise before any weight or optimiser changes."""
         strategy = self._made()
         self._step(strategy, 0)
         spoiled = [Batch(torch.full_like(inputs, torch.nan), targets) for inputs, targets in self._train(strategy, 1)]
@@ -103,7 +99,7 @@ def _state(strategy: Strategy) -> dict[str, Any]:
 
 
 def _learnt(strategy: Strategy) -> dict[str, Any]:
-    """The state without the buffers of networks: statistics of a batch are taken before its loss is known."""
+    """The state without the buffers of networks, which a batch updates before its loss is known."""
     return {
         name: [parameter.detach().clone() for parameter in part.parameters()]
         if isinstance(part, nn.Module)

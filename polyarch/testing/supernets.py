@@ -1,9 +1,8 @@
-"""What every supernet keeps."""
+"""The contract of supernets."""
 
 from __future__ import annotations
 
 import copy
-import io
 import math
 import pickle
 from collections.abc import Callable, Iterable
@@ -19,14 +18,11 @@ from polyarch.nn.choice_vectors import ChoiceVectors
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Choice, Space
 from polyarch.supernets import Supernet
-from polyarch.testing.bits import same_bits, state_of
+from polyarch.testing.bits import same_bits, saved_and_loaded, state_of
 
 
 class SupernetContract:
-    """Inherit, and return a small supernet and a batch of inputs for it.
-
-    Networks in float64 allow a tolerance near 1e-10; with float32 raise it.
-    """
+    """Inherit, and return a small supernet and a batch of inputs; raise ``tolerance`` for float32 networks."""
 
     tolerance: float = 1e-9
 
@@ -35,16 +31,16 @@ class SupernetContract:
         raise NotImplementedError
 
     def make_inputs(self) -> Tensor:
-        """A batch of 4 or more examples, (B, ...), that goes into the supernet."""
+        """A batch of 4 or more examples for the supernet, (B, ...)."""
         raise NotImplementedError
 
     def make_architectures(self, space: Space) -> list[Architecture]:
-        """The architectures to try: six draws, unless some deserve more attention."""
+        """The architectures to test, by default six draws."""
         generator = generator_at(0, "contract")
         return [space.sample(generator) for _ in range(6)]
 
     def test_path_gates_and_extracted_network_agree(self) -> None:
-        """In evaluation mode net(x, a), net(x, a.one_hot()) and extract(a)(x) are the same function."""
+        """In evaluation mode net(x, a), net(x, a.one_hot()) and extract(a)(x) compute the same function."""
         net, x, architectures = self._trained()
         for architecture in architectures:
             expected = net(x, architecture)
@@ -52,7 +48,7 @@ class SupernetContract:
             self._assert_close(net.extract(architecture).eval()(x), expected)
 
     def test_gates_may_differ_from_example_to_example(self) -> None:
-        """Gates (B, O) that are one-hot give every example the output of its own architecture."""
+        """One-hot gates (B, O) give every example the output of its own architecture."""
         net, x, architectures = self._trained()
         assigned = [architectures[row % len(architectures)] for row in range(len(x))]
         gates = {
@@ -73,7 +69,7 @@ class SupernetContract:
         assert all(gradient.any() for gradient, c in zip(gradients, net.space.choices, strict=True) if len(c) > 1)
 
     def test_many_at_once_equal_one_by_one(self) -> None:
-        """In evaluation and in training mode, in any order and with repetitions: (S, B, C)."""
+        """In evaluation and training mode, in any order and with repetitions: (S, B, C)."""
         net, x, architectures = self._trained()
         architectures = [*reversed(architectures), architectures[0]]
         for mode in (False, True):
@@ -82,7 +78,7 @@ class SupernetContract:
             self._assert_close(net.forward_many(x, architectures), expected)
 
     def test_a_copy_is_independent(self) -> None:
-        """Changing the copy leaves the original and its outputs alone."""
+        """Changing the copy affects neither the original nor its outputs."""
         net, x, architectures = self._trained()
         before, state = net(x, architectures[0]), state_of(net)
         other = copy.deepcopy(net)
@@ -93,7 +89,7 @@ class SupernetContract:
         assert not torch.allclose(other.eval()(x, architectures[0]), before)
 
     def test_threads_do_not_disturb_each_other(self) -> None:
-        """Forward passes and extractions of different architectures at the same time give the serial bits."""
+        """Concurrent forward passes and extractions give the same bits as serial ones."""
         net, x, architectures = self._trained()
         tasks = [(architecture, extracted) for architecture in architectures for extracted in (False, True)] * 2
 
@@ -109,7 +105,7 @@ class SupernetContract:
         assert same_bits(parallel, serial)
 
     def test_extraction_leaves_the_supernet_alone(self) -> None:
-        """No weight, statistic or mode changes, neither now nor when the extracted network is trained."""
+        """No weight, statistic or mode changes, not even when the extracted network is trained."""
         net, x, architectures = self._trained()
         net.train()
         state = state_of(net)
@@ -120,7 +116,7 @@ class SupernetContract:
         assert same_bits(state_of(net), state)
 
     def test_extracted_network_is_plain(self) -> None:
-        """No class of ours is inside, so it can be loaded where this package is not installed."""
+        """It contains no class of this package, so that it loads where the package is not installed."""
         net, x, architectures = self._trained()
         for architecture in architectures:
             network = net.extract(architecture).eval()
@@ -129,22 +125,21 @@ class SupernetContract:
             assert b"polyarch" not in content
             self._assert_close(pickle.loads(content)(x), network(x))
 
-    def test_extracted_network_survives_saving(self) -> None:
-        """Its state, loaded into the same architecture of another supernet, gives the same outputs."""
+    def test_extracted_networks_survive_saving(self) -> None:
+        """Their state, loaded into the same architectures of another supernet, gives the same outputs."""
         net, x, architectures = self._trained()
         other = copy.deepcopy(net)
         _disturb(other, "other")
-        for architecture in architectures:
-            network, again = net.extract(architecture).eval(), other.extract(architecture).eval()
-            assert not torch.allclose(again(x), network(x))
-            file = io.BytesIO()
-            torch.save(network.state_dict(), file)
-            file.seek(0)
-            again.load_state_dict(torch.load(file, weights_only=True))
-            assert same_bits(again(x), network(x))
+        pairs = [(net.extract(architecture), other.extract(architecture)) for architecture in architectures]
+        pairs += [(net.extract_many(some), other.extract_many(some)) for some in self._selections(architectures)]
+        for network, again in pairs:
+            expected = network.eval()(x)
+            assert not torch.allclose(again.eval()(x), expected)
+            again.load_state_dict(saved_and_loaded(network.state_dict()))
+            assert same_bits(again(x), expected)
 
-    def test_many_extracted_together_are_the_many_of_the_supernet(self) -> None:
-        """extract_many(...)(x) is forward_many(x, ...) in evaluation mode, in any order; the supernet stays alone."""
+    def test_many_extracted_together_agree_with_the_supernet(self) -> None:
+        """extract_many(...)(x) is forward_many(x, ...) in evaluation mode, in any order; the supernet is unchanged."""
         net, x, architectures = self._trained()
         state = state_of(net)
         for some in self._selections(architectures):
@@ -154,34 +149,20 @@ class SupernetContract:
             networks.train()(x)
         assert same_bits(state_of(net), state)
 
-    def test_many_extracted_together_survive_saving(self) -> None:
-        """Their state, loaded into the same architectures of another supernet, gives the same outputs."""
-        net, x, architectures = self._trained()
-        other = copy.deepcopy(net)
-        _disturb(other, "other")
-        for some in self._selections(architectures):
-            networks, again = net.extract_many(some).eval(), other.extract_many(some).eval()
-            assert not torch.allclose(again(x), networks(x))
-            file = io.BytesIO()
-            torch.save(networks.state_dict(), file)
-            file.seek(0)
-            again.load_state_dict(torch.load(file, weights_only=True))
-            assert same_bits(again(x), networks(x))
-
     def test_extracted_network_follows_its_mode(self) -> None:
         """In training mode it computes what the supernet's path computes in training mode."""
         net, x, architectures = self._trained()
         for architecture in architectures:
             network = net.extract(architecture)
-            for mode in (False, True):  # training last: it moves the statistics
+            for mode in (False, True):  # training last, because it updates the statistics
                 network.train(mode)
                 assert all(module.training == mode for module in network.modules())
                 self._assert_close(network(x), net.train(mode)(x, architecture))
 
     def test_a_path_computes_only_what_it_selects(self) -> None:
-        """The layers that run are those of the extracted network; other options get no gradient at all.
+        """Only the layers of the extracted network run, and other options get no gradient.
 
-        Inter-choice weights are left out: they are constants of the extracted network.
+        Inter-choice weights do not count: they are constants of the extracted network.
         """
         net, x, architectures = self._trained()
         for architecture in architectures:
@@ -199,7 +180,7 @@ class SupernetContract:
             assert math.isclose(*norms, rel_tol=100 * self.tolerance)
 
     def test_parameter_count_covers_the_extracted_network(self) -> None:
-        """An architecture as written has at least the weights of what is left of it, and at most all."""
+        """It is at least the size of the extracted network and at most that of the supernet."""
         net, _, architectures = self._trained()
         everything = sum(parameter.numel() for parameter in net.parameters())
         for architecture in architectures:
@@ -207,7 +188,7 @@ class SupernetContract:
             assert extracted <= net.parameter_count(architecture) <= everything
 
     def test_architectures_of_other_spaces_are_refused(self) -> None:
-        """The same indices mean something else there."""
+        """Equal indices mean other options there."""
         net, x, architectures = self._trained()
         choices = tuple(Choice(c.name, tuple(f"other {option}" for option in c.options)) for c in net.space.choices)
         foreign = Architecture(Space("other", choices), architectures[0].indices)
@@ -222,7 +203,7 @@ class SupernetContract:
                 call()
 
     def _trained(self) -> tuple[Supernet, Tensor, list[Architecture]]:
-        """A supernet in evaluation mode whose weights and statistics are no longer those of its creation."""
+        """A supernet in evaluation mode with changed weights and statistics, inputs and architectures."""
         with global_seed(0, "contract"):
             net, x = self.make_supernet(), self.make_inputs()
         architectures = self.make_architectures(net.space)
@@ -236,7 +217,7 @@ class SupernetContract:
 
     @staticmethod
     def _selections(architectures: list[Architecture]) -> list[list[Architecture]]:
-        """One, every second, all, and all the other way round with a repetition."""
+        """One, every second, all, and all in reverse order with a repetition."""
         return [architectures[-1:], architectures[1::2], architectures, [*reversed(architectures), architectures[0]]]
 
     def _assert_close(self, actual: Tensor, expected: Tensor) -> None:
@@ -255,21 +236,21 @@ def _gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
 
 
 def _shared_weights(net: Supernet) -> list[nn.Parameter]:
-    """All but vectors that depend on several choices."""
+    """All parameters except vectors that depend on several choices."""
     parts = [part for part in net.modules() if isinstance(part, ChoiceVectors)]
     vectors = {parameter for part in parts for parameter in part.parameters()}
     return [parameter for parameter in net.parameters() if parameter not in vectors]
 
 
 def _layer_weights(network: nn.Module) -> list[nn.Parameter]:
-    """All but constants that stand in the graph of an extracted network by themselves."""
+    """All parameters except constants in the graph of an extracted network."""
     graphs = [module.graph for module in network.modules() if isinstance(module, fx.GraphModule)]
     constants = {node.target for graph in graphs for node in graph.nodes if node.op == "get_attr"}
     return [parameter for name, parameter in network.named_parameters() if name not in constants]
 
 
 def _layers_run(module: nn.Module, *inputs: object) -> list[str]:
-    """The kinds of layers (modules without children) that a pass forward calls, in order; then a pass backward."""
+    """The types of the layers (modules without children) that a forward pass calls, in order; runs backward as well."""
     called: list[str] = []
     leaves = [part for part in module.modules() if not list(part.children())]
     hooks = [leaf.register_forward_hook(lambda layer, *_: called.append(type(layer).__name__)) for leaf in leaves]

@@ -1,4 +1,4 @@
-"""What every source of true performance keeps."""
+"""The contract of truths."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from polyarch.tables import Truth
 
 
 class TruthContract:
-    """Inherit, and return a truth whose architectures can be listed, and an architecture that it does not know."""
+    """Inherit, and return a truth whose architectures can be listed, and an unknown architecture."""
 
     shown = 30
-    """Architectures that are looked at one by one."""
+    """The number of architectures that are checked one by one."""
 
     def make_truth(self) -> Truth:
         """The truth under test."""
         raise NotImplementedError
 
     def make_stranger(self) -> Architecture:
-        """An architecture that is not in it."""
+        """An architecture that the truth does not know."""
         return Space("elsewhere", (Choice("only", ("a", "b")),)).architecture(["a"])
 
     def test_listed_architectures_are_known_once(self) -> None:
-        """As many as the length says, all of the truth's space."""
+        """As many as the length says, all in the truth's space."""
         truth = self.make_truth()
         listed = truth.architectures()
         assert len(listed) == len(set(listed)) == len(truth) > 0
         assert all(architecture in truth and architecture.space == truth.space for architecture in listed[: self.shown])
 
     def test_accuracies_are_percentages(self) -> None:
-        """Finite, not all alike, and not in [0, 1]."""
+        """Finite numbers in 0..100, not shares in 0..1."""
         truth = self.make_truth()
         accuracies = [truth.accuracy(architecture) for architecture in truth.architectures()]
         assert all(0 <= accuracy <= 100 for accuracy in accuracies)
         assert max(accuracies) > 1
 
     def test_curves_end(self) -> None:
-        """Every measure has numbers without padding."""
+        """Every curve has finite values without padding."""
         truth = self.make_truth()
         for architecture in truth.architectures()[: self.shown]:
             for measure in truth.measures:
@@ -49,14 +49,14 @@ class TruthContract:
                 assert np.isfinite(curve).all()
 
     def test_unknown_measures_are_refused(self) -> None:
-        """By a sentence that names those there are."""
+        """With an error that names the known ones."""
         truth = self.make_truth()
         with TestCase().assertRaises(InvalidInput) as caught:
             truth.curve(truth.architectures()[0], "no such measure")
         assert all(measure in str(caught.exception) for measure in truth.measures)
 
     def test_strangers_are_refused(self) -> None:
-        """By a sentence that names the stranger."""
+        """With an error that names the stranger."""
         truth, stranger = self.make_truth(), self.make_stranger()
         assert stranger not in truth and "a text" not in truth
         with TestCase().assertRaises(InvalidInput) as caught:
@@ -64,7 +64,7 @@ class TruthContract:
         assert stranger.key in str(caught.exception)
 
     def test_architectures_are_found_by_names(self) -> None:
-        """In a space with the same options in another order, which has another name."""
+        """Also in a space with another name and another order of the options."""
         truth = self.make_truth()
         turned = Space("turned", tuple(Choice(c.name, c.options[::-1], c.kind) for c in truth.space.choices))
         for architecture in truth.architectures()[: self.shown]:
