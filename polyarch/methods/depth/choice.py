@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from polyarch.distributions import Categorical
 from polyarch.errors import ConfigError
 from polyarch.methods.depth.functions import depth_functions
-from polyarch.methods.depth.record import DepthMeasure, DepthPredictor, DepthRecord, ExitPoint
+from polyarch.methods.depth.record import (
+    FULL,
+    MIXTURE,
+    PRUNED,
+    PRUNED_MIXTURE,
+    DepthMeasure,
+    DepthPredictor,
+    DepthRecord,
+    ExitPoint,
+)
 from polyarch.methods.depth.search import RULES, choose_depth, depth_prior, expected_depth, prune
 from polyarch.methods.depth.settings import DepthSettings
 from polyarch.methods.depth.timing import forward_seconds
@@ -29,12 +38,11 @@ from polyarch.supernets import DepthSupernet, ModuleSupernet, RepeatSupernet
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 TIMED_BATCH = 64
-ALONE = "pruned network alone"
 ROLES = {
-    ALONE: Role.BEST,
-    "pruned mixture": Role.MIXTURE,
-    "mixture of all depths": Role.MIXTURE,
-    "full depth alone": Role.BASELINE,
+    PRUNED: Role.BEST,
+    PRUNED_MIXTURE: Role.MIXTURE,
+    MIXTURE: Role.MIXTURE,
+    FULL: Role.BASELINE,
 }
 """The ways to predict."""
 
@@ -71,7 +79,7 @@ def choose(run: Run, outcome: Outcome) -> None:
     weights = prune(learned, chosen).probabilities.double().clamp_min(smallest)
     weights = weights / weights.sum()
     kept = space.members[: chosen + 1]
-    mixture = Ensemble("pruned mixture", kept, _exits(run, kept), weights.tolist())
+    mixture = Ensemble(PRUNED_MIXTURE, kept, _exits(run, kept), weights.tolist())
     curve, confidence = _early_exit(exits, mixture, depths)
     pruned = _alone(run, space.members[chosen])
     record = DepthRecord(
@@ -88,10 +96,10 @@ def choose(run: Run, outcome: Outcome) -> None:
         functions=depth_functions(run, network, depths),
     )
     sides = [
-        (Ensemble.of(ALONE, [(space.members[chosen], pruned)]), run.workspace.artifact),
+        (Ensemble.of(PRUNED, [(space.members[chosen], pruned)]), run.workspace.artifact),
         (replace(mixture, exit_confidence=confidence), run.workspace.posterior),
     ]
-    ways = sorted(record.predictors, key=lambda way: way.name != ALONE)  # what is exported first
+    ways = sorted(record.predictors, key=lambda way: way.name != PRUNED)  # what is exported first
     outcome.record, outcome.predictors = record, write_predictors(run, sides)
     outcome.comparison = [contender(way.name, ROLES[way.name], [_accuracy(way, space)]) for way in ways]
     outcome.default = run.workspace.posterior.name
@@ -184,10 +192,10 @@ def _ways(run: Run, exits: MemberLogits, learned: Categorical, chosen: int, prun
     deepest = len(space.members) - 1
     everything = learned.log_probabilities().double().exp()
     ways = {
-        "mixture of all depths": (deepest, everything),
-        "pruned mixture": (chosen, pruned),
-        ALONE: (chosen, _one_hot(chosen)),
-        "full depth alone": (deepest, _one_hot(deepest)),
+        MIXTURE: (deepest, everything),
+        PRUNED_MIXTURE: (chosen, pruned),
+        PRUNED: (chosen, _one_hot(chosen)),
+        FULL: (deepest, _one_hot(deepest)),
     }
     names = set(DepthPredictor.model_fields) - {"name", "blocks", "parameters"}
     found = []

@@ -12,7 +12,7 @@ from torch import nn
 from polyarch.data import Examples
 from polyarch.distributions import DepthAndChannels
 from polyarch.methods.posterior_guided.masks import masks
-from polyarch.methods.posterior_guided.record import GatedLayer, GuidedDraw, GuidedRecord
+from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer, GuidedDraw, GuidedRecord
 from polyarch.methods.posterior_guided.settings import GuidedSettings
 from polyarch.methods.posterior_guided.strategy import gated
 from polyarch.randomness import generator_at
@@ -39,7 +39,6 @@ MOST_JUDGED = 2000
 WAVE = 8
 """Candidates per worker between two looks at the clock."""
 
-BEST, FURTHER = "best draw", "best draw, trained further"
 RANDOM = "random draws, one rate"
 WHOLE, ALONE = "whole network, weights of the search", "whole network, trained alone"
 
@@ -128,12 +127,12 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
     net, settings, best = learned.net, run.settings.section(GuidedSettings), drawn.best
     network = net.extract(best).eval()
     as_drawn = _measured(run, net, best, network)
-    sides = {BEST: (Ensemble.of(BEST, [(best, network)], inherited=True), [as_drawn])}
+    sides = {DRAWN: (Ensemble.of(DRAWN, [(best, network)], inherited=True), [as_drawn])}
     if settings.tune_epochs:
         tuned, runs = _trained_further(run, best)
         sides[FURTHER] = Ensemble.of(FURTHER, [(best, tuned)], inherited=True), [_brief(net, best, one) for one in runs]
     further = sides[FURTHER][1][0].valid_accuracy if FURTHER in sides else -1.0
-    chosen = FURTHER if further >= as_drawn.valid_accuracy else BEST
+    chosen = FURTHER if further >= as_drawn.valid_accuracy else DRAWN
     contenders = [
         contender(name, Role.BEST if name == chosen else Role.OTHER, runs) for name, (_, runs) in sides.items()
     ]
