@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.estimators import OngoingRun, ShortRun, WholeRun, Window
-from polyarch.executors import Executor, Mapper
+from polyarch.estimators import OngoingRun, ShortRun
+from polyarch.executors import Executor
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
@@ -62,7 +62,6 @@ def successive_halving(
     *,
     rungs: Sequence[int],
     factor: float = 2.0,
-    window: Window | None = None,
     known: Mapping[str, Curve] | None = None,
     note: Callable[[str, Curve], None] | None = None,
 ) -> Elimination:
@@ -74,7 +73,6 @@ def successive_halving(
     Args:
         run: the run of the architectures that are never eliminated.
         rungs: the steps at which architectures are compared, the last at ``run.steps``; see `geometric_rungs`.
-        window: which losses count; by default all so far.
         known: curves of an earlier call by architecture key, which are not run again. An architecture that advances
             beyond its known curve starts over, because its weights were not kept.
         note: receives the key and curve of every finished leg, to be passed as ``known`` next time.
@@ -82,14 +80,34 @@ def successive_halving(
     _check(rungs, factor)
     if rungs[-1] != run.steps:
         raise InvalidInput(f"Expected the last rung at the end of the run, {run.steps}. Got {list(rungs)}.")
+    keys = [architecture.key for architecture in architectures]
+    curves: dict[str, Curve] = dict(known or {})
+    states: dict[int, bytes] = {}
+
+    def is_known(position: int, steps: int) -> bool:
+        curve = curves.get(keys[position])
+        return curve is not None and (len(curve) >= steps or math.isnan(curve[-1]))
+
+    def judge(steps: int, positions: list[int]) -> dict[int, float]:
+        missing = [position for position in positions if not is_known(position, steps)]
+        legs = [_Leg(architectures[each], steps, steps < run.steps, states.get(each)) for each in missing]
+        states.clear()
+        for index, (curve, state) in train(legs):
+            position = missing[index]
+            curves[keys[position]] = curve
+            if note is not None:
+                note(keys[position], curve)
+            if state is not None:
+                states[position] = state
+            if len(states) > _kept(len(positions), factor):  # the worst will be eliminated
+                del states[min(states, key=lambda position: (_score(curves[keys[position]], steps), -position))]
+        return {position: _score(curves[keys[position]], steps) for position in positions}
+
     with executor.open(_LegTraining(net, replace(run, valid=None, gradients=False))) as train:
-        race = _Race(architectures, train, run.steps, factor, window or WholeRun(), dict(known or {}), note)
-        return _halve(len(architectures), rungs, factor, race.judge)
+        return _halve(len(architectures), rungs, factor, judge)
 
 
-def halving_on_curves(
-    losses: ArrayLike, rungs: Sequence[int], factor: float = 2.0, *, window: Window | None = None
-) -> Elimination:
+def halving_on_curves(losses: ArrayLike, rungs: Sequence[int], factor: float = 2.0) -> Elimination:
     """Replays `successive_halving` on the stored losses of full runs.
 
     ``halving_on_curves(losses, [T])`` eliminates nothing: its order is the full ranking.
@@ -103,10 +121,9 @@ def halving_on_curves(
     _check(rungs, factor)
     if rungs[-1] > curves.shape[1]:
         raise InvalidInput(f"Expected rungs within the {curves.shape[1]} steps of the curves. Got {list(rungs)}.")
-    chosen = window or WholeRun()
 
     def judge(steps: int, positions: list[int]) -> dict[int, float]:
-        return {position: _score(curves[position].tolist(), steps, chosen) for position in positions}
+        return {position: _score(curves[position].tolist(), steps) for position in positions}
 
     return _halve(len(curves), rungs, factor, judge)
 
@@ -168,44 +185,6 @@ class _LegTraining:
         return tuple(running.losses), running.state() if leg.carry else None
 
 
-@dataclass
-class _Race:
-    """The curves of all architectures and the training states of those that may continue."""
-
-    architectures: Sequence[Architecture]
-    train: Mapper[_Leg, tuple[Curve, bytes | None]]
-    steps: int
-    factor: float
-    window: Window
-    curves: dict[str, Curve]
-    note: Callable[[str, Curve], None] | None
-    states: dict[int, bytes] = field(default_factory=dict)
-
-    def judge(self, steps: int, positions: list[int]) -> dict[int, float]:
-        missing = [position for position in positions if not self._is_known(position, steps)]
-        carry = steps < self.steps
-        legs = [_Leg(self.architectures[position], steps, carry, self.states.get(position)) for position in missing]
-        self.states.clear()
-        for index, (curve, state) in self.train(legs):
-            position = missing[index]
-            key = self.architectures[position].key
-            self.curves[key] = curve
-            if self.note is not None:
-                self.note(key, curve)
-            if state is not None:
-                self.states[position] = state
-            if len(self.states) > _kept(len(positions), self.factor):  # the worst will be eliminated
-                del self.states[min(self.states, key=lambda position: (self._score(position, steps), -position))]
-        return {position: self._score(position, steps) for position in positions}
-
-    def _is_known(self, position: int, steps: int) -> bool:
-        curve = self.curves.get(self.architectures[position].key)
-        return curve is not None and (len(curve) >= steps or math.isnan(curve[-1]))
-
-    def _score(self, position: int, steps: int) -> float:
-        return _score(self.curves[self.architectures[position].key], steps, self.window)
-
-
 def _check(rungs: Sequence[int], factor: float) -> None:
     if not rungs or rungs[0] < 1 or any(later <= earlier for earlier, later in pairwise(rungs)):
         raise InvalidInput(f"Expected increasing rungs of 1 step or more. Got {list(rungs)}.")
@@ -222,10 +201,7 @@ def _halve(n: int, rungs: Sequence[int], factor: float, judge: Judge) -> Elimina
             reached[position], values[position] = steps, scores[position]
         sound = (position for position in going if scores[position] > DIVERGED)
         going = sorted(sound, key=lambda position: (-values[position], position))[: _kept(len(going), factor)]
-    order = sorted(
-        range(n),
-        key=lambda position: (values[position] == DIVERGED, -reached[position], -values[position], position),
-    )
+    order = sorted(range(n), key=lambda each: (values[each] == DIVERGED, -reached[each], -values[each], each))
     return Elimination(tuple(order), tuple(reached), tuple(values), full_steps=n * rungs[-1])
 
 
@@ -233,6 +209,6 @@ def _kept(n: int, factor: float) -> int:
     return math.ceil(n / factor)
 
 
-def _score(curve: Curve, steps: int, window: Window) -> float:
+def _score(curve: Curve, steps: int) -> float:
     losses = curve[:steps]
-    return -window.total(losses) if all(map(math.isfinite, losses)) else DIVERGED
+    return -math.fsum(losses) if all(map(math.isfinite, losses)) else DIVERGED
