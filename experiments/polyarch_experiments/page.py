@@ -41,12 +41,8 @@ def results_of(
             place, problem = first_problem(error)
             raise CorruptFile(f"Expected {place} in {path} to fit an experiment. Found: {problem}.") from None
         found[results.experiment] = results
-    kept = [
-        (experiment, found[name])
-        for document in documents
-        for name, experiment in sorted(experiments.items())
-        if experiment.document == document and name in found
-    ]
+    kept = [(experiments[name], results) for name, results in sorted(found.items()) if name in experiments]
+    kept = [pair for pair in kept if pair[0].document in documents]
     kept.sort(key=lambda pair: (documents.index(pair[0].document), _first(pair[1].claims)))
     for document in documents:
         if not any(experiment.document == document for experiment, _ in kept):
