@@ -24,7 +24,7 @@ from polyarch.runs.settings import RunSettings, read_toml
 from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal
 from polyarch.truths.building import build_truth, resume_build, start_build
-from polyarch.truths.summary import in_sentences
+from polyarch.truths.summary import summary_sentences
 
 
 def build(
@@ -70,7 +70,7 @@ def build(
         else:
             run = start_build(beginning, RunSettings.parse(with_overrides(content or {}, overrides), origin))
         built = build_truth(run)
-    for sentence in in_sentences(built):
+    for sentence in summary_sentences(built):
         display.say(sentence)
     display.say(f"Truth: {run.workspace.truth}")
 

@@ -1,4 +1,4 @@
-"""A truth of your own: many architectures trained alone, each with its learning curves, into one table."""
+"""Builds a truth: trains many architectures alone and collects their learning curves in one table."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable
 from polyarch.training import Callback, FitState
-from polyarch.truths.networks import Family, families
+from polyarch.truths.equivalence import EquivalenceClass, equivalence_classes
 
 CURVES = {"train_loss": "loss", "valid_loss": "valid_loss", "valid_accuracy": "valid_accuracy"}
-"""Learning curves of the table and where an epoch's row has them."""
+"""The learning curves of the table -> their keys in an epoch's row."""
 
 WARM_UP_NETWORKS = 4
-"""Networks that are timed for the plan: their sizes differ much."""
+"""The number of networks timed for the plan; their sizes vary widely."""
 
 
 class Stopwatch(Callback):
-    """Counts the seconds of a training; a checkpoint keeps them, so that a resumed one counts on."""
+    """Measures the seconds of a training, also across checkpoints and resumes."""
 
     def __init__(self) -> None:
         self._before = 0.0
@@ -47,30 +47,30 @@ class Stopwatch(Callback):
 
     @property
     def seconds(self) -> float:
-        """So far, validation included."""
+        """The elapsed seconds, including validation."""
         return self._before + (0.0 if self._started is None else time.monotonic() - self._started)
 
     def on_start(self, state: FitState) -> None:
-        """Starts to count."""
+        """Starts the clock."""
         self._started = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
-        """The seconds so far."""
+        """The elapsed seconds."""
         return {"seconds": self.seconds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Counts on from there."""
+        """Continues from the stored seconds."""
         self._before = state["seconds"]
 
 
 @dataclass(frozen=True)
 class CurveTraining:
-    """Trains one (architecture, seed) alone and keeps its learning curves; goes on after a kill."""
+    """Trains one (architecture, seed) alone, with its learning curves; resumes after a kill."""
 
     retraining: Retraining
 
     def __call__(self, item: TrainingItem) -> dict[str, Any]:
-        """Test accuracy (0 to 1), one list per curve and seconds; or why there are none, when the loss diverged."""
+        """The test accuracy (0..1), the seconds and one list per curve; or the failure, if the loss diverged."""
         feed, stopwatch = self.retraining.run.feed, Stopwatch()
         try:
             network, history = self.retraining.train(item, feed.in_order(feed.valid), [stopwatch])
@@ -85,14 +85,14 @@ class CurveTraining:
 
 @dataclass(frozen=True, eq=False)
 class BuiltTruth:
-    """What was built.
+    """The result of a build.
 
     Args:
-        table: where the whole space was trained, it has a row for every architecture, and those that are the same
-            network share their numbers.
-        trained: every network once.
-        accuracies: percent by network and seed, (networks, seeds).
-        failures: the networks whose loss diverged, with the reason; they are not in the table.
+        table: with a row for every architecture if the whole space was trained; equivalent architectures share their
+            numbers.
+        trained: one architecture per network.
+        accuracies: in percent, (networks, seeds).
+        failures: the trainings that diverged, with the reason; their networks are not in the table.
     """
 
     table: CurveTable
@@ -102,7 +102,7 @@ class BuiltTruth:
 
 
 def start_build(beginning: Beginning, asked: RunSettings) -> Run:
-    """A new build: finds what is wrong before anything is written, and says how long it takes."""
+    """Starts a new build: validates everything before writing anything, and shows the plan."""
     run, decisions = beginning.prepare(asked)
     planned = plan_build(run)
     settings = decided(run.settings, decisions, run.display)
@@ -113,53 +113,54 @@ def start_build(beginning: Beginning, asked: RunSettings) -> Run:
 def resume_build(
     beginning: Beginning, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str
 ) -> Run:
-    """An earlier build, with its settings."""
+    """Resumes an earlier build with its settings."""
     run = beginning.reopen(content, overrides, origin)
     show_plan(run.display, plan_build(run), run.settings.workers, resumed=True)
     return run
 
 
 def build_truth(run: Run) -> BuiltTruth:
-    """Trains every network that is not in the journal, and writes ``truth.npz``."""
+    """Trains every network that is not in the journal and writes ``truth.npz``."""
     workspace = run.workspace
-    chosen = chosen_families(run)
+    chosen = classes_to_train(run)
     seeds = range(run.settings.truth.seeds)
-    items = {_key(family, seed): (family[0], seed) for seed in seeds for family in chosen}
+    items = {_key(network, seed): (network[0], seed) for seed in seeds for network in chosen}
     retraining = Retraining(run, workspace.checkpoints / "truth")
     display, executor = run.display, run.executor()
     with display.stage("train") as report, run.stop.at_once(), executor.open(CurveTraining(retraining)) as train:
         journal = workspace.journal("truth")
         records = run_missing(items, journal, _tidied(train, retraining), dict, report)
     failures = {key: record["failure"] for key, record in records.items() if "failure" in record}
-    trained = [family for family in chosen if not any(_key(family, seed) in failures for seed in seeds)]
+    trained = [network for network in chosen if not any(_key(network, seed) in failures for seed in seeds)]
     if not trained:
         raise NotFiniteError(f"Expected networks that train. All {len(chosen)} failed: {next(iter(failures.values()))}")
     accuracies, table = _measured(run, trained, records)
     table.save(workspace.truth)
     workspace.log("finished", stage="truth")
-    return BuiltTruth(table, [family[0] for family in trained], accuracies, failures)
+    return BuiltTruth(table, [network[0] for network in trained], accuracies, failures)
 
 
-def chosen_families(run: Run) -> list[Family]:
-    """What is trained: architectures that keep the limits on parameters and operations."""
-    allowed = families(run.allowed.space, run.settings.truth.architectures, seed=run.settings.seed)
-    # Of the plain space: limits hold the supernet, which need not travel to the workers with every architecture.
-    return [tuple(Architecture(run.net.space, member.indices) for member in family) for family in allowed]
+def classes_to_train(run: Run) -> list[EquivalenceClass]:
+    """The networks to train, within the limits on parameters and operations."""
+    allowed = equivalence_classes(run.allowed.space, run.settings.truth.architectures, seed=run.settings.seed)
+    # Architectures of the plain space: that of the limits holds the supernet, which workers do not need.
+    return [tuple(Architecture(run.net.space, member.indices) for member in members) for members in allowed]
 
 
 def plan_build(run: Run) -> list[PlannedStage]:
-    """What is going to be done and about how long it takes, from a timed warm-up of the very steps."""
+    """The plan with its estimated time, from a timed warm-up."""
     settings = run.settings
-    chosen = chosen_families(run)
+    chosen = classes_to_train(run)
     seeds, epochs, workers = settings.truth.seeds, settings.retrain.epochs, settings.workers
-    what = f"{len(chosen)} networks of {run.net.space.name}" + (f" with {seeds} seeds each" if seeds > 1 else "")
+    each = f" with {seeds} seeds each" if seeds > 1 else ""
+    what = f"{counted(len(chosen), 'network')} of {run.net.space.name}{each}"
     waves = math.ceil(len(chosen) * seeds / workers)
     seconds = waves * epochs * _epoch_seconds(run, chosen) + (START_SECONDS if workers > 1 else 0.0)
-    return [PlannedStage("train", f"{what}, {epochs} epochs of {len(run.feed.train)} examples", seconds)]
+    return [PlannedStage("train", f"{what}, {counted(epochs, 'epoch')} of {len(run.feed.train)} examples", seconds)]
 
 
-def _epoch_seconds(run: Run, chosen: Sequence[Family]) -> float:
-    """The mean time of an epoch of a network that is trained alone, with its validation."""
+def _epoch_seconds(run: Run, chosen: Sequence[EquivalenceClass]) -> float:
+    """The mean time of an epoch of one network, including validation."""
     settings = run.settings.retrain
     source = run.feed.batches(run.feed.train, settings.batch_size, stream="plan")
     valid = run.feed.in_order(run.feed.valid)
@@ -168,8 +169,8 @@ def _epoch_seconds(run: Run, chosen: Sequence[Family]) -> float:
     timed = chosen[:WARM_UP_NETWORKS]
     seconds = 0.0
     with one_thread(), torch.random.fork_rng():
-        for family in timed:
-            network = run.networks.fresh(family[0], seed=0)
+        for members in timed:
+            network = run.networks.fresh(members[0], seed=0)
             strategy = Supervised(network, sgd(network, settings), loss=smoothed_loss(settings))
             strategy.step(batches[:1], generator=generator)
             started = time.perf_counter()
@@ -185,7 +186,7 @@ def _epoch_seconds(run: Run, chosen: Sequence[Family]) -> float:
 def _tidied(
     train: Mapper[TrainingItem, dict[str, Any]], retraining: Retraining
 ) -> Mapper[TrainingItem, dict[str, Any]]:
-    """Removes the checkpoints of a network once its result is taken, which is when the journal has it."""
+    """Removes the checkpoints of a network as soon as the journal has its result."""
 
     def run(items: Sequence[TrainingItem]) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, result in train(items):
@@ -196,16 +197,16 @@ def _tidied(
 
 
 def _measured(
-    run: Run, trained: Sequence[Family], records: Mapping[str, Mapping[str, Any]]
+    run: Run, trained: Sequence[EquivalenceClass], records: Mapping[str, Mapping[str, Any]]
 ) -> tuple[NDArray[np.float64], CurveTable]:
-    """Accuracies in percent, (networks, seeds), and the table: means over seeds, and a column for every seed."""
+    """The accuracies in percent, (networks, seeds), and the table of means over seeds with a column for every seed."""
     seeds = range(run.settings.truth.seeds)
-    members = [member for family in trained for member in family]
-    rows = np.repeat(np.arange(len(trained)), [len(family) for family in trained])  # the network of every member
+    members = [member for network in trained for member in network]
+    rows = np.repeat(np.arange(len(trained)), [len(network) for network in trained])  # the network of each member
 
     def values(name: str) -> NDArray[np.float64]:
-        """(networks, seeds) or, of curves, (networks, seeds, epochs)."""
-        return np.array([[records[_key(family, seed)][name] for seed in seeds] for family in trained])
+        """(networks, seeds), or for curves (networks, seeds, epochs)."""
+        return np.array([[records[_key(network, seed)][name] for seed in seeds] for network in trained])
 
     accuracies = 100 * values("test_accuracy")
     curves = {measure: values(measure).mean(axis=1)[rows] for measure in CURVES}
@@ -225,5 +226,10 @@ def _measured(
     return accuracies, table
 
 
-def _key(family: Family, seed: int) -> str:
-    return f"{family[0].key} seed {seed}"
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless it is 1."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _key(network: EquivalenceClass, seed: int) -> str:
+    return f"{network[0].key} seed {seed}"

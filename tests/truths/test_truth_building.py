@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import run
 from scipy.stats import spearmanr
 
 from polyarch.errors import NotFiniteError
@@ -26,7 +27,6 @@ from polyarch.results import Results
 from polyarch.runs.comparison import Item
 from polyarch.runs.display import Quiet
 from polyarch.runs.overrides import with_overrides
-from polyarch.runs.pipeline import run
 from polyarch.runs.retraining import Retraining
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning
@@ -36,7 +36,7 @@ from polyarch.tables import CurveTable, load_truth
 from polyarch.tables.lookup import known_members
 from polyarch.training import FitState, StopRequest
 from polyarch.truths.building import BuiltTruth, CurveTraining, Stopwatch, build_truth, start_build
-from polyarch.truths.summary import in_sentences
+from polyarch.truths.summary import summary_sentences
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -209,7 +209,7 @@ def test_networks_that_diverge_are_left_out(tmp_path: Path, monkeypatch: pytest.
     found = built(tmp_path / "run", {**TINY, "truth.architectures": 2, "truth.seeds": 1})
     assert len(found.trained) == len(found.table) == 1
     assert bad[0][0] not in found.table
-    assert in_sentences(found)[-1].startswith(f"Left out: 1 training that diverged, e.g. {bad[0][0].key} seed 0:")
+    assert summary_sentences(found)[-1].startswith(f"Left out: 1 training that diverged, e.g. {bad[0][0].key} seed 0:")
 
 
 def test_a_validation_loss_that_is_not_finite_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,11 +306,11 @@ def test_findings_in_words() -> None:
     members = list(space.enumerate())
     accuracies = np.array([[70.0, 72.0], [80.0, 80.0], [90.0, 88.0]])
     table = CurveTable("own", space, [[0], [1], [2]], accuracies.mean(1), columns={"parameters": [1, 3, 2]})
-    assert in_sentences(BuiltTruth(table, members, accuracies, {})) == [
+    assert summary_sentences(BuiltTruth(table, members, accuracies, {})) == [
         "Best: c with 89.00 % test accuracy.",
         "Spread of 3 networks: 71.00 to 89.00 %, median 80.00 %, standard deviation 9.00.",
         f"Noise between 2 seeds: standard deviation {math.sqrt((2 + 0 + 2) / 3):.2f}; "
-        "two seeds rank the networks with Spearman 1.00.",
+        "Spearman of two seeds 1.00.",
         "Spearman of parameters with accuracy: 0.50.",
     ]
 

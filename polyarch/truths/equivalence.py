@@ -1,4 +1,4 @@
-"""Architectures that are the same network, and random draws in which no network comes twice."""
+"""Equivalence classes of architectures that are the same network."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from polyarch.spaces import Architecture, Space
 from polyarch.spaces.space import ENUMERATION_LIMIT
 
 DRAWS = 20
-"""Draws for every architecture that is wanted, from a space too large to walk."""
+"""Draws per wanted architecture from a space that is too large to enumerate."""
 
-Family = tuple[Architecture, ...]
-"""Architectures with the same canonical key; the first of them stands for the network."""
+EquivalenceClass = tuple[Architecture, ...]
+"""Architectures with the same canonical key; the first one represents the network."""
 
 
-def families(space: Space, wanted: int | Literal["all"], *, seed: int) -> list[Family]:
-    """As many random architectures with distinct canonical keys as wanted, each alone; or all of the space by key."""
-    found: dict[str, Family] = {}
+def equivalence_classes(space: Space, wanted: int | Literal["all"], *, seed: int) -> list[EquivalenceClass]:
+    """All classes of the space, or as many random architectures of different classes as wanted, each alone."""
+    found: dict[str, EquivalenceClass] = {}
     if wanted == "all":
         for architecture in space.enumerate():
             key = space.canonical_key(architecture)
@@ -33,13 +33,13 @@ def families(space: Space, wanted: int | Literal["all"], *, seed: int) -> list[F
         if len(found) == wanted:
             return list(found.values())
     raise ConfigError(
-        f"Expected up to {len(found):,} architectures, as many different networks as space {space.name!r} has. "
+        f"Expected up to {len(found):,} architectures, the number of different networks in space {space.name!r}. "
         f"Got {wanted:,}; all takes every one."
     )
 
 
 def _shuffled(space: Space, wanted: int, seed: int) -> Iterator[Architecture]:
-    """Members in random order: each once, or from a large space independent draws."""
+    """All members in random order, or independent draws from a large space."""
     if space.size > ENUMERATION_LIMIT:
         yield from (space.sample(generator_at(seed, "truth", position)) for position in range(DRAWS * wanted))
         return
