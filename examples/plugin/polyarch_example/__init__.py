@@ -1,0 +1,1 @@
+"""One part of every kind for polyarch, as a package of its own."""
