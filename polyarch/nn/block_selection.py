@@ -1,13 +1,12 @@
-"""How a block of a network of one's own learns what to run, without an argument of ``forward`` and without state.
+"""How search blocks learn which option to run, without an argument of ``forward`` and without state.
 
-The supernet sets a context variable for the time of its call, and the blocks read it: nothing is stored on a module,
-so threads do not disturb each other.
+A supernet call sets a context variable, which the blocks read: modules hold no state, so threads do not interfere.
 
-Activation checkpointing runs a part of the network once more during the backward pass. By then the call is over, and
-others with other architectures may have followed it. Autograd goes through the calls from the last to the first, so
-`marked` puts a node behind the output of each that notes its selection when the backward pass comes by, and blocks that
-run inside a backward pass go by the note. (The order is that of one thread and one device: a network whose output lies
-on another device than its checkpointed part can be sure of it only when there is one call per backward pass.)
+Activation checkpointing runs parts of the network again during the backward pass, when the call is over and calls with
+other architectures may have followed. Autograd visits the calls from last to first, so `marked` adds a node behind the
+output of each call that notes its selection when the backward pass reaches it, and blocks that run inside a backward
+pass follow the note. (This order holds within one thread and device: if the output lies on another device than the
+checkpointed part, it is guaranteed only for one call per backward pass.)
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from polyarch.nn.choice_block import gate_for, options_run
 from polyarch.spaces import Choice, ChoiceKind
 
 CHOSEN = object()
-"""``memo[id(CHOSEN)]``: option indices by block name, for a deep copy in which blocks become what is chosen."""
+"""``memo[id(CHOSEN)]`` holds option indices by block name for a deep copy that replaces blocks by these options."""
 
 
 class BlockRunner(ABC):
-    """Decides what the blocks run inside ``with running(runner)``."""
+    """Decides what search blocks run inside ``with running(runner)``."""
 
     @abstractmethod
     def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The output of the block."""
+        """Runs the block and returns its output."""
 
 
 _runner: ContextVar[BlockRunner | None] = ContextVar("polyarch_runner", default=None)
@@ -46,7 +45,7 @@ _runner: ContextVar[BlockRunner | None] = ContextVar("polyarch_runner", default=
 
 @contextmanager
 def running(runner: BlockRunner) -> Iterator[None]:
-    """Blocks called inside, in this thread, ask this runner."""
+    """Blocks that this thread calls inside the context ask this runner."""
     token = _runner.set(runner)
     try:
         yield
@@ -55,7 +54,7 @@ def running(runner: BlockRunner) -> Iterator[None]:
 
 
 class SearchBlock(nn.Module, ABC):
-    """A place with a choice. Called outside of any supernet it runs its default option."""
+    """A module with a choice. Outside a supernet call it runs its default option."""
 
     def __init__(self, name: str, options: Iterable[str], *, default: int, kind: ChoiceKind = "operation") -> None:
         super().__init__()
@@ -71,15 +70,15 @@ class SearchBlock(nn.Module, ABC):
 
     @abstractmethod
     def chosen(self, index: int) -> nn.Module:
-        """The module that does what this option does: it takes the block's place in an extracted network."""
+        """The module of an option, which replaces the block in an extracted network."""
 
-    @abstractmethod
+    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Yields the outputs of some options, in ascending order of their indices."""
+        return (self.chosen(index)(*args, **kwargs) for index in indices)
+
     def run(self, index: int, *args: Any, **kwargs: Any) -> Any:
         """The output of one option; no other is run."""
-
-    @abstractmethod
-    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """The outputs of some options, given in their order; what they have in common is run once."""
+        return next(self.outputs([index], *args, **kwargs))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the selected option, or the mixture sum_o weight_o * output_o."""
@@ -87,12 +86,12 @@ class SearchBlock(nn.Module, ABC):
         return self.run(self.default, *args, **kwargs) if runner is None else runner.run(self, args, kwargs)
 
     def extra_repr(self) -> str:
-        """Name and options."""
+        """The name and options of the block."""
         return f"{self.name!r}, options={list(self.choice.options)}"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
-        # A copy that extracts resolves each block where it meets it. Options that were not chosen are never copied, and
-        # whatever refers to the block, in the module tree or beside it, refers to one and the same module in the copy.
+        # An extracting copy replaces each block by its chosen option. Other options are never copied, and all
+        # references to the block, inside or outside the module tree, refer to the same module in the copy.
         indices = memo.get(id(CHOSEN))
         if indices is not None:
             require_known(self, indices)
@@ -105,11 +104,11 @@ class SearchBlock(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class OptionWeights:
-    """A mixed pass through a block.
+    """The weights for a mixed pass through a block.
 
     Args:
         weights: (O,) or (B, O).
-        indices: the options that are run, one or more in their order; all others have weight zero.
+        indices: the options to run, in ascending order; all others have weight zero.
     """
 
     weights: Tensor
@@ -117,39 +116,39 @@ class OptionWeights:
 
     @classmethod
     def of(cls, weights: Tensor) -> OptionWeights:
-        """Of the options that a mixed pass runs here and now, see `skipping_zeros`; later passes run the same."""
+        """Selects the options to run in the current mode, see `skipping_zeros`; recomputations run the same."""
         return cls(weights, options_run(weights, range(weights.shape[-1])))
 
 
 @dataclass(frozen=True)
 class SelectedOptions(BlockRunner):
-    """Runs what was selected: block name -> option index or mixture."""
+    """Runs the selected options: block name -> option index, or weights to mix options."""
 
     selections: Mapping[str, int | OptionWeights]
 
     def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One option, or several of them mixed."""
+        """Runs one option, or several and mixes their outputs."""
         require_known(block, self.selections)
         selection = self.selections[block.name]
         if isinstance(selection, int):
             return block.run(selection, *args, **kwargs)
         if torch.is_inference_mode_enabled():
-            # Inference tensors do not count changes in place; outside of inference mode torch refuses such a change.
+            # Inference tensors do not count changes in place; outside inference mode torch refuses such changes.
             with torch.inference_mode(False), torch.no_grad():
                 return _mixed(block, selection, args, kwargs)
         return _mixed(block, selection, args, kwargs)
 
 
 def require_known(block: SearchBlock, names: Collection[str]) -> None:
-    """Refuses a block from a plain list or another network: its choice and its weights are unknown to the supernet."""
+    """Refuses a block from a plain list or another network, whose choice and weights the supernet does not know."""
     if block.name not in names:
         raise InvalidInput(
-            f"Expected {block.name!r} to be a submodule of the network that runs it. Got one from outside."
+            f"Expected {block.name!r} to be a submodule of the network that runs it. Got a block from outside."
         )
 
 
 def require_alike(block: SearchBlock, first: tuple[str, Any], other: tuple[str, Any], *, dtypes: bool) -> None:
-    """Refuses two (option, output) of a block that differ in their structure, their shapes or, if asked, dtypes."""
+    """Refuses two (option, output) of a block whose outputs differ in structure, shapes or, if asked, dtypes."""
     for aspect, describe in {"shape": _shape, "dtype": _dtype}.items():
         if aspect == "dtype" and not dtypes:
             continue
@@ -157,13 +156,13 @@ def require_alike(block: SearchBlock, first: tuple[str, Any], other: tuple[str, 
         left, right = [describe(leaf) for leaf in left], [describe(leaf) for leaf in right]
         if left != right or left_tree != right_tree:
             raise InvalidInput(
-                f"Expected all options of {block.name!r} to give outputs of one {aspect}. Got {first[0]}: "
+                f"Expected all options of {block.name!r} to return outputs of one {aspect}. Got {first[0]}: "
                 f"{pytree.tree_unflatten(left, left_tree)}, {other[0]}: {pytree.tree_unflatten(right, right_tree)}."
             )
 
 
 def _shape(value: object) -> object:
-    """What must agree: a tensor's shape, a plain value, the type of anything else."""
+    """What must agree between outputs: the shape of a tensor, a plain value, the type of anything else."""
     if isinstance(value, Tensor):
         return tuple(value.shape)
     return value if value is None or isinstance(value, int | float | str) else type(value)
@@ -174,7 +173,7 @@ def _dtype(value: object) -> object:
 
 
 def _mixed(block: SearchBlock, mixture: OptionWeights, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """sum_o weights[..., o] * output_o over the options o that are run, for every tensor of the outputs."""
+    """sum_o weights[..., o] * output_o over the options that run, for every tensor in the outputs."""
     inputs = [
         leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not leaf.is_inference()
     ]
@@ -189,10 +188,14 @@ def _mixed(block: SearchBlock, mixture: OptionWeights, args: tuple[Any, ...], kw
         else:  # dtypes may differ under autocast; the sum has the wider one
             require_alike(block, (names[start], first), (names[index], output), dtypes=False)
         terms = [_weighted(block, mixture.weights, index, leaf) for leaf in pytree.tree_leaves(output)]
-        totals = terms if index == start else [_sum(*pair) for pair in zip(totals, terms, strict=True)]
+        if index == start:
+            totals = terms
+        else:
+            pairs = zip(totals, terms, strict=True)
+            totals = [total + term if isinstance(total, Tensor) else total for total, term in pairs]
         if index != last and [leaf._version for leaf in inputs] != before:
             raise InvalidInput(
-                f"Expected the options of {block.name!r} to leave their input alone when they are mixed. "
+                f"Expected the options of {block.name!r} not to change their input when they are mixed. "
                 f"Got a change in place by {names[index]!r} (inplace=True?)."
             )
     return pytree.tree_unflatten(totals, pytree.tree_structure(first))
@@ -200,7 +203,7 @@ def _mixed(block: SearchBlock, mixture: OptionWeights, args: tuple[Any, ...], kw
 
 def _weighted(block: SearchBlock, weights: Tensor, index: int, leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
-        return leaf  # the same in all options
+        return leaf  # it is the same for all options
     if not (leaf.is_floating_point() or leaf.is_complex()):
         raise InvalidInput(f"Expected outputs of {block.name!r} that can be mixed. Got one of {leaf.dtype}.")
     if weights.dim() == 2 and leaf.shape[:1] != weights.shape[:1]:
@@ -211,22 +214,18 @@ def _weighted(block: SearchBlock, weights: Tensor, index: int, leaf: Any) -> Any
     return gate_for(weights, index, leaf) * leaf
 
 
-def _sum(total: Any, term: Any) -> Any:
-    return total + term if isinstance(total, Tensor) else total
-
-
 _notes: dict[tuple[int, int], SelectedOptions] = {}
-"""(Thread, backward pass) -> what its latest marker noted. Passes that are started inside others come later."""
+"""(Thread, backward pass) -> the note of its latest marker; passes started inside others come later."""
 
 
 class _Marker(torch.autograd.Function):
-    """The identity; its backward notes what the call before it had selected."""
+    """The identity; its backward notes the selection of the call that it marks."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(output: Tensor, selected: SelectedOptions) -> Tensor:
-        return output.clone()  # a view made in here could not be changed in place by the caller
+        return output.clone()  # callers could not change a view in place
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -243,7 +242,7 @@ class _Marker(torch.autograd.Function):
 
 
 def marked(output: Any, selected: SelectedOptions) -> Any:
-    """The same output; a backward pass that reaches it notes the selection before it goes on into the network."""
+    """The same output; a backward pass that reaches it notes the selection before it enters the network."""
 
     def mark(leaf: Any) -> Any:
         return _Marker.apply(leaf, selected) if isinstance(leaf, Tensor) and leaf.requires_grad else leaf  # type: ignore[no-untyped-call]
@@ -260,24 +259,24 @@ def _note(selected: SelectedOptions) -> None:
 
     if earlier is None:
         torch.autograd.Variable._execution_engine.queue_callback(forget)  # when this pass ends
-    else:  # by name, so that a call of another supernet inside a call does not hide the outer one
+    else:  # merged by name, because a call of one supernet may contain a call of another
         selected = SelectedOptions({**earlier.selections, **selected.selections})
     _notes[key] = selected
 
 
 def noted(name: str) -> SelectedOptions | None:
-    """What the backward pass under way noted for a block; nothing outside of backward passes."""
+    """The note of the current backward pass for a block; None outside backward passes."""
     if not _notes:
         return None
     thread, task = threading.get_ident(), torch._C._current_graph_task_id()
     notes = list(_notes.items())
     if task == -1:
         for key, _ in notes:
-            if key[0] == thread:  # a backward pass that failed did not clear up
+            if key[0] == thread:  # left behind by a backward pass that failed
                 _notes.pop(key, None)
         return None
-    # A recomputation can start a backward pass of its own, so the thread's latest note counts, whatever its pass.
-    # Other threads' notes on this pass are the last resort: the output may lie on another device.
+    # A recomputation may start its own backward pass, so the thread's latest note counts, whatever its pass. Notes of
+    # other threads on this pass are the last resort: the output may lie on another device.
     own = [note for (owner, _), note in reversed(notes) if owner == thread]
     shared = [note for (_, other), note in notes if other == task]
     return next((note for note in (*own, *shared) if name in note.selections), None)

@@ -1,8 +1,7 @@
-"""Blocks for a network of one's own: `OneOf`, `Repeat` and `Maybe` stand where architectures differ.
+"""Blocks that users put into their network where architectures differ: `OneOf`, `Repeat` and `Maybe`.
 
-They are called like any module. What they run comes from the supernet that `polyarch.supernets.from_module` makes of
-the network. Outside of any supernet call they run a default, so that the network can be tried, and sizes computed with
-it, before it becomes a supernet.
+They are called like any module. The supernet that `polyarch.supernets.from_module` makes of the network selects what
+they run; outside a supernet call they run a default, so that the network works as it is.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from polyarch.nn.block_selection import SearchBlock
 class OneOf(SearchBlock):
     """One of several modules: ``OneOf("block1", conv3=module, conv5=module, skip=nn.Identity())``.
 
-    Takes whatever its options take. Gates mix tensors, and tuples, lists and dicts of tensors. Outside of any supernet
-    call it runs its first option.
+    Accepts whatever its options accept. Gates mix tensors, and tuples, lists and dicts of tensors. The default is the
+    first option.
 
     Args:
         name: the name of the choice.
-        options: one module per option, under the option's name.
+        options: option name -> module.
     """
 
     def __init__(self, name: str, /, **options: nn.Module) -> None:
@@ -34,35 +33,27 @@ class OneOf(SearchBlock):
         self.options = nn.ModuleList(options.values())
 
     def chosen(self, index: int) -> nn.Module:
-        """The option."""
+        """The module of the option."""
         return self.options[index]
-
-    def run(self, index: int, *args: Any, **kwargs: Any) -> Any:
-        """The option's output."""
-        return self.options[index](*args, **kwargs)
-
-    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """The options on the same input."""
-        return (self.options[index](*args, **kwargs) for index in indices)
 
 
 class Repeat(SearchBlock):
-    """The first d of several modules, one after the other: ``Repeat("depth", blocks, minimum=1)``.
+    """The first d of several modules in sequence: ``Repeat("depth", blocks, minimum=1)``.
 
-    The options are the depths d from ``minimum`` to the number of blocks; they share their first blocks. Gates mix the
-    outputs of the depths, all from one walk. Outside of any supernet call all blocks are run.
+    The options are the depths d from ``minimum`` to the number of blocks, the default. Depths share their blocks, and
+    gates mix their outputs from a single pass.
 
     Args:
         name: the name of the choice.
-        blocks: modules of one tensor; each takes the output of the one before it.
-        minimum: the smallest depth; depth 0 passes the input on.
+        blocks: modules from one tensor to one tensor.
+        minimum: the smallest depth; depth 0 returns the input.
     """
 
     def __init__(self, name: str, blocks: Iterable[nn.Module], *, minimum: int = 1) -> None:
         blocks = list(blocks)
         if not blocks or not 0 <= minimum <= len(blocks):
             raise InvalidInput(
-                f"Expected {name!r} to repeat one or more blocks, from a minimum of 0 to their number on. "
+                f"Expected {name!r} to have one or more blocks and a minimum between 0 and their number. "
                 f"Got {len(blocks)} blocks, {minimum=}."
             )
         depths = map(str, range(minimum, len(blocks) + 1))
@@ -72,29 +63,19 @@ class Repeat(SearchBlock):
         self.minimum = minimum
         self.blocks = nn.ModuleList(blocks)
         if minimum == 0:
-            self.skip = nn.Identity()  # a module, so that hooks see the layers that an extracted network has
+            self.skip = nn.Identity()  # hooks see the same layers as in an extracted network
 
     def chosen(self, index: int) -> nn.Module:
-        """The blocks up to the depth, in a row."""
+        """The blocks up to the depth, as a sequence."""
         depth = self.minimum + index
         if depth == 0:
             return self.skip
         row = nn.Sequential(*(self.blocks[position] for position in range(depth)))
-        row.training = self.training  # its own flag only: the blocks belong to the network
+        row.training = self.training  # sets only its own flag, because the network owns the blocks
         return row
 
-    def run(self, index: int, *args: Any, **kwargs: Any) -> Any:
-        """The output at the depth."""
-        (x,) = args
-        depth = self.minimum + index
-        if depth == 0:
-            return self.skip(x)
-        for position in range(depth):
-            x = self.blocks[position](x)
-        return x
-
     def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """The outputs at the depths, from one walk as far as the last of them."""
+        """Yields the outputs at the depths from a single pass up to the last of them."""
         (x,) = args
         depths = [self.minimum + index for index in indices]
         if depths[0] == 0:
@@ -110,13 +91,13 @@ class Repeat(SearchBlock):
 
 
 class Maybe(SearchBlock):
-    """A module or nothing: ``Maybe("se", block)`` with the options ``off`` and ``on``.
+    """A module or nothing: ``Maybe("se", block)`` with the options ``off``, which returns the input, and ``on``.
 
-    ``off`` passes its only input on. Outside of any supernet call the block is run.
+    The default is ``on``.
 
     Args:
         name: the name of the choice.
-        block: a module of one tensor whose output has the shape of its input.
+        block: a module from one tensor to a tensor of the same shape.
     """
 
     def __init__(self, name: str, block: nn.Module) -> None:
@@ -128,14 +109,6 @@ class Maybe(SearchBlock):
     def chosen(self, index: int) -> nn.Module:
         """The block, or an identity."""
         return self.block if index else self.skip
-
-    def run(self, index: int, *args: Any, **kwargs: Any) -> Any:
-        """The output of the block, or the input."""
-        return self.chosen(index)(*args)
-
-    def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Without the block, with it, or both."""
-        return (self.run(index, *args) for index in indices)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) -> (B, ...)."""

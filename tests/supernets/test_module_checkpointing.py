@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from polyarch.nn import Maybe, OneOf, Repeat, selected
+from polyarch.nn import Maybe, OneOf, Repeat, block_selection
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Gates
 from polyarch.supernets import ModuleSupernet, from_module
@@ -92,7 +92,7 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     assert found.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-12, atol=1e-12, msg=name)
-    assert not selected._notes
+    assert not block_selection._notes
 
 
 @REENTRANT

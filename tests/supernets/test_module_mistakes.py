@@ -43,7 +43,7 @@ class Pieces(nn.Module):
         (lambda: OneOf("block1", **{"a|b": TANH}), "options without '|' for choice 'block1'. Got ['a|b']."),
         (lambda: OneOf("block1", a=nn.ReLU), "option 'a' of 'block1' to be a module. Got type."),  # type: ignore[arg-type]
         (lambda: OneOf("block1", a=None), "option 'a' of 'block1' to be a module. Got NoneType."),  # type: ignore[arg-type]
-        (lambda: Repeat("depth", []), "'depth' to repeat one or more blocks"),
+        (lambda: Repeat("depth", []), "'depth' to have one or more blocks"),
         (lambda: Repeat("depth", [TANH], minimum=2), "Got 1 blocks, minimum=2."),
         (lambda: Repeat("depth", [TANH], minimum=-1), "Got 1 blocks, minimum=-1."),
         (lambda: Repeat("depth", [TANH, 3]), "block 1 of 'depth' to be a module. Got int."),  # type: ignore[list-item]
@@ -59,7 +59,7 @@ class Pieces(nn.Module):
         ),
         (
             lambda: from_module(nn.Sequential(Maybe("a", TANH), OneOf("b", c=Maybe("a", TANH)))),
-            "every block to have a name of its own. Got 'a' at '0' and '1.options.0'.",
+            "every block to have its own name. Got 'a' at '0' and '1.options.0'.",
         ),
         (
             lambda: from_module(nn.Sequential(*(copy.deepcopy(Maybe("a", TANH)) for _ in range(2)))),
@@ -78,29 +78,29 @@ def test_impossible_networks(make: Callable[[], object], message: str) -> None:
     [
         (
             OneOf("block1", conv3=CONV, conv5=nn.Conv2d(8, 8, 5, padding=2), pool=nn.MaxPool2d(2)),
-            "Expected all options of 'block1' to give outputs of one shape. "
+            "Expected all options of 'block1' to return outputs of one shape. "
             "Got conv3: (2, 8, 16, 16), pool: (2, 8, 8, 8).",
         ),
         (
             Repeat("depth", [CONV, nn.Conv2d(8, 4, 1)]),
-            "Expected all options of 'depth' to give outputs of one shape. Got 1: (2, 8, 16, 16), 2: (2, 4, 16, 16).",
+            "Expected all options of 'depth' to return outputs of one shape. Got 1: (2, 8, 16, 16), 2: (2, 4, 16, 16).",
         ),
         (
             Repeat("depth", [nn.Flatten(), nn.Linear(2048, 2048)], minimum=0),
-            "Expected all options of 'depth' to give outputs of one shape. Got 0: (2, 8, 16, 16), 1: (2, 2048).",
+            "Expected all options of 'depth' to return outputs of one shape. Got 0: (2, 8, 16, 16), 1: (2, 2048).",
         ),
         (
             Maybe("se", nn.AdaptiveAvgPool2d(1)),
-            "Expected all options of 'se' to give outputs of one shape. Got off: (2, 8, 16, 16), on: (2, 8, 1, 1).",
+            "Expected all options of 'se' to return outputs of one shape. Got off: (2, 8, 16, 16), on: (2, 8, 1, 1).",
         ),
         (
             OneOf("block1", a=TANH, b=nn.MaxPool2d(3, 1, 1, return_indices=True)),
-            "Expected all options of 'block1' to give outputs of one shape. "
+            "Expected all options of 'block1' to return outputs of one shape. "
             "Got a: (2, 8, 16, 16), b: ((2, 8, 16, 16), (2, 8, 16, 16)).",
         ),
         (
             OneOf("block1", a=TANH, b=Pieces(lambda _, x: x.double())),
-            "Expected all options of 'block1' to give outputs of one dtype. Got a: torch.float32, b: torch.float64.",
+            "Expected all options of 'block1' to return outputs of one dtype. Got a: torch.float32, b: torch.float64.",
         ),
         (
             OneOf("outer", a=TANH, b=nn.Sequential(CONV, OneOf("inner", c=TANH, d=nn.Conv2d(7, 8, 1)))),
@@ -112,7 +112,7 @@ def test_impossible_networks(make: Callable[[], object], message: str) -> None:
         ),
         (
             Pieces(lambda self, x: Maybe("b", TANH)(self.a(x)), a=Maybe("a", TANH)),
-            "Expected 'b' to be a submodule of the network that runs it. Got one from outside.",
+            "Expected 'b' to be a submodule of the network that runs it. Got a block from outside.",
         ),
     ],
     ids=["one of", "depth", "depth 0", "maybe", "structure", "dtype", "raises inside", "never reached", "outside"],
@@ -177,7 +177,7 @@ def test_mixing_without_a_trial() -> None:
     with pytest.raises(InvalidInput) as caught:
         net(X, pool.one_hot())
     assert str(caught.value) == (
-        "Expected all options of 'block1' to give outputs of one shape. Got conv3: (2, 8, 16, 16), pool: (2, 8, 8, 8)."
+        "Expected all options of 'block1' to return outputs of one shape. Got conv3: (2, 8, 16, 16), pool: (2, 8, 8, 8)."
     )
 
 
