@@ -1,4 +1,4 @@
-"""What `polyarch predict` reads: tables, arrays, images and folders of images, as raw examples for a predictor."""
+"""Reads tables, arrays, images and folders of images as raw examples for a predictor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from polyarch.errors import DataError
 from polyarch.prediction.predictor import Predictor
 
 DECODERS = 2
-"""Threads that decode images; more than a few do not keep a network waiting."""
+"""Threads that decode images; two suffice to keep a network busy."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Inputs:
     """Examples to predict.
 
     Args:
-        ids: what each example is called in the output: the column ``id`` or the number of a row, the number in an
-            array, the path of an image below its folder.
-        batches: the raw examples (B, ...), in this order; images are decoded as they are asked for.
-        target: the name of a table's column that holds the true classes, if there is one.
+        ids: the name of each example in the output: the column ``id`` or the number of a row, the position in an
+            array, or the path of an image within its folder.
+        batches: the raw examples (B, ...) in this order; images are decoded on demand.
+        target: the column of a table that holds the true classes, if there is one.
         targets: (N,) the indices of these classes.
     """
 
@@ -44,7 +44,7 @@ class Inputs:
 
 
 def read_inputs(path: Path, predictor: Predictor) -> Inputs:
-    """Examples out of a file or a folder, of the kind that the predictor takes."""
+    """Reads examples of the predictor's kind from a file or a folder."""
     if path.is_dir():
         _require(predictor.is_image, path, "a folder", predictor)
         paths = sorted(map(Path, image_files(path)))
@@ -65,7 +65,7 @@ def read_inputs(path: Path, predictor: Predictor) -> Inputs:
 
 
 def as_input(pixels: Tensor, predictor: Predictor) -> Tensor:
-    """Bytes (C, H, W) in the type of the predictor's inputs; images of floats have values 0..1."""
+    """Converts bytes (C, H, W) to the predictor's input type; float images have values 0..1."""
     return pixels.float() / 255 if predictor.input_dtype.is_floating_point else pixels
 
 
@@ -114,7 +114,7 @@ def _array(path: Path, predictor: Predictor) -> Inputs:
 
 
 def _as_examples(array: np.ndarray, path: Path, predictor: Predictor) -> Tensor:
-    """(N, *input_shape) in the type of the inputs; images may have their channels last, or none."""
+    """Converts an array to (N, *input_shape) of the input type; images may have their channels last, or none."""
     shape = predictor.input_shape
     if predictor.is_image and array.shape[1:] != shape:
         if array.ndim == 3:
@@ -135,7 +135,7 @@ def _as_examples(array: np.ndarray, path: Path, predictor: Predictor) -> Tensor:
 
 
 def _decoded(paths: Sequence[Path], predictor: Predictor) -> Iterator[Tensor]:
-    """Batches of images, decoded when they are asked for: a large folder does not fill the memory."""
+    """Batches of images, decoded on demand, so that a large folder does not fill the memory."""
 
     def decode(path: Path) -> Tensor:
         return as_input(decode_image(path, predictor.input_shape), predictor)
@@ -147,5 +147,5 @@ def _decoded(paths: Sequence[Path], predictor: Predictor) -> Iterator[Tensor]:
 
 
 def _text(path: Path) -> str:
-    """A path as text that can be written, whatever bytes its name has."""
+    """A path as valid Unicode, whatever bytes its name has."""
     return os.fsencode(path.as_posix()).decode(errors="replace")

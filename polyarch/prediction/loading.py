@@ -1,4 +1,4 @@
-"""Loading an artifact back as networks."""
+"""Loads artifacts as networks."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from polyarch.runs.spaces import SpaceSettings
 from polyarch.supernets import Supernet
 
 MOST_BLOCKS = 1000
-"""A file that asks for more would keep the machine busy before its weights are compared."""
+"""Files with more blocks are refused: building them would take long before their weights are compared."""
 
 
 def load_network(folder: Path) -> nn.Module:
-    """The standalone network of an artifact's first member, in evaluation mode: preprocessed inputs -> logits."""
+    """The network of an artifact's first member, in evaluation mode: preprocessed inputs -> logits."""
     networks = load_artifact(folder).networks
     if not isinstance(networks, StackedNetworks):
         raise InvalidInput(
             f"Expected an artifact with a network for every member in {folder}. "
-            "Got one network for all: load_artifact(...).networks is it."
+            "Got one shared network; use load_artifact(...).networks."
         )
     return networks[0]
 
 
 def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
-    """A whole artifact with its networks, in evaluation mode.
+    """Loads an artifact with its networks in evaluation mode.
 
     Args:
         module: the function that makes the user's own network, or the class of their space.
@@ -75,7 +75,7 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int
         value = getattr(settings, name, 0)
         if (max(value) if isinstance(value, tuple) else value) > MOST_BLOCKS:
             raise CorruptFile(f"{name} {value}, more than {MOST_BLOCKS}")
-    with torch.device("meta"):  # no memory before the weights come, and no random numbers used up
+    with torch.device("meta"):  # uses neither memory nor random numbers before the weights are loaded
         net = settings.build(input_shape, classes)
         example = torch.empty(2, *input_shape)
 

@@ -1,4 +1,4 @@
-"""Which predictor of a run is meant."""
+"""Selects the predictor of a run by mode."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from polyarch.runs.own_module import Builder
 from polyarch.runs.workspace import Workspace
 
 FOLDERS = {"single": "artifact", "ensemble": "ensemble", "marginal": "posterior", "early-exit": "posterior"}
-"""Modes and the folders of a run that they read: the best network, several together, the mixture over a learned
-distribution, and that mixture until it is sure."""
+"""Mode -> folder of a run: the best network, an ensemble, the mixture over a learned distribution, and the same mixture
+with early exit."""
 
 
 def load_predictor(
     folder: Path, mode: str | None = None, exit_above: float | None = None, *, module: Builder | None = None
 ) -> Predictor:
-    """From the folder of a run or of one artifact.
+    """Loads a predictor from the folder of a run or of one artifact.
 
     Args:
-        mode: one of `FOLDERS`; by default the predictor that the run calls its answer, or the artifact itself.
-        exit_above: the confidence of ``early-exit``; by default the artifact's own.
-        module: makes the user's own network, if there is one.
+        mode: one of `FOLDERS`; by default the default predictor of the run, or the artifact itself.
+        exit_above: the confidence of ``early-exit``; by default that of the artifact.
+        module: makes the user's own network.
     """
     if mode is not None and mode not in FOLDERS:
         raise UnknownName("mode", mode, FOLDERS)

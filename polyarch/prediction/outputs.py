@@ -1,4 +1,4 @@
-"""Predictions as a CSV file that a spreadsheet can open without harm."""
+"""Writes predictions to a CSV file that is safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -18,17 +18,12 @@ from polyarch.runs.display import Report
 
 COLUMNS = ("id", "prediction", "probability", "entropy", "mutual_information", "flag")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""A cell that starts so is a command for a spreadsheet."""
+"""Spreadsheets run cells that start with these as formulas."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """What was predicted, in numbers.
-
-    Args:
-        accuracy: the share of right predictions, where the true classes are known.
-        mean_depth: what the examples used, with early exit.
-    """
+class PredictionSummary:
+    """Counts, the accuracy if the true classes are known, and the mean depth with early exit."""
 
     examples: int
     flagged: int
@@ -36,8 +31,8 @@ class Written:
     mean_depth: float | None
 
 
-def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: Report) -> Written:
-    """One line per example; the file appears when all of them are predicted."""
+def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: Report) -> PredictionSummary:
+    """Writes one line per example; the file appears once all of them are predicted."""
     done = flagged = right = depth = 0
     total = len(inputs.ids)
     with _new_file(path) as file:
@@ -57,35 +52,25 @@ def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: 
             done += len(batch)
             report(done, total, "")
     accuracy = None if inputs.targets is None else right / done
-    return Written(done, flagged, accuracy, depth / done if predictor.exits else None)
+    return PredictionSummary(done, flagged, accuracy, depth / done if predictor.exits else None)
 
 
-def harmless(text: str) -> str:
-    """With an apostrophe in front of what a spreadsheet would run as a formula."""
+def spreadsheet_safe(text: str) -> str:
+    """Puts an apostrophe before text that a spreadsheet would run as a formula."""
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
 def _lines(ids: Sequence[str], predictions: Predictions, classes: Sequence[str]) -> Iterator[list[str]]:
-    depths = [] if predictions.depths is None else [predictions.depths.tolist()]
-    rows = zip(
-        ids,
-        predictions.probabilities.tolist(),
-        predictions.entropy.tolist(),
-        predictions.mutual_information.tolist(),
-        predictions.flagged.tolist(),
-        *depths,
-        strict=True,
-    )
-    for name, probabilities, entropy, information, flag, *depth in rows:
-        best = max(range(len(probabilities)), key=probabilities.__getitem__)
+    for name, (best, probabilities, entropy, information, flag, *depth) in zip(ids, predictions.rows(), strict=True):
         numbers = [f"{value:.7g}" for value in (probabilities[best], entropy, information)]
         shares = [f"{value:.7g}" for value in probabilities]
-        yield [harmless(name), harmless(classes[best]), *numbers, str(int(flag)), *map(str, depth), *shares]
+        names = [spreadsheet_safe(name), spreadsheet_safe(classes[best])]
+        yield [*names, *numbers, str(int(flag)), *map(str, depth), *shares]
 
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[IO[str]]:
-    """A text file that takes its name when the block has ended well, and is gone when it has not."""
+    """A text file that appears at the end of the block, unless the block raises."""
     if path.is_dir():
         raise InvalidInput(f"Expected a file to write to. Got the folder {path}.")
     try:

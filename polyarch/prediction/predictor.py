@@ -1,11 +1,12 @@
-"""Predictions of an artifact, with their uncertainty."""
+"""Predictions with uncertainty from an artifact."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,25 +21,23 @@ from polyarch.prediction.loading import is_own_module, load_artifact
 from polyarch.predictive import EarlyExit
 from polyarch.runs.own_module import Builder
 
-Run = Callable[[Tensor], tuple[Tensor, ...]]
-"""(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,).
-
-With early exit also the positions (B,) of the exits used.
-"""
+Forward = Callable[[Tensor], tuple[Tensor, ...]]
+"""(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,); with early exit also the exits
+used (B,)."""
 
 MOST_EXAMPLES = 256
 MOST_VALUES = 1 << 22
-"""Of one batch, so that large images do not fill the memory."""
+"""Limits of one batch, so that large images do not fill the memory."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What is known about B examples.
+    """Predictions for B examples.
 
     Args:
-        probabilities: (B, classes), a row sums to 1.
-        entropy: (B,) in nats, how unsure the prediction is.
-        mutual_information: (B,) in nats, how far the members disagree.
+        probabilities: (B, classes), rows sum to 1.
+        entropy: (B,) in nats, the uncertainty of the prediction.
+        mutual_information: (B,) in nats, the disagreement of the members.
         flagged: (B,) bool, whether the entropy is above the threshold.
         depths: (B,) int64, the depth that each example used; only with early exit.
     """
@@ -52,14 +51,21 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.probabilities)
 
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Most probable class, probabilities, entropy, mutual information, flag and, if known, depth per example."""
+        known = (self.probabilities, self.entropy, self.mutual_information, self.flagged, self.depths)
+        columns = [column.tolist() for column in known if column is not None]
+        for probabilities, *others in zip(*columns, strict=True):
+            yield max(range(len(probabilities)), key=probabilities.__getitem__), probabilities, *others
+
 
 @dataclass(frozen=True)
 class Predictor:
     """An artifact that is ready to predict, on the CPU.
 
     Args:
-        run: the networks, preprocessing inside.
-        classes: their names in the order of the outputs.
+        forward: the networks, including preprocessing.
+        classes: the class names in the order of the outputs.
         columns: of a table; empty for other data.
         input_shape: of one raw example.
         input_dtype: of raw examples, uint8 or float32.
@@ -67,7 +73,7 @@ class Predictor:
         exits: the depths at which examples may leave early; empty without early exit.
     """
 
-    run: Run
+    forward: Forward
     classes: tuple[str, ...]
     columns: tuple[Column, ...]
     input_shape: tuple[int, ...]
@@ -77,17 +83,16 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: str | Path, *, module: Builder | None = None, early_exit: bool | float = False) -> Predictor:
-        """From an artifact's folder; nothing that its files name is imported, and nothing is unpickled.
+        """Loads the folder of an artifact without importing or unpickling anything that its files name.
 
         Args:
-            module: makes the network, where it is the user's own. Without it such an artifact runs by its
-                ``model.onnx``.
-            early_exit: whether examples leave a mixture over depths as soon as it is sure, which needs members that
-                share one network: True at the confidence that the artifact has, or a confidence; above 1 none leaves.
+            module: makes the user's own network; without it such an artifact runs its ``model.onnx``.
+            early_exit: whether examples leave a mixture over depths early, which needs members that share one network:
+                True at the confidence of the artifact, or a confidence; above 1 no example leaves.
         """
         folder = Path(folder)
         description, metadata = read_records(folder)
-        run: Run
+        forward: Forward
         exits: tuple[int, ...] = ()
         if early_exit is not False:
             if not description.shared:
@@ -99,13 +104,13 @@ class Predictor:
                 raise InvalidInput(
                     f"Expected a confidence for early exit. Got none, and found none that was chosen for {folder}."
                 )
-            run, exits = _early_exit(load_artifact(folder, module=module), confidence)
+            forward, exits = _early_exit(load_artifact(folder, module=module), confidence)
         elif is_own_module(description.network) and module is None:
-            run = _onnx_program(folder)
+            forward = _onnx_program(folder)
         else:
-            run = Program.of(load_artifact(folder, module=module))
+            forward = Program.of(load_artifact(folder, module=module))
         return cls(
-            run=run,
+            forward=forward,
             classes=metadata.classes,
             columns=tuple(Column(column.name, column.categories) for column in metadata.columns),
             input_shape=description.input_shape,
@@ -126,14 +131,14 @@ class Predictor:
 
     @property
     def batch_size(self) -> int:
-        """How many examples go through the networks at once."""
+        """The number of examples that go through the networks at once."""
         return max(1, min(MOST_EXAMPLES, MOST_VALUES // math.prod(self.input_shape)))
 
     def __call__(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> Predictions:
         """Predictions for (B, *input_shape) raw examples of ``input_dtype``.
 
         Args:
-            names: what sentences call the examples; ``example 0``, ``example 1``, ... by default.
+            names: of the examples in error messages; by default ``example 0``, ``example 1``, ...
         """
         self.check(inputs, names=names)
         if not len(inputs):
@@ -141,7 +146,7 @@ class Predictor:
             depths = nothing.long() if self.exits else None
             return Predictions(torch.empty(0, len(self.classes)), nothing, nothing, nothing.bool(), depths)
         with torch.no_grad():
-            outputs = [self.run(batch) for batch in inputs.cpu().split(self.batch_size)]
+            outputs = [self.forward(batch) for batch in inputs.cpu().split(self.batch_size)]
         probabilities, entropy, information, *positions = (torch.cat(parts) for parts in zip(*outputs, strict=True))
         wanted = (len(inputs), len(self.classes))
         if probabilities.shape != wanted or entropy.shape != wanted[:1] or information.shape != wanted[:1]:
@@ -164,7 +169,7 @@ class Predictor:
         return [self.classes[index] for index in self.predict_proba(inputs).argmax(1).tolist()]
 
     def check(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> None:
-        """Raises unless these are raw examples of the right shape and type, and finite; tables may miss values."""
+        """Raises unless these are finite raw examples of the right shape and type; rows of tables may have NaN."""
         if inputs.shape[1:] != self.input_shape or inputs.dtype != self.input_dtype:
             raise InvalidInput(
                 f"Expected examples of shape (N, {', '.join(map(str, self.input_shape))}) as {self.input_dtype}. "
@@ -178,7 +183,7 @@ class Predictor:
 
 
 def _first(rows: Tensor, names: Sequence[str] | None) -> str:
-    """What to call the first of the rows (B,) that are true."""
+    """The name of the first true row of (B,)."""
     row = int(rows.nonzero()[0])
     return names[row] if names else f"example {row}"
 
@@ -189,13 +194,13 @@ def _onnx_program(folder: Path) -> OnnxSession:
         content = path.read_bytes()
     except OSError as error:
         raise CorruptFile(
-            f"Expected {path}, by which a network of your own runs without its code. Found: {error.strerror}."
+            f"Expected {path}, to run a network of your own without its code. Found: {error.strerror}."
         ) from None
     return OnnxSession(content, "Running a network of your own without its code")
 
 
-def _early_exit(artifact: Artifact, confidence: float) -> tuple[Run, tuple[int, ...]]:
-    """The artifact as it stops early, and the depths of its exits."""
+def _early_exit(artifact: Artifact, confidence: float) -> tuple[Forward, tuple[int, ...]]:
+    """The artifact with early exit, and the depths of its exits."""
     if not isinstance(artifact.networks, Exits):
         raise InvalidInput("Expected a network with exits at several depths for early exit. Got one without.")
     weights = [member.weight for member in artifact.members]

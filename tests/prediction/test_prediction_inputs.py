@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from polyarch.errors import CorruptFile, DataError, PolyarchError
-from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.inputs import read_inputs
+from polyarch.prediction.predictor import Predictor
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -130,7 +130,7 @@ class TestInputs:
             ("image", {"x": np.uint8(3)}, "Expected examples of shape"),
             ("image", {"x": np.zeros((2, 3, 8, 8))}, "bytes 0..255 in .* Found float64"),
             ("image", {"x": np.full((2, 3, 8, 8), 256)}, "Found 256..256"),
-            ("image", {"a": np.zeros(2), "b": np.zeros(2)}, "Expected an array x, or only one, .* Found a, b"),
+            ("image", {"a": np.zeros(2), "b": np.zeros(2)}, "Expected an array x, or only one array, .* Found a, b"),
             ("vector", {"x": np.array([["a", "b"]])}, "Expected numbers"),
             ("vector", {"x": np.array([[1, None]], dtype=object)}, "plain numpy arrays"),
             ("vector", {"x": np.array([[0.0, 0.0], [np.nan, 0.0]])}, "NaN or infinity in example 1 of .*a.npz"),

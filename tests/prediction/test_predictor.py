@@ -65,7 +65,7 @@ class TestPredictor:
             return torch.stack([values, values], 1), values, values
 
         with pytest.raises(NotFiniteError, match="NaN for example 1"):
-            replace(predictors["vector"], run=run)(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
+            replace(predictors["vector"], forward=run)(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
 
 
 def build_own_network(input_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -107,7 +107,7 @@ class TestOwnNetworks:
         self, own: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write_artifact(tmp_path, own)
-        with pytest.raises(CorruptFile, match=r"model\.onnx, by which a network of your own runs"):
+        with pytest.raises(CorruptFile, match=r"model\.onnx, to run a network of your own"):
             Predictor.load(tmp_path)
         for content in (b"", b"no program", b"\x08\x07" * 50):
             (tmp_path / "model.onnx").write_bytes(content)

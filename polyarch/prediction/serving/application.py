@@ -1,4 +1,4 @@
-"""The web application, if its packages are there."""
+"""Creates the web application if the optional packages are installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polyarch.errors import InvalidInput, MissingExtra
 from polyarch.prediction.predictor import Predictor
-from polyarch.prediction.serving.instances import Limits
+from polyarch.prediction.serving.instances import RequestLimits
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 def create_application(
     predictor: Predictor, *, max_bytes: int = 10_000_000, max_instances: int = 256, max_pixels: int = 50_000_000
 ) -> FastAPI:
-    """GET /health, POST /predict, GET /docs and GET /openapi.json for one artifact.
+    """Serves GET /health, POST /predict, GET /docs and GET /openapi.json for one artifact.
 
-    Whatever a request holds, it is answered with a prediction or with ``{"error": "one sentence"}`` and a status of
-    400 to 499. One prediction runs at a time, in a thread, so that /health answers meanwhile.
+    Every request is answered with a prediction or with ``{"error": "one sentence"}`` and a status of 400 to 499. One
+    prediction runs at a time, in a thread, so that /health stays responsive.
 
     Args:
-        max_bytes: the most bytes of a request, counted while it arrives.
-        max_instances: the most examples of a request.
-        max_pixels: the most pixels of all encoded images of a request together.
+        max_bytes: per request, counted while it arrives.
+        max_instances: examples per request.
+        max_pixels: of all encoded images of a request together.
     """
     for name, value in (("max_bytes", max_bytes), ("max_instances", max_instances), ("max_pixels", max_pixels)):
         if value < 1:
@@ -33,4 +33,4 @@ def create_application(
         raise MissingExtra("Serving predictions", "serve")
     from polyarch.prediction.serving.routes import build
 
-    return build(predictor, Limits(max_bytes, max_instances, max_pixels))
+    return build(predictor, RequestLimits(max_bytes, max_instances, max_pixels))

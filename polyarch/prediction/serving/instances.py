@@ -1,4 +1,4 @@
-"""From what JSON can say to raw examples: every value is looked at, nothing is guessed."""
+"""Parses JSON into raw examples; every value is checked, nothing is guessed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The most of everything that one request may have."""
+class RequestLimits:
+    """The limits of one request."""
 
     max_bytes: int
     max_instances: int
     max_pixels: int
 
 
-def parse_instances(body: bytes, predictor: Predictor, limits: Limits) -> Tensor:
-    """The body of a request -> raw examples (B, *input_shape); an `InvalidInput` says what is wrong, and where."""
+def parse_instances(body: bytes, predictor: Predictor, limits: RequestLimits) -> Tensor:
+    """Parses the body of a request into raw examples (B, *input_shape), or raises `InvalidInput` with the place."""
     instances = _instances(_parse(body), limits)
     pixels_left = limits.max_pixels
     examples = []
@@ -71,11 +71,11 @@ def _parse(body: bytes) -> Any:
         raise InvalidInput(f"Expected JSON. Got: {error.msg} at character {error.pos}.") from None
     except InvalidInput:
         raise
-    except ValueError:  # a whole number of thousands of digits
-        raise InvalidInput("Expected numbers of a usual size. Got one with thousands of digits.") from None
+    except ValueError:  # an integer with thousands of digits
+        raise InvalidInput("Expected numbers of ordinary size. Got one with thousands of digits.") from None
 
 
-def _instances(content: Any, limits: Limits) -> list[Any]:
+def _instances(content: Any, limits: RequestLimits) -> list[Any]:
     if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
         raise InvalidInput('Expected an object {"instances": [...]}. Got something else.')
     others = [name for name in content if name != "instances"]
@@ -88,7 +88,7 @@ def _instances(content: Any, limits: Limits) -> list[Any]:
 
 
 def _row(instance: Any, columns: tuple[Column, ...], place: str) -> list[float]:
-    """The values of a row given by name or in order."""
+    """The values of a row that is given by name or in order."""
     if isinstance(instance, dict):
         known = {column.name for column in columns}
         for name in instance:
@@ -110,7 +110,7 @@ def _row(instance: Any, columns: tuple[Column, ...], place: str) -> list[float]:
 
 
 def _cell(cell: Any, column: Column, place: str) -> float:
-    """A number, the index of a category (-1 if unknown), or NaN for what is missing, as `encode_rows` has it."""
+    """A number, the index of a category (-1 if unknown), or NaN if missing, as in `encode_rows`."""
     if cell is None:
         return math.nan
     where = f"column {_shown(column.name)} of {place}"
@@ -131,34 +131,32 @@ def _cell(cell: Any, column: Column, place: str) -> float:
 def _number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"Expected a number in {where}. Got {_kind(value)}.")
-    if not abs(value) <= LARGEST_FLOAT:  # exact for whole numbers of any size, and false for infinity
+    if not abs(value) <= LARGEST_FLOAT:  # exact for integers of any size, and false for infinity
         raise InvalidInput(f"Expected a number below 3.4e38 in {where}. Got a larger one.")
     return float(value)
 
 
 def _numbers(value: Any, shape: tuple[int, ...], place: str, dtype: torch.dtype) -> Iterator[float]:
-    """The numbers of nested lists of this shape, in order."""
+    """Yields the numbers of nested lists of this shape."""
     if not isinstance(value, list):
-        raise InvalidInput(f"Expected nested lists of shape {_shape(shape)} in {place}. Got {_kind(value)}.")
+        wanted = " x ".join(map(str, shape))
+        raise InvalidInput(f"Expected nested lists of shape {wanted} in {place}. Got {_kind(value)}.")
     if len(value) != shape[0]:
         raise InvalidInput(f"Expected a list of {shape[0]} in {place}. Got {len(value)}.")
     if len(shape) > 1:
-        for number, item in enumerate(value):
-            yield from _numbers(item, shape[1:], f"{place}[{number}]", dtype)
+        for number, inner in enumerate(value):
+            yield from _numbers(inner, shape[1:], f"{place}[{number}]", dtype)
         return
-    for number, item in enumerate(value):  # millions of times: the sentence is looked for only when it is needed
-        if type(item) is not float and type(item) is not int:
-            _number(item, f"{place}[{number}]")
+    for number, entry in enumerate(value):  # millions of times, so the text of an error is made only when needed
+        if type(entry) is not float and type(entry) is not int:
+            _number(entry, f"{place}[{number}]")
     low, high = (0, 255) if dtype == torch.uint8 else (-LARGEST_FLOAT, LARGEST_FLOAT)
     if min(value) < low or max(value) > high:
-        raise InvalidInput(f"Expected numbers {low:g}..{high:g} in {place}. Got {_extreme(value, low)}.")
-    if dtype == torch.uint8 and any(item % 1 for item in value):
+        found = "a smaller one" if min(value) < low else "a larger one"
+        raise InvalidInput(f"Expected numbers {low:g}..{high:g} in {place}. Got {found}.")
+    if dtype == torch.uint8 and any(entry % 1 for entry in value):
         raise InvalidInput(f"Expected whole numbers 0..255 in {place}. Got a fraction.")
-    yield from map(float, value)  # torch takes whole numbers up to 64 bits only
-
-
-def _extreme(values: list[float], low: float) -> str:
-    return "a smaller one" if min(values) < low else "a larger one"
+    yield from map(float, value)  # torch takes integers of up to 64 bits only
 
 
 def _image_bytes(instance: dict[str, Any], place: str) -> bytes:
@@ -171,8 +169,8 @@ def _image_bytes(instance: dict[str, Any], place: str) -> bytes:
 
 
 def _pixels(content: bytes, place: str, most: int) -> int:
-    """How many pixels the image claims to have; no other format than the known ones is tried."""
-    too_many = InvalidInput(f"Expected images of fewer pixels. Got more than are left for {place}, {most}.")
+    """The number of pixels that the image claims to have; only `IMAGE_FORMATS` are tried."""
+    too_many = InvalidInput(f"Expected fewer pixels in all images. Got more than the {most} left for {place}.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -180,7 +178,7 @@ def _pixels(content: bytes, place: str, most: int) -> int:
                 pixels = image.width * image.height
     except Image.DecompressionBombError:
         raise too_many from None
-    except Exception:  # damaged bytes make decoders raise anything
+    except Exception:  # damaged bytes make decoders raise all kinds of errors
         raise InvalidInput(f"Expected a PNG, JPEG or WebP image in {place}. Got other bytes.") from None
     if pixels > most:
         raise too_many
@@ -194,15 +192,11 @@ def _decoded(content: bytes, shape: tuple[int, ...], place: str) -> Tensor:
         raise InvalidInput(str(error)) from None
 
 
-def _shape(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
-
-
 def _kind(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
     return names.get(type(value), "a number")
 
 
 def _shown(name: str) -> str:
-    """A name that a request gave, no longer than a sentence can bear."""
+    """A name from a request, shortened for an error message."""
     return repr(name if len(name) <= 50 else f"{name[:50]}...")

@@ -1,4 +1,4 @@
-"""What goes over the wire, as models for the description of the interface."""
+"""The messages of the service, as models for its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Request(BaseModel):
     instances: list[Any] = Field(
         description=(
             "One or more examples. A row of a table is an object with every column by name, or a list of values in the "
-            "order of the columns; null is a missing value. An image is "
-            '{"image": "..."} with a PNG, JPEG or WebP file in base64, or nested lists of numbers in the shape of the '
-            "input. Any other example is a nested list in the shape of the input."
+            'order of the columns; null is a missing value. An image is {"image": "..."} with a PNG, JPEG or WebP file '
+            "in base64, or nested lists of numbers in the shape of the input. Any other example is a nested list in "
+            "the shape of the input."
         ),
         min_length=1,
     )
 
 
 class Prediction(BaseModel):
-    """What is known about one example."""
+    """The prediction for one example."""
 
     class_: str = Field(alias="class", description="The most probable class.")
     probability: float = Field(description="Its probability.")
     probabilities: dict[str, float] = Field(description="The probability of every class; they sum to 1.")
-    entropy: float = Field(description="How unsure the prediction is, in nats; 0 is sure.")
-    mutual_information: float = Field(description="How far the members of an ensemble disagree, in nats.")
+    entropy: float = Field(description="The uncertainty of the prediction in nats; 0 is certain.")
+    mutual_information: float = Field(description="The disagreement of the members in nats.")
     flagged: bool = Field(description="Whether the entropy is above the artifact's threshold.")
 
 
@@ -46,7 +46,7 @@ class ColumnDescription(BaseModel):
 
 
 class InputDescription(BaseModel):
-    """What an example looks like."""
+    """The format of one example."""
 
     shape: list[int] = Field(description="Of one example.")
     dtype: str = Field(description="uint8 (whole numbers 0..255) or float32.")
@@ -54,7 +54,7 @@ class InputDescription(BaseModel):
 
 
 class Health(BaseModel):
-    """That the service is there, and what it takes and gives."""
+    """The status of the service, and what it takes and returns."""
 
     status: str = Field(description="ok")
     classes: list[str]

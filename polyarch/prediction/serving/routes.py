@@ -1,4 +1,4 @@
-"""The addresses of the web application."""
+"""The routes of the web application."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import polyarch
 from polyarch.errors import PolyarchError
 from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.prediction.serving import messages
-from polyarch.prediction.serving.bodies import Refused, read_body
-from polyarch.prediction.serving.instances import Limits, parse_instances
-from polyarch.prediction.serving.page import render
+from polyarch.prediction.serving.docs_page import render
+from polyarch.prediction.serving.instances import RequestLimits, parse_instances
+from polyarch.prediction.serving.request_body import RefusedRequest, read_body
 
 MOST_WAITING = 32
-"""Requests that are read or wait for their turn; each may hold ``max_bytes``."""
+"""Requests that are being read or waiting; each may hold ``max_bytes``."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     408: {"model": messages.Error, "description": "The request arrived too slowly."},
@@ -30,13 +30,13 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def build(predictor: Predictor, limits: Limits) -> FastAPI:
-    """The application for one predictor."""
+def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
+    """Builds the application for one predictor."""
     application = FastAPI(
         title="polyarch",
         version=polyarch.__version__,
         description="Classes with probabilities and uncertainty.",
-        docs_url=None,  # FastAPI's pages load scripts from elsewhere; ours works without a network
+        docs_url=None,  # FastAPI's pages load scripts from other servers; ours works offline
         redoc_url=None,
     )
     turn = asyncio.Lock()
@@ -44,7 +44,7 @@ def build(predictor: Predictor, limits: Limits) -> FastAPI:
 
     @application.get("/health", response_model=messages.Health)
     async def health() -> Any:
-        """Whether the service is there, and what it takes and gives."""
+        """Whether the service is up, and what it takes and returns."""
         return _health(predictor)
 
     @application.post(
@@ -62,7 +62,7 @@ def build(predictor: Predictor, limits: Limits) -> FastAPI:
         """The classes of one or more examples, with probabilities and uncertainty."""
         nonlocal waiting
         if waiting >= MOST_WAITING:
-            raise Refused(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
+            raise RefusedRequest(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
         waiting += 1
         try:
             body = await read_body(request, limits.max_bytes)
@@ -74,12 +74,12 @@ def build(predictor: Predictor, limits: Limits) -> FastAPI:
 
     @application.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs(request: Request) -> str:
-        """The description of the interface as a page."""
+        """The documentation page."""
         host, port = request.scope.get("server") or ("127.0.0.1", 8000)
         return render(application.openapi(), _health(predictor), limits, f"http://{host}:{port}/predict")
 
-    @application.exception_handler(Refused)
-    async def refused(request: Request, error: Refused) -> JSONResponse:
+    @application.exception_handler(RefusedRequest)
+    async def refused(request: Request, error: RefusedRequest) -> JSONResponse:
         return JSONResponse({"error": error.sentence}, error.status)
 
     @application.exception_handler(HTTPException)
@@ -89,36 +89,32 @@ def build(predictor: Predictor, limits: Limits) -> FastAPI:
 
     @application.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": "Expected to be able to answer. Found a defect of the service."}, 500)
+        return JSONResponse({"error": "Expected to answer. Found a defect of the service."}, 500)
 
     return application
 
 
-def _answer(body: bytes, predictor: Predictor, limits: Limits) -> dict[str, Any]:
-    """Runs in a thread, one at a time."""
+def _answer(body: bytes, predictor: Predictor, limits: RequestLimits) -> dict[str, Any]:
+    """Predicts in a thread, one request at a time."""
     try:
         inputs = parse_instances(body, predictor, limits)
         return {"predictions": _messages(predictor(inputs), predictor)}
-    except PolyarchError as error:  # of these, `NotFiniteError` is for finite inputs that the networks make NaN of
-        raise Refused(422, str(error)) from None
+    except PolyarchError as error:  # `NotFiniteError`, for example, if networks turn finite inputs into NaN
+        raise RefusedRequest(422, str(error)) from None
 
 
 def _messages(predictions: Predictions, predictor: Predictor) -> list[dict[str, Any]]:
-    columns = (predictions.probabilities, predictions.entropy, predictions.mutual_information, predictions.flagged)
-    found = []
-    for probabilities, entropy, information, flagged in zip(*(column.tolist() for column in columns), strict=True):
-        best = max(range(len(probabilities)), key=probabilities.__getitem__)
-        found.append(
-            {
-                "class": predictor.classes[best],
-                "probability": probabilities[best],
-                "probabilities": dict(zip(predictor.classes, probabilities, strict=True)),
-                "entropy": entropy,
-                "mutual_information": information,
-                "flagged": flagged,
-            }
-        )
-    return found
+    return [
+        {
+            "class": predictor.classes[best],
+            "probability": probabilities[best],
+            "probabilities": dict(zip(predictor.classes, probabilities, strict=True)),
+            "entropy": entropy,
+            "mutual_information": information,
+            "flagged": flagged,
+        }
+        for best, probabilities, entropy, information, flagged, *_ in predictions.rows()
+    ]
 
 
 def _health(predictor: Predictor) -> dict[str, Any]:

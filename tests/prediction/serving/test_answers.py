@@ -110,7 +110,7 @@ def test_images_of_floats(predictors: Predictors, served: ModuleType, examples: 
         return torch.full((len(inputs), 5), 0.2), torch.zeros(len(inputs)), torch.zeros(len(inputs))
 
     image = examples.images(1)[0]
-    with served.running(replace(predictors["image"], run=run, input_dtype=torch.float32)) as client:
+    with served.running(replace(predictors["image"], forward=run, input_dtype=torch.float32)) as client:
         ask(client, [{"image": encoded(image, "PNG")}])
     assert torch.equal(seen[0][0], image.float() / 255)
 
@@ -145,7 +145,7 @@ def test_one_prediction_at_a_time_and_health_meanwhile(predictors: Predictors, s
             running -= 1
         return torch.full((len(inputs), 2), 0.5), torch.zeros(len(inputs)), torch.zeros(len(inputs))
 
-    with served.running(replace(predictors["vector"], run=run)) as client:
+    with served.running(replace(predictors["vector"], forward=run)) as client:
         answers: list[int] = []
 
         def post() -> None:

@@ -1,4 +1,4 @@
-"""The page that explains the interface; it loads nothing from elsewhere."""
+"""The documentation page of the service; it loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment
 
-from polyarch.prediction.serving.instances import Limits
+from polyarch.prediction.serving.instances import RequestLimits
 
 TEMPLATE = """<!doctype html>
 <html lang="en">
@@ -50,8 +50,8 @@ encoded images in one request.</p>
 """
 
 
-def render(api: Mapping[str, Any], health: Mapping[str, Any], limits: Limits, address: str) -> str:
-    """The page for an OpenAPI description."""
+def render(api: Mapping[str, Any], health: Mapping[str, Any], limits: RequestLimits, address: str) -> str:
+    """Renders an OpenAPI description."""
     environment = Environment(autoescape=True)
     environment.filters["readable"] = _readable
     return environment.from_string(TEMPLATE).render(
@@ -64,7 +64,7 @@ def _readable(value: Any) -> str:
 
 
 def _example(description: Mapping[str, Any]) -> str:
-    """A request that the artifact can answer, or the shape of one."""
+    """An example request for the artifact."""
     columns, shape = description["columns"], description["shape"]
     if columns:
         instance = json.dumps({column["name"]: _first_value(column["categories"]) for column in columns})
