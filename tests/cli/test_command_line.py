@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from polyarch.data import load, preprocessing_from, resident
+from polyarch.methods.one_shot.record import OneShotRecord
 from polyarch.prediction.loading import load_network
-from polyarch.results import Results
+from polyarch.results import Results, Role
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -24,7 +25,7 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
     options = ["--workers", "1", "--set", "tensorboard=true", *tiny_options]
     trained = polyarch("train", "--data", "digits", *out, *options)
     assert trained.returncode == 0, trained.stderr
-    assert Results.read(folder / "results.json").ranking is None
+    assert Results.read(folder / "results.json").record is None
     assert list((folder / "tensorboard").iterdir())
     weights = sorted((folder / "checkpoints" / "train").iterdir())[-1].read_bytes()
 
@@ -39,13 +40,15 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
         assert (folder / name).is_file()
 
     results = Results.read(folder / "results.json")
-    assert results.comparison is not None and results.artifact is not None and results.ranking is not None
-    assert {c.name: len(c.runs) for c in results.comparison} == {
-        "best architecture, retrained": 2,
-        "random architectures, retrained": 2,
-        "best architecture, inherited weights": 1,
+    record = results.found(OneShotRecord)
+    assert results.comparison is not None and results.artifact is not None
+    assert record is not None and record.ranking is not None
+    assert {(c.name, c.role): len(c.runs) for c in results.comparison} == {
+        ("best architecture, retrained", Role.BEST): 2,
+        ("random architectures, retrained", Role.RANDOM): 2,
+        ("best architecture, inherited weights", Role.INHERITED): 1,
     }
-    assert {s.estimator: s.policy for s in results.ranking.architectures[0].scores} == {
+    assert {s.estimator: s.policy for s in record.ranking.architectures[0].scores} == {
         "sotl_last": "batch",
         "val_acc": "adapt(2)",
         "params": None,
@@ -124,9 +127,10 @@ def test_a_run_from_toml_with_limits(tmp_path: Path, polyarch: Command, tiny_opt
     finished = polyarch(*words)
     assert finished.returncode == 0, finished.stderr
     results = Results.read(folder / "results.json")
-    assert results.search is not None
-    assert results.search.limits == {"params": 13000.0}
-    assert all(item.score("params") <= 13000 for item in results.search.evaluated)
+    record = results.found(OneShotRecord)
+    assert record is not None and record.search is not None
+    assert record.search.limits == {"params": 13000.0}
+    assert all(item.score("params") <= 13000 for item in record.search.evaluated)
     assert results.artifact is not None and results.artifact["parameters"] <= 13000
 
 

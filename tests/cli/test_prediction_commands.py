@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 from polyarch.cli.prediction import predict, serve
 from polyarch.errors import CorruptFile, InvalidInput, PolyarchError
-from polyarch.runs.display import Quiet
-from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.outputs import write_predictions
+from polyarch.prediction.predictor import Predictor
+from polyarch.runs.display import Quiet
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

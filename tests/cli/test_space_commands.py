@@ -11,15 +11,16 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from polyarch.tables import published_notation
 from polyarch.cli.spaces import spaces_app
 from polyarch.errors import ConfigError
-from polyarch.runs.description import brief_choices, brief_size
-from polyarch.runs.settings import RunSettings
-from polyarch.runs.spaces import SPACES, WiredSettings, as_trained_alone
+from polyarch.plugins import SPACES
 from polyarch.randomness import generator_at
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.spaces import WiredSettings, as_trained_alone
+from polyarch.runs.stage import described_choices, described_size
 from polyarch.spaces import NB201_CONVOLUTIONS, NB201_NO_NONE, S2_OPERATIONS, darts_space, darts_string, nb201_space
 from polyarch.supernets import gate
+from polyarch.tables import published_notation
 
 PAIRS = "[('skip_connect', 0), ('sep_conv_3x3', 1)" + ", ('skip_connect', 0), ('sep_conv_3x3', 2)" * 3 + "]"
 GENOTYPE = f"Genotype(normal={PAIRS}, normal_concat=range(2, 6), reduce={PAIRS}, reduce_concat=range(2, 6))"
@@ -124,6 +125,6 @@ def test_genotypes_and_settings_agree_on_the_space() -> None:
 def test_a_size_that_is_too_long_to_be_written() -> None:
     """Python refuses to write down numbers of more than 4,300 digits."""
     net = gate(nn.Sequential(nn.Linear(2, 15_000), nn.Linear(15_000, 1)), torch.zeros(2, 2))
-    assert brief_size(net) == "about 10^4,515"
-    assert brief_choices(net) == {"1[0..14999]": ["drop", "keep"]}
-    json.dumps(brief_size(net))
+    assert described_size(net) == "about 10^4,515"
+    assert described_choices(net) == {"1[0..14999]": ["drop", "keep"]}
+    json.dumps(described_size(net))

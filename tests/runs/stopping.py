@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from polyarch.runs.display import Quiet, Report
-from polyarch.runs.pipeline import run
-from polyarch.runs.settings import RunSettings
-from polyarch.runs.start import Beginning
 from polyarch.results import Results
+from polyarch.runs.display import Quiet, Report
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.stage import perform
+from polyarch.runs.start import Beginning
 from polyarch.training import StopRequest
 
 
@@ -35,9 +35,9 @@ class Stopping(Quiet):
 def run_and_stop(asked: RunSettings, out: Path, at: int) -> Results:
     """Raises `Interrupted` after ``at`` steps."""
     request = StopRequest()
-    return run(Beginning(out, "search", Stopping(at, request), request).start(asked))
+    return perform(Beginning(out, Stopping(at, request), request).start(asked))
 
 
 def run_whole(asked: RunSettings, out: Path) -> Results:
     """Without a stop."""
-    return run(Beginning(out, "search", Quiet(), StopRequest()).start(asked))
+    return perform(Beginning(out, Quiet(), StopRequest()).start(asked))

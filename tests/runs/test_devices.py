@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.runs.devices import device_named, to_device
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.networks import device_named, to_device
 from polyarch.supernets import DartsSupernet, MacroSupernet, Supernet
 
 CPU = torch.device("cpu")

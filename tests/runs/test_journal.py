@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polyarch.files import Journal
-from polyarch.runs.journal import run_missing
+from polyarch.runs.workspace import run_missing
 
 ITEMS = {f"item {number}": number for number in range(5)}
 

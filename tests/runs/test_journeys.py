@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from polyarch.methods.one_shot.record import OneShotRecord
 from polyarch.results import Results
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -102,7 +103,8 @@ def test_a_folder_of_images_and_a_network_of_ones_own(
     succeed(polyarch("search", *words, *tiny(tiny_options), "--resume", cwd=tmp_path))  # the same command goes on
     assert Results.read(tmp_path / "run" / "results.json").comparison == results.comparison
     assert Path(results.settings["data"]["name"]) == photos  # resumable from any folder
-    assert results.search is not None and results.search.limits == {"macs": 2e6}
+    record = results.found(OneShotRecord)
+    assert record is not None and record.search is not None and record.search.limits == {"macs": 2e6}
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     artifact = str(tmp_path / "run" / "artifact")
@@ -120,7 +122,7 @@ def test_a_folder_of_images_and_a_network_of_ones_own(
         (["--data", "digits", "--max-minutes", "0.01"], "The shortest takes about"),
         (["--data", "digits", "--max-params", "10"], "smallest seen"),
         (["--data", "spirals", "--space", "nb201"], "Expected images"),
-        (["--data", "digits", "--outside", "spirals"], "images on both sides"),
+        (["--data", "digits", "--ood", "spirals"], "images on both sides"),
     ],
 )
 def test_refusals_are_one_sentence(tmp_path: Path, polyarch: Command, words: list[str], sentence: str) -> None:

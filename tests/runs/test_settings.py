@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.runs.overrides import parse_assignments, parse_quantity, with_overrides
-from polyarch.runs.settings import RunSettings, read_toml
-from polyarch.runs.spaces import SPACES
+from polyarch.plugins import SPACES
+from polyarch.runs.settings import RunSettings, parse_assignments, parse_quantity, read_toml, with_overrides
 
 
 @pytest.mark.parametrize("kind", SPACES)
@@ -34,7 +33,7 @@ def test_settings_survive_toml(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_named(content: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words.replace(".", r"\.")):
+    with pytest.raises(InvalidInput, match=words.replace(".", r"\.")):
         RunSettings.parse(content, "test")
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from polyarch.runs.parts import Parts
 
+from polyarch.data import TensorData
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.runs.display import Quiet
-from polyarch.runs.optimisers import schedule
-from polyarch.runs.pipeline import check
-from polyarch.runs.plan import Timings, measure, plan
-from polyarch.runs.run import Context
-from polyarch.runs.settings import STRATEGIES, OptimiserSettings, RankSettings, RunSettings
+from polyarch.methods.one_shot.method import ScoreTimings
+from polyarch.plugins import STRATEGIES
+from polyarch.runs.run import Run
+from polyarch.runs.sections import OptimiserSettings
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.training import named_training, schedule
 from polyarch.runs.workspace import Workspace
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, Strategy, Variational
 from polyarch.training import FitState
@@ -32,7 +34,7 @@ SHAPES = {
 """Paths and batches of a step, and the proximal weight of inner steps."""
 
 
-def context(folder: Path, *, space: dict[str, Any] = SMALL, **train: Any) -> Context:
+def made(folder: Path, *, space: dict[str, Any] = SMALL, **train: Any) -> Run:
     search = {"max_params": train.pop("max_params", None)}
     content = {
         "data": {"name": "digits", "limit": 96},
@@ -40,18 +42,21 @@ def context(folder: Path, *, space: dict[str, Any] = SMALL, **train: Any) -> Con
         "search": search,
         "train": {"paths": 3, "inner_steps": 2, "outer_rate": 0.5, "proximal": 0.7, "batch_size": 16, **train},
     }
-    return Context(Parts.build(RunSettings.parse(content, "test")), Workspace(folder), Quiet())
+    return Run.build(RunSettings.parse(content, "test"), Workspace(folder), until="train")
 
 
 def test_every_name_is_tried() -> None:
-    assert {*SHAPES, "variational"} == set(STRATEGIES)
+    entries = entry_points(group=STRATEGIES.group)
+    own = {entry.name for entry in entries if entry.dist is not None and entry.dist.name == "polyarch"}
+    assert {*SHAPES, "variational"} == own
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_strategies_by_name(name: str, tmp_path: Path) -> None:
-    tried = context(tmp_path, strategy=name, learning_rate=0.03)
-    check(tried, "train")
-    strategy, scheduled = tried.parts.strategy()
+    tried = made(tmp_path, strategy=name, learning_rate=0.03)
+    tried.method.check(tried)
+    training = named_training(tried)
+    strategy, scheduled = training.strategy, training.optimizer
     assert isinstance(strategy, OneShot)
     inner = strategy.inner if isinstance(strategy.inner, InnerSteps) else None
     found = (strategy.paths.count, strategy.batches_per_step, inner.proximal if inner else None)
@@ -60,14 +65,15 @@ def test_strategies_by_name(name: str, tmp_path: Path) -> None:
     assert scheduled is (inner or strategy).optimizer and scheduled.param_groups[0]["lr"] == 0.03
     if inner:
         assert strategy.optimizer.param_groups[0]["lr"] == 0.5
-    timings = measure(tried, "train")
+    timings = tried.method.measure(tried)
     assert timings.step > 0 and (timings.paths, timings.batches) == found[:2]
 
 
 def test_variational_is_still_itself(tmp_path: Path) -> None:
-    tried = context(tmp_path, strategy="variational")
-    assert isinstance(tried.parts.strategy()[0], Variational)
-    assert (measure(tried, "train").paths, measure(tried, "train").batches) == (1, 1)
+    tried = made(tmp_path, strategy="variational")
+    assert isinstance(named_training(tried).strategy, Variational)
+    timings = tried.method.measure(tried)
+    assert (timings.paths, timings.batches) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +87,13 @@ def test_variational_is_still_itself(tmp_path: Path) -> None:
 def test_what_cannot_be_trained_is_refused_before_it_starts(
     tmp_path: Path, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
+    refused = made(tmp_path, **options)
     with pytest.raises(error, match=words):
-        check(context(tmp_path, **options), "train")
+        refused.method.check(refused)
 
 
 def test_limits_reach_the_paths(tmp_path: Path) -> None:
-    strategy, _ = context(tmp_path, strategy="multi_path_meta_prox", max_params=1500).parts.strategy()
+    strategy = named_training(made(tmp_path, strategy="multi_path_meta_prox", max_params=1500)).strategy
     assert isinstance(strategy, OneShot)
     paths = strategy.paths.draw(torch.Generator().manual_seed(0))
     assert all(strategy.net.parameter_count(path) <= 1500 for path in paths)
@@ -95,15 +102,19 @@ def test_limits_reach_the_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("paths", "batches"), [(1, 1), (4, 1), (1, 4), (4, 4)])
 def test_the_plan_counts_steps_and_paths(paths: int, batches: int) -> None:
     """1030 examples are 16 batches of 64 and a rest that is dropped, as are batches that do not fill a step."""
-    settings = RunSettings(workers=1, rank=RankSettings(supernets=1))
-    timings = Timings(step=2.0 * paths * batches, rank_score=0, search_score=0, paths=paths, batches=batches)
-    train, retrain = (
-        next(stage for stage in plan(settings, timings, examples, "search") if stage.name == name)
-        for name, examples in (("train", 1030 + 64), ("retrain", 1024))
-    )
-    assert train.seconds == settings.train.epochs * 2.0 * paths * (17 if batches == 1 else 16)
-    alone = plan(settings, Timings(step=2.0, rank_score=0, search_score=0), 1024, "search")
-    assert retrain.seconds == pytest.approx(next(stage.seconds for stage in alone if stage.name == "retrain"))
+
+    def planned(name: str, examples: int, timings: ScoreTimings) -> float:
+        data = TensorData(torch.zeros(examples, 1, 4, 4), torch.zeros(examples, dtype=torch.int64), 2)
+        limited = replace(run, feed=replace(run.feed, train=data))
+        return next(stage.seconds for stage in run.method.plan(limited, timings) if stage.name == name)
+
+    settings = RunSettings.parse({"space": SMALL, "workers": 1, "rank": {"supernets": 1}}, "test")
+    run = Run.build(settings, Workspace(Path()))
+    timings = ScoreTimings(step=2.0 * paths * batches, paths=paths, batches=batches)
+    expected = settings.train.epochs * 2.0 * paths * (17 if batches == 1 else 16)
+    assert planned("train", 1030 + 64, timings) == expected
+    alone = planned("retrain", 1024, ScoreTimings(step=2.0))
+    assert planned("retrain", 1024, timings) == pytest.approx(alone)
 
 
 @pytest.mark.parametrize("warmup", [0.0, 1.0, 2.5])
