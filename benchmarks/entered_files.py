@@ -40,8 +40,6 @@ def main() -> None:
         if event != "call" or not frame.f_code.co_filename.startswith(str(PACKAGE)):
             return
         callee = frame.f_code.co_filename
-        if frame.f_code.co_name == "<module>":
-            return
         files.add(callee)
         back = frame.f_back
         if back is not None and back.f_code.co_filename.startswith(str(PACKAGE)):
@@ -50,14 +48,15 @@ def main() -> None:
             calls[f"{Path(callee).stem}.{frame.f_code.co_name}"] += 1
 
     with tempfile.TemporaryDirectory() as folder:
+        polyarch.search("digits", out=Path(folder) / "warm-up", quiet=True, settings=OPTIONS)  # imports everything
         sys.setprofile(note)
         try:
             polyarch.search("digits", out=Path(folder) / "run", quiet=True, settings=OPTIONS)
         finally:
             sys.setprofile(None)
-    shell = {Path(name).relative_to(PACKAGE).parts[0] for name in files}
-    print(f"{len(files)} files entered, {len({pair for pair in pairs if pair[0] != pair[1]})} pairs of caller and callee")
-    print(f"rooms: {', '.join(sorted(shell))}")
+    print(
+        f"{len(files)} files entered, {len({pair for pair in pairs if pair[0] != pair[1]})} pairs of caller and callee"
+    )
     for name, count in calls.most_common():
         print(f"{name}: {count} calls")
 

@@ -19,9 +19,8 @@ from polyarch.prediction.predictor import Predictor
 from polyarch.reports import write_report
 from polyarch.results import Results
 from polyarch.runs.display import Display, Quiet, Terminal
-from polyarch.runs.overrides import with_overrides
 from polyarch.runs.own_module import Builder
-from polyarch.runs.settings import RunSettings
+from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal

@@ -15,7 +15,7 @@ from polyarch.errors import ConfigError, CorruptFile
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.files import Journal, write_json
 from polyarch.runs.display import Display
-from polyarch.runs.journal import run_missing
+from polyarch.runs.workspace import run_missing
 from polyarch.training import StopRequest
 from polyarch_experiments.figures import Spec, write_figures
 from polyarch_experiments.results import Claim, ExperimentResults

@@ -19,11 +19,10 @@ from polyarch.executors import Serial
 from polyarch.files import Journal
 from polyarch.randomness import generator_at
 from polyarch.runs.display import Quiet
-from polyarch.runs.journal import run_missing
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import perform
-from polyarch.runs.workspace import Workspace
+from polyarch.runs.workspace import Workspace, run_missing
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import Supernet
 from polyarch.tables import NASBench201

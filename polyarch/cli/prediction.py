@@ -17,7 +17,7 @@ from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.outputs import write_predictions
 from polyarch.prediction.serving import create_application
 from polyarch.runs.display import Terminal
-from polyarch.runs.overrides import parse_quantity
+from polyarch.runs.settings import parse_quantity
 
 FolderArgument = Annotated[
     Path, typer.Argument(help="Folder of a run or of an artifact, e.g. runs/demo or runs/demo/artifact.")

@@ -14,8 +14,14 @@ from polyarch.plugins import ESTIMATORS, METHODS, SPACES, STRATEGIES, method_nam
 from polyarch.reports import write_report
 from polyarch.results import Results
 from polyarch.runs.display import Terminal
-from polyarch.runs.overrides import parse_assignments, parse_prior, parse_quantity, with_overrides
-from polyarch.runs.settings import RunSettings, read_toml
+from polyarch.runs.settings import (
+    RunSettings,
+    parse_assignments,
+    parse_prior,
+    parse_quantity,
+    read_toml,
+    with_overrides,
+)
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal

@@ -14,9 +14,8 @@ from polyarch.cli.common import SetOption, console
 from polyarch.errors import InvalidInput
 from polyarch.plugins import SPACES
 from polyarch.reports import draw
-from polyarch.runs.description import described_choices
-from polyarch.runs.overrides import parse_assignments, with_overrides
-from polyarch.runs.settings import RunSettings
+from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
+from polyarch.runs.stage import described_choices
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import GatedSupernet, Supernet
 from polyarch.tables import parse_architecture

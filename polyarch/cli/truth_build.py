@@ -19,8 +19,7 @@ from polyarch.cli.runs import (
 )
 from polyarch.errors import ConfigError
 from polyarch.runs.display import Terminal
-from polyarch.runs.overrides import parse_assignments, with_overrides
-from polyarch.runs.settings import RunSettings, read_toml
+from polyarch.runs.settings import RunSettings, parse_assignments, read_toml, with_overrides
 from polyarch.runs.start import Beginning
 from polyarch.training import stop_on_signal
 from polyarch.truths.building import build_truth, resume_build, start_build

@@ -15,9 +15,8 @@ from polyarch.data import Dataset
 from polyarch.reports.section import Section
 from polyarch.results import Record, Results
 from polyarch.runs.checks import check_run, check_training
-from polyarch.runs.minutes import supernet_epochs
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import PlannedStage, Timings, planned_export, planned_retraining, time_steps
+from polyarch.runs.plan import PlannedStage, Timings, planned_export, planned_retraining, supernet_epochs, time_steps
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import Stage

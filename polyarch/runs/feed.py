@@ -63,6 +63,13 @@ class Feed:
             unlabelled = data if settings.unlabelled == settings.name else settings.unlabelled
         return feed if unlabelled is None else replace(feed, unlabelled=unlabelled_examples(unlabelled, data))
 
+    def with_settings(self, old: DataSettings, new: DataSettings) -> Feed | None:
+        """The same examples with other augmentations; None where the settings ask for other examples."""
+        augmentation = ("shift", "flip", "cutout")
+        if new.model_copy(update={name: getattr(old, name) for name in augmentation}) != old:
+            return None
+        return replace(self, augmentations=_augmentations(new, self.data))
+
     @property
     def network_shape(self) -> tuple[int, ...]:
         """The shape of one preprocessed example."""

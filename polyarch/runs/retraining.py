@@ -18,10 +18,10 @@ from polyarch.files import write_atomically
 from polyarch.predictive import calibration_error
 from polyarch.randomness import derive_seed
 from polyarch.results import Accuracy
-from polyarch.runs.journal import run_missing
-from polyarch.runs.optimisers import schedule, sgd, smoothed_loss
 from polyarch.runs.plan import EXPORT_SECONDS
 from polyarch.runs.run import Run
+from polyarch.runs.training import schedule, sgd, smoothed_loss
+from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.training import Callback, CheckpointStore, History, fit

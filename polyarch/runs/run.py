@@ -15,7 +15,6 @@ from polyarch.estimators import Estimator
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.plugins import method_named
 from polyarch.runs.display import Display, Quiet
-from polyarch.runs.draws import distinct_draws
 from polyarch.runs.feed import Feed
 from polyarch.runs.networks import Networks
 from polyarch.runs.own_module import Builder
@@ -29,6 +28,44 @@ from polyarch.training import StopRequest
 
 if TYPE_CHECKING:
     from polyarch.methods.method import Method
+
+
+from collections.abc import Iterable
+
+from torch import nn
+
+from polyarch.randomness import generator_at
+from polyarch.supernets import WiredSupernet
+
+ATTEMPTS = 20
+"""Draws for every architecture that is wanted."""
+
+
+def distinct_draws(limits: Limits, n: int, *, seed: int, stream: str) -> list[Architecture]:
+    """Up to n distinct random architectures that keep the limits; fewer only in a very small space."""
+    found: dict[Architecture, None] = {}
+    for position in range(ATTEMPTS * n):
+        found[limits.sample(generator_at(seed, stream, position))] = None
+        if len(found) == n:
+            break
+    return list(found)
+
+
+def distinct_networks(net: Supernet, architectures: Iterable[Architecture], *, most: int) -> list[Architecture]:
+    """The first of them that have other layers, or another wiring, than those before, up to ``most``."""
+    found: dict[tuple[str, ...], Architecture] = {}
+    for architecture in architectures:
+        # All wirings have the same layers, and are different networks.
+        is_wiring = isinstance(net, WiredSupernet)
+        found.setdefault(architecture.names if is_wiring else _layers(net.extract(architecture)), architecture)
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+def _layers(network: nn.Module) -> tuple[str, ...]:
+    """What a network is made of, in words."""
+    return tuple(sorted(repr(module) for module in network.modules() if not list(module.children())))
 
 
 @dataclass
@@ -92,18 +129,17 @@ class Run:
     @cached_property
     def limits(self) -> Limits:
         """The hard limits, cheap ones first."""
-        search = self.settings.search
-        latency = {} if search.max_latency is None else {"latency": search.max_latency}
-        measured = [Limit(cost, latency[cost.name]) for cost in self.estimators(tuple(latency))]
-        return Limits(self.net, [*self.counted_limits.limits, *measured])
+        return Limits(self.net, [*self.counted_limits.limits, *self._limited(latency=self.settings.search.max_latency)])
 
     @cached_property
     def counted_limits(self) -> Limits:
         """Those that can be counted: limits on measured latency would not give the same draws every time."""
         search = self.settings.search
-        pairs = {"params": search.max_params, "macs": search.max_macs}
-        asked = {name: value for name, value in pairs.items() if value is not None}
-        return Limits(self.net, [Limit(cost, asked[cost.name]) for cost in self.estimators(tuple(asked))])
+        return Limits(self.net, self._limited(params=search.max_params, macs=search.max_macs))
+
+    def _limited(self, **most: float | None) -> list[Limit]:
+        asked = {name: value for name, value in most.items() if value is not None}
+        return [Limit(cost, asked[cost.name]) for cost in self.estimators(tuple(asked))] if asked else []
 
     @cached_property
     def allowed(self) -> Uniform:

@@ -13,12 +13,10 @@ from polyarch.data.sources import DATASETS
 from polyarch.plugins import method_named
 from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
-from polyarch.runs.minutes import fitted
-from polyarch.runs.overrides import resumed_settings
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import PlannedStage, show_plan
+from polyarch.runs.plan import PlannedStage, fitted, show_plan
 from polyarch.runs.run import Run
-from polyarch.runs.settings import RunSettings
+from polyarch.runs.settings import RunSettings, resumed_settings
 from polyarch.runs.stage import stages_of
 from polyarch.runs.suggestion import with_suggestions
 from polyarch.runs.workspace import Workspace
@@ -81,27 +79,31 @@ class Beginning:
         asked = _with_whole_paths(asked)
         data = self.data or load_data(asked.data)
         decisions = [note.rstrip(".") for note in data.notes]
-        settings = asked
+        settings, tried = asked, None
         if _is_chosen_for(asked):
             suggestion = method_named(asked.method).suggest(asked, data, self.builder)
-            settings = with_suggestions(asked, suggestion.settings)
+            settings, tried = with_suggestions(asked, suggestion.settings), suggestion.run
             decisions += suggestion.reasons
-        run = self._build(settings, Workspace(self.out), data)
+        run = self._continued(tried, settings) or self._build(settings, Workspace(self.out), data)
         settings, reason = run.method.adapted(run, asked)
         return replace(run, settings=settings), decisions + ([reason] if reason else [])
 
+    def _continued(self, tried: Run | None, settings: RunSettings) -> Run | None:
+        """The run on which suggestions were tried, if it has the examples and the network that were chosen."""
+        more = self.unlabelled is not None or settings.data.unlabelled is not None
+        if tried is None or more or tried.settings.space != settings.space:
+            return None
+        feed = tried.feed.with_settings(tried.settings.data, settings.data)
+        if feed is None:
+            return None
+        return replace(tried, settings=settings, feed=feed, workspace=Workspace(self.out), **self._own_fields())
+
     def _build(self, settings: RunSettings, workspace: Workspace, data: Dataset | None) -> Run:
-        return Run.build(
-            settings,
-            workspace,
-            data=data,
-            builder=self.builder,
-            unlabelled=self.unlabelled,
-            display=self.display,
-            stop=self.stop,
-            until=self.until,
-            started=self.started,
-        )
+        others = self._own_fields()
+        return Run.build(settings, workspace, data=data, builder=self.builder, unlabelled=self.unlabelled, **others)
+
+    def _own_fields(self) -> dict[str, Any]:
+        return {"display": self.display, "stop": self.stop, "until": self.until, "started": self.started}
 
 
 def decided(settings: RunSettings, decisions: Sequence[str], display: Display) -> RunSettings:

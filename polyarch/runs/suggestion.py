@@ -11,12 +11,14 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.errors import InvalidInput
 from polyarch.estimators import MACs
+from polyarch.plugins import SPACES
 from polyarch.randomness import generator_at
 from polyarch.runs.own_module import Builder
 from polyarch.runs.run import Run
 from polyarch.runs.sections import OptimiserSettings
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.workspace import Workspace
+from polyarch.settings import Settings
 from polyarch.strategies import FairPaths
 
 SMALL_IMAGE = 40
@@ -55,10 +57,15 @@ SMALLEST_EXAMPLE = 2.5e5
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Settings by section for what was not asked for, and the reasons in words."""
+    """Settings by section for what was not asked for, and the reasons in words.
 
-    settings: Mapping[str, Any]
+    Args:
+        run: the run on which they were tried, which goes on if its data and space are the ones that were chosen.
+    """
+
+    settings: Mapping[str, Mapping[str, Any]]
     reasons: list[str]
+    run: Run | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def suggest(asked: RunSettings, data: Dataset, builder: Builder | None = None) -
                 f"augmentation: training images are shifted by up to {augmentation['shift']} pixels{mirrored} at "
                 "random (data.shift and data.flip change it)"
             )
-    return Suggestion({**found, **schedule}, reasons)
+    return Suggestion({**found, **schedule}, reasons, run)
 
 
 def validation_share(data: Dataset) -> float:
@@ -103,10 +110,14 @@ def validation_share(data: Dataset) -> float:
 
 def with_suggestions(asked: RunSettings, suggested: Mapping[str, Any]) -> RunSettings:
     """Everything that was asked for, and suggestions for the rest."""
-    content = asked.model_dump(mode="json", exclude_unset=True)
-    if asked.space.kind == "auto":
-        content.pop("space", None)
-    return RunSettings.parse(merged(suggested, content), "the choices made for this data")
+    update: dict[str, Any] = {"sections": dict(asked.sections)}
+    for name, values in suggested.items():
+        given: Settings = asked.sections.get(name) or getattr(asked, name)
+        chosen = SPACES[values["kind"]] if given is asked.space and asked.space.kind == "auto" else type(given)
+        kept = given.model_dump(exclude_unset=True) if isinstance(given, chosen) else {}
+        target = update["sections"] if name in asked.sections else update
+        target[name] = chosen.model_validate({**values, **kept})
+    return asked.model_copy(update=update)
 
 
 def merged(suggested: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

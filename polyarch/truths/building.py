@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from polyarch.errors import NotFiniteError
 from polyarch.executors import Mapper, one_thread
 from polyarch.randomness import generator_at
-from polyarch.runs.journal import run_missing
-from polyarch.runs.optimisers import sgd, smoothed_loss
 from polyarch.runs.plan import START_SECONDS, WARM_UP_STEPS, PlannedStage, show_plan
 from polyarch.runs.retraining import Retraining, TrainingItem, evaluate
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning, decided
-from polyarch.runs.workspace import Workspace
+from polyarch.runs.training import sgd, smoothed_loss
+from polyarch.runs.workspace import Workspace, run_missing
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable

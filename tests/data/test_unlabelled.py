@@ -9,15 +9,14 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from polyarch.runs.parts import Parts
 
 from polyarch.data import Dataset, Examples, ImageFiles, TensorData, load, resident
-from polyarch.errors import ConfigError, CorruptFile, DataError, InvalidInput, PolyarchError
-from polyarch.runs import unlabelled
-from polyarch.runs.overrides import with_overrides
-from polyarch.runs.parts import Parts
-from polyarch.runs.settings import RunSettings
-from polyarch.methods.stochastic.strategy import refuse_settings_of_stochastic
 from polyarch.data.unlabelled import unlabelled_examples
+from polyarch.errors import ConfigError, CorruptFile, DataError, InvalidInput, PolyarchError
+from polyarch.methods.stochastic.strategy import refuse_settings_of_stochastic
+from polyarch.runs import unlabelled
+from polyarch.runs.settings import RunSettings, with_overrides
 
 
 def images(channels: int = 3, side: int = 6, *, floats: bool = False) -> Dataset:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import polyarch.scikit
 import polyarch.facade
+import polyarch.scikit
 from polyarch.errors import PolyarchError
 
 ROOT = Path(__file__).resolve().parent.parent.parent

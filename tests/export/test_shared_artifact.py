@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from polyarch.errors import InvalidInput
 from polyarch.export import Artifact, Program, write_artifact
-from polyarch.prediction.loading import load_artifact, load_network
 from polyarch.nn import Exits
+from polyarch.prediction.loading import load_artifact, load_network
 
 
 @pytest.fixture(params=["image", "vector"])

@@ -20,8 +20,8 @@ from polyarch.cli.prediction import predict, serve
 from polyarch.errors import CorruptFile, InvalidInput, NotFiniteError, PolyarchError
 from polyarch.export import Artifact, Program, write_artifact
 from polyarch.facade import Found
-from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.modes import load_predictor
+from polyarch.prediction.predictor import Predictor
 from polyarch.results import Results, TrainingRecord
 
 

@@ -23,6 +23,13 @@ from polyarch.methods.depth.record import (
 from polyarch.results import Results, Role, TrainingRecord
 
 SIDE = 24
+ROLES = {
+    PRUNED: Role.BEST,
+    PRUNED_MIXTURE: Role.MIXTURE,
+    MIXTURE: Role.MIXTURE,
+    FULL: Role.BASELINE,
+    "depth 6 alone": Role.BEST,
+}
 
 
 def spirals_results(**changes: Any) -> Results:
@@ -99,14 +106,12 @@ def _common(record: DepthRecord) -> dict[str, Any]:
     chosen = {"depth": str(record.chosen)}
     alone = next(one for one in record.depths if one.depth == record.chosen)
     name = PRUNED if is_learned else "depth 6 alone"
-    both = [
-        contender(name, Role.BEST, [chosen], alone.accuracy, 0.0),
-        contender(FULL, Role.OTHER, [{"depth": options[-1]}], record.depths[-1].accuracy, 0.0),
-    ]
+    ways = sorted(record.predictors, key=lambda way: way.name != name)
+    contenders = [contender(way.name, ROLES[way.name], [{"depth": str(way.blocks)}], way.accuracy, 0.0) for way in ways]
     if is_learned:  # the weights are those of the supernet
-        for side in both:
+        for side in contenders:
             side.runs[0].history = []
-    mixture = predictor(PRUNED_MIXTURE, "posterior", [{"depth": option} for option in options], 0.9878, 1.1)
+    mixture = predictor(PRUNED_MIXTURE, "posterior", [{"depth": option} for option in options], 0.9861, 1.1)
     return {
         "polyarch": "0.2.0",
         "torch": "2.13.0",
@@ -123,10 +128,10 @@ def _common(record: DepthRecord) -> dict[str, Any]:
             strategy=method, history=history(3000 if is_learned else 0), q={"depth": q} if is_learned else None
         ),
         "record": record,
-        "comparison": both,
+        "comparison": contenders,
         "artifact": {"architecture": chosen, "seed": 0, "accuracy": alone.accuracy, "parameters": alone.parameters},
         "predictors": [predictor(name, "artifact", [chosen], alone.accuracy, 1.3), *([mixture] if is_learned else [])],
-        "default": "artifact",
+        "default": "posterior" if is_learned else "artifact",
         "decisions": [f"method {method}: the data have few examples"],
     }
 

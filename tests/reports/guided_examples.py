@@ -8,7 +8,7 @@ from typing import Any
 
 from record_examples import contender, history, predictor
 
-from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, WHOLE, GatedLayer, GuidedDraw, GuidedRecord
+from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer, GuidedDraw, GuidedRecord
 from polyarch.results import Contender, Results, Role, TrainingRecord
 
 SIZES = (3, 8, 16, 16, 24, 32, 16, 64, 64, 128, 256, 500)
@@ -123,11 +123,11 @@ def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
     mixture = f"mixture of {found.members} draws"
     alone = "whole network, trained alone"
     comparison = [
-        once(DRAWN, Role.INHERITED, mask, 0.921),
+        once(DRAWN, Role.OTHER, mask, 0.921),
         contender(FURTHER, Role.BEST, [mask], 0.9272, 0.0),
         once(mixture, Role.MIXTURE, mask, 0.924),
         once("random draws, one rate", Role.RANDOM, mask, 0.85),
-        once(WHOLE, Role.OTHER, whole, 0.9),
+        once("whole network, weights of the search", Role.INHERITED, whole, 0.9),
         contender(alone, Role.BASELINE, [whole] * 2, 0.93, 0.003),
     ]
     channels = {
@@ -167,7 +167,7 @@ def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
             predictor(mixture, "posterior", [mask] * found.members, 0.924, 0.9),
             predictor(alone, None, [whole], 0.93, 1.3),
         ],
-        "default": "artifact",
+        "default": "posterior",
         "record": found,
         "decisions": ["prior: length scale 7.07 for 4,000 training examples; a larger one makes smaller networks"],
         "seconds": {"train": 93.1, "draw": 12.0, "retrain": 46.0},

@@ -122,7 +122,7 @@ def make(
             predictor("ensemble of 5", "ensemble", [item.architecture for item in members], 0.972 + gain, 1.12),
             predictor("ensemble of random architectures", None, random_ones[:3], 0.958, 1.2),
         ],
-        "default": "artifact",
+        "default": "ensemble",
         "decisions": [
             "space nb201: images of 8 pixels go to the NAS-Bench-201 cell network, with 4 channels",
             "schedule: 120 epochs for the supernet and 40 for each network trained alone, from 1,079 training examples "

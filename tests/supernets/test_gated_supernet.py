@@ -267,7 +267,7 @@ class PooledTwice(nn.Module):
         (lambda: gate(Branches(), (images(),)), r"batch of one example or more.* Got tuple\."),  # type: ignore[arg-type]
         (lambda: gate(Branches(), images()[:0]), r"batch of one example or more.* Got shape \(0, 2, "),
         (lambda: gate(Branches(), images().float()[:, :1]), r"Expected Branches to run on an input of shape .*Error: "),
-        (lambda: gate(PooledTwice(), images().float(), groups={"a": ["pool"]}), "as many channels each time"),
+        (lambda: gate(PooledTwice(), images().float(), groups={"a": ["pool"]}), "fixed number of channels"),
         (lambda: gate(nn.TransformerEncoderLayer(8, 2, 16), torch.zeros(2, 3, 8)), "two or more layers"),
         (lambda: branches().forward_slices(images(), torch.ones(3)), "weights of 23 slices"),
         (lambda: branches().forward_slices(images(), torch.ones(2, 23)), "one row per example"),

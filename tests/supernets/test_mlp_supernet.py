@@ -33,5 +33,5 @@ def test_every_network_has_one_canonical_key() -> None:
 
 @pytest.mark.parametrize("options", [{"features": 0}, {"classes": 1}, {"max_depth": 0}, {"inner_widths": (0,)}])
 def test_impossible_sizes_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="Expected features"):
+    with pytest.raises(InvalidInput, match="Expected 1 or more features"):
         MLPSupernet(**{"features": 3, "classes": 2, **options})

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.tables import CurveTable, Truth
 from polyarch.errors import ConfigError, MissingData, UnknownName
-from polyarch.tables.lookup import known_members, truth_for, whole_name
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
+from polyarch.tables import CurveTable, Truth
+from polyarch.tables.lookup import known_members, truth_for, whole_name
 
 CELLS = (
     ["none", "none", "none", "skip_connect", "none", "none"],

@@ -26,9 +26,8 @@ from polyarch.randomness import derive_seed
 from polyarch.results import Results
 from polyarch.runs.comparison import Item
 from polyarch.runs.display import Quiet
-from polyarch.runs.overrides import with_overrides
 from polyarch.runs.retraining import Retraining
-from polyarch.runs.settings import RunSettings
+from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.start import Beginning
 from polyarch.spaces import Choice, Space
 from polyarch.strategies import Supervised

@@ -15,7 +15,7 @@ from polyarch.methods.depth.training import DepthTraining
 from polyarch.objectives import log_marginal
 from polyarch.predictive import exit_curve
 from polyarch.randomness import derive_seed, global_seed
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.supernets import ConvolutionalDepth
 from polyarch.training import CheckpointStore
 from polyarch_experiments.depth.fixed_depth import FixedDepth

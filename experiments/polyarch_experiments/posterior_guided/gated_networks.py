@@ -18,7 +18,7 @@ from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet
 from polyarch.nn import ReestimatedStatistics
 from polyarch.randomness import derive_seed, global_seed
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws, Limits, best_draw
 from polyarch.searchers.limited_draws import Posterior
 from polyarch.spaces import Architecture

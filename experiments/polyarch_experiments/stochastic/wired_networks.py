@@ -11,7 +11,7 @@ from torch import Tensor
 from polyarch.data import Batches
 from polyarch.methods.stochastic.recipes import nsa, nsa_i
 from polyarch.randomness import generator_at, global_seed
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.spaces import Architecture, erdos_renyi, wired_space
 from polyarch.supernets import WiredSupernet
 from polyarch.training import History

@@ -29,8 +29,7 @@ from polyarch.predictive import choose_confidence, exit_curve
 from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, inherited_network, parameter_count
-from polyarch.runs.judging import Ensemble
-from polyarch.runs.member_logits import MemberLogits
+from polyarch.runs.judging import Ensemble, MemberLogits
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
 from polyarch.spaces import Architecture, Space

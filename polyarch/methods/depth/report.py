@@ -65,13 +65,13 @@ def sentences(results: Results, record: DepthRecord) -> list[str]:
     """The answer, what it costs, and how certain it is; what pruning loses is called a loss."""
     if not record.is_learned:
         return list(_baseline(results, record))
-    first, *others = _ways(results, record)
+    first, *others = _ways(record)
     return [_preferred(results, record), _pruned(results, record, first), *_details(record, first, others)]
 
 
 def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
     """The numbers of the sentences, to be seen at a glance."""
-    (how, first), *_ = _ways(results, record)
+    (how, first), *_ = _ways(record)
     alone, full = record.at(record.chosen), record.at(record.deepest)
     yield Tile("depth", f"{record.chosen} of {full.depth}", f"rule {rule_name(record.rule)}")
     if record.is_learned:
@@ -115,12 +115,12 @@ def _preferred(results: Results, record: DepthRecord) -> str:
     return f"{said} {DEEPEST}" if record.chosen == record.deepest else said
 
 
-def _ways(results: Results, record: DepthRecord) -> list[Way]:
-    """The chosen depth alone and, if it was measured, the mixture up to it; the default one first."""
+def _ways(record: DepthRecord) -> list[Way]:
+    """The chosen depth alone and, if it was measured, the mixture up to it."""
     ways: list[Way] = [(f"at depth {record.chosen} alone", record.at(record.chosen))]
     mixture = record.way(PRUNED_MIXTURE)
     if mixture is not None:
-        ways.insert(results.default != "posterior", (f"as a mixture of the depths up to {record.chosen}", mixture))
+        ways.append((f"as a mixture of the depths up to {record.chosen}", mixture))
     return ways
 
 

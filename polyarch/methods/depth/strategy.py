@@ -8,9 +8,8 @@ from polyarch.distributions import FactorisedCategorical, Uniform
 from polyarch.methods.depth.search import DepthSearch
 from polyarch.methods.depth.settings import DepthSettings
 from polyarch.objectives import SampledExpectation
-from polyarch.runs.optimisers import sgd
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training, early_stopping, weight_splitting
+from polyarch.runs.training import Training, early_stopping, sgd, weight_splitting
 from polyarch.strategies import Variational
 
 

@@ -59,7 +59,7 @@ def suggest_depth(asked: RunSettings, data: Dataset, builder: Builder | None, *,
         f"space {run.settings.space.kind}: {reason}",
         f"schedule: up to {section['epochs']} epochs of {examples:,} training examples in {how}; {chosen}",
     ]
-    return Suggestion({**found, **schedule}, reasons)
+    return Suggestion({**found, **schedule}, reasons, run)
 
 
 def _widest(asked: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tuple[SpaceProposal, Run]:

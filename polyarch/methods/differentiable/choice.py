@@ -19,8 +19,7 @@ from polyarch.methods.differentiable.record import DifferentiableRecord
 from polyarch.methods.differentiable.settings import DifferentiableSettings
 from polyarch.methods.differentiable.training import LearnedRelaxation
 from polyarch.randomness import generator_at
-from polyarch.runs.draws import distinct_networks
-from polyarch.runs.run import Run
+from polyarch.runs.run import Run, distinct_networks
 from polyarch.searchers import Limits
 from polyarch.spaces import Architecture
 from polyarch.tables import published_notation

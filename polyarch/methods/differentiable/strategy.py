@@ -8,9 +8,8 @@ from polyarch.errors import ConfigError
 from polyarch.methods.differentiable.recipes import TEMPERATURES, Recipe, bilevel, hypergradient, mixed_supernet
 from polyarch.methods.differentiable.settings import DifferentiableSettings
 from polyarch.nn import Repeat
-from polyarch.runs.optimisers import sgd, smoothed_loss
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training
+from polyarch.runs.training import Training, sgd, smoothed_loss
 from polyarch.supernets import DepthSupernet, ModuleSupernet, Supernet
 from polyarch.training import Callback, TemperatureAnnealing, WeightsFirst
 

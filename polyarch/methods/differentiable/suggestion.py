@@ -63,7 +63,7 @@ def suggest_differentiable(asked: RunSettings, data: Dataset, builder: Builder |
         f"{f' in {stages} stages' if stages > 1 else ''}, in which q takes about {moves * stages:,} steps at a rate of "
         f"{rate:g}, and {taken['retrain']['epochs']} for each network trained alone"
     )
-    return Suggestion(found, reasons)
+    return Suggestion(found, reasons, run)
 
 
 def passes_of(differentiable: Mapping[str, Any]) -> int:

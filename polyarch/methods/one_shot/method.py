@@ -14,13 +14,11 @@ from polyarch.errors import ConfigError
 from polyarch.estimators import Scoring
 from polyarch.methods.method import Method
 from polyarch.methods.one_shot.elimination import eliminate, rungs_of
-from polyarch.methods.one_shot.members import ensemble_members
-from polyarch.methods.one_shot.ranking import rank
+from polyarch.methods.one_shot.ranking import judges, rank
 from polyarch.methods.one_shot.record import OneShotRecord
-from polyarch.methods.one_shot.searching import sampler_of, search
+from polyarch.methods.one_shot.searching import ensemble_members, sampler_of, search
 from polyarch.methods.one_shot.second_supernet import second_supernet, wants_second
 from polyarch.methods.one_shot.summary import summary
-from polyarch.methods.one_shot.trust import judges
 from polyarch.ranking import halving_steps
 from polyarch.reports.section import Section
 from polyarch.results import Results

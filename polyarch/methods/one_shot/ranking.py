@@ -1,20 +1,74 @@
-"""Architectures scored by several estimators: random ones, or those of a table of true values."""
+"""Architectures scored by several estimators, random ones or those of a table, and how far to trust the ranking."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from polyarch.estimators import Failure, Score, Scoring
-from polyarch.methods.one_shot.record import RankingRecord, ScoredArchitecture, ScoreRecord
-from polyarch.methods.one_shot.scoring import ScoreMapper, StagedScoring, score_records
-from polyarch.methods.one_shot.trust import judges, trust_record
-from polyarch.ranking import rank_quality
-from polyarch.runs.journal import run_missing
+from polyarch.estimators import Estimator, Failure, Score, Scoring
+from polyarch.executors import Mapper
+from polyarch.methods.one_shot.record import RankingRecord, ScoredArchitecture, ScoreRecord, TrustRecord
+from polyarch.ranking import rank_quality, trust
 from polyarch.runs.run import Run
+from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
 from polyarch.tables import Truth
 from polyarch.tables.lookup import known_members, truth_for
+
+LEAST = 4
+"""Fewer architectures say nothing."""
+
+
+def judges(estimators: Sequence[Estimator]) -> list[str]:
+    """The estimators that say how good an architecture is, not what it costs; the first is the one in question."""
+    return [estimator.name for estimator in estimators if estimator.goal == "maximise"]
+
+
+def trust_record(
+    scored: Sequence[ScoredArchitecture], names: Sequence[str], second: Mapping[str, float], *, seed: int
+) -> TrustRecord | None:
+    """The agreements over the scored architectures; None with fewer than two judges or very few architectures.
+
+    Args:
+        names: the estimators that are compared, the one in question first.
+        second: its scores by the second supernet, by the key of the architecture; may be empty.
+    """
+    if len(names) < 2 or len(scored) < LEAST:
+        return None
+    both = [item for item in scored if item.key in second]
+    seeds = [[item.score(names[0]) for item in both], [second[item.key] for item in both]]
+    found = trust(
+        {name: [item.score(name) for item in scored] for name in names},
+        seeds if len(both) >= LEAST else None,
+        seed=seed,
+    )
+    content = found.to_dict()
+    content["top_architecture"] = scored[content.pop("top")].architecture
+    return TrustRecord.model_validate(content)
+
+
+@dataclass(frozen=True)
+class StagedScoring:
+    """Scores an architecture by the estimators of a task."""
+
+    tasks: Mapping[str, Scoring]
+
+    def __call__(self, item: tuple[str, Architecture]) -> list[Score] | Failure:
+        """The scores of one (task, architecture)."""
+        task, architecture = item
+        return self.tasks[task](architecture)
+
+
+ScoreMapper = Mapper[tuple[str, Architecture], list[Score] | Failure]
+
+
+def score_records(scores: list[Score]) -> list[dict[str, Any]]:
+    """Scores as plain values, without the time they took."""
+    return [
+        ScoreRecord(estimator=score.estimator, value=score.value, policy=score.policy).model_dump() for score in scores
+    ]
+
 
 RESAMPLES = 500
 

@@ -1,16 +1,43 @@
-"""The search for the best architecture."""
+"""The search for the best architecture, and the samplers that settings can name."""
 
 from __future__ import annotations
 
+from polyarch import searchers
+from polyarch.errors import ConfigError
 from polyarch.estimators import Failure, Score, Scoring
+from polyarch.methods.one_shot.ranking import score_records
 from polyarch.methods.one_shot.record import ScoredArchitecture, ScoreRecord, SearchRecord
-from polyarch.methods.one_shot.scoring import score_records
 from polyarch.plugins import SAMPLERS
-from polyarch.runs.run import Run
+from polyarch.runs.run import Run, distinct_networks
 from polyarch.runs.sections import SearchSettings
 from polyarch.searchers import StudySearcher
 from polyarch.searchers.searcher import MakeSampler
 from polyarch.spaces import Architecture
+
+
+def random(settings: SearchSettings) -> MakeSampler:
+    """Random architectures."""
+    return searchers.random_search
+
+
+def exhaustive(settings: SearchSettings) -> MakeSampler:
+    """Every architecture once."""
+    return searchers.exhaustive_search
+
+
+def evolution(settings: SearchSettings) -> MakeSampler:
+    """Regularised evolution, for one objective."""
+    if len(settings.objectives) > 1:
+        raise ConfigError(
+            f"Expected sampler nsga2, random or exhaustive for {len(settings.objectives)} goals. Got 'evolution'."
+        )
+    return searchers.evolution(settings.population, min(settings.tournament, settings.population))
+
+
+def nsga2(settings: SearchSettings) -> MakeSampler:
+    """NSGA-II, for several objectives."""
+    return searchers.nsga2(settings.population)
+
 
 SHARE_OF_TIME = 0.5
 """Of ``max_minutes``: then what was found must do, because training the best takes the rest."""
@@ -74,3 +101,17 @@ def _tell(run: Run, searcher: StudySearcher, architecture: Architecture, outcome
         records = score_records(outcome)
         searcher.tell([architecture], [[score.value for score in outcome]], notes=[{"scores": records}])
         run.workspace.log("searched", key=architecture.key, scores=records)
+
+
+def ensemble_members(run: Run, record: SearchRecord) -> list[Architecture]:
+    """The best of the search first, then by the first objective, up to ``retrain.members``.
+
+    Each has other layers than those before it: architectures that differ only in what does not reach the output, or in
+    where equal layers stand, would be the same opinion twice.
+    """
+    (objective,) = run.estimators(run.settings.search.objectives[:1])
+    sign = -1 if objective.goal == "maximise" else 1
+    by_score = sorted(record.evaluated, key=lambda item: sign * item.score(objective.name))
+    space = run.net.space
+    ordered = (space.architecture(item.architecture) for item in (record.best[0], *by_score))
+    return distinct_networks(run.net, ordered, most=run.settings.retrain.members)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from polyarch.executors import in_background
-from polyarch.methods.one_shot.trust import LEAST, judges
+from polyarch.methods.one_shot.ranking import LEAST, judges
 from polyarch.randomness import derive_seed
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings

@@ -10,9 +10,8 @@ from typing import Any
 
 from polyarch.errors import ConfigError
 from polyarch.methods.one_shot import strategies
-from polyarch.runs.optimisers import sgd, smoothed_loss
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training, early_stopping, weight_splitting
+from polyarch.runs.training import Training, early_stopping, sgd, smoothed_loss, weight_splitting
 from polyarch.strategies import OneShot
 
 

@@ -19,13 +19,12 @@ from polyarch.randomness import generator_at
 from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, measured
-from polyarch.runs.journal import run_missing
-from polyarch.runs.judging import Ensemble, judge, ood_batches
-from polyarch.runs.member_logits import MemberLogits
+from polyarch.runs.judging import Ensemble, MemberLogits, judge, ood_batches
 from polyarch.runs.retraining import Retraining, train_all, trained_network
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
 from polyarch.runs.training import fit_supernet, shown
+from polyarch.runs.workspace import run_missing
 from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws, best_draw
 from polyarch.searchers.limited_draws import Posterior
 from polyarch.spaces import Architecture

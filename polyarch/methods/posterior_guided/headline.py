@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, WHOLE, GuidedRecord
-from polyarch.reports.headline import Entry, answer, entries, with_role
+from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GuidedRecord
+from polyarch.reports.headline import Entry, answer_of, entries, with_role
 from polyarch.reports.section import Tile
 from polyarch.reports.text import count, percent, several, signed, the
 from polyarch.results import Results, Role
@@ -14,7 +14,7 @@ from polyarch.results import Results, Role
 def sentences(results: Results, record: GuidedRecord) -> list[str] | None:
     """The result in words; what a single run cannot tell is said. None without test results."""
     found = entries(results)
-    best = answer(found)
+    best = answer_of(found)
     if best is None:
         return None
     draw = record.best_draw
@@ -33,7 +33,7 @@ def sentences(results: Results, record: GuidedRecord) -> list[str] | None:
 def tiles(results: Results, record: GuidedRecord) -> Iterator[Tile]:
     """The numbers of the sentences, to be seen at a glance."""
     found, draw = entries(results), record.best_draw
-    best, alone, random = answer(found), with_role(found, Role.BASELINE), with_role(found, Role.RANDOM)
+    best, alone, random = answer_of(found), with_role(found, Role.BASELINE), with_role(found, Role.RANDOM)
     drawn = _named(found, DRAWN)
     if best is not None:
         yield Tile("test accuracy", percent(best.mean), f"of the {best.name}")
@@ -59,7 +59,7 @@ def _compared(record: GuidedRecord, best: Entry, found: Sequence[Entry]) -> Iter
     alone = with_role(found, Role.BASELINE)
     if alone is not None:
         yield f"That is {best.against(alone)} the {alone.name} ({alone.shown})."
-    drawn, random, whole = _named(found, DRAWN), with_role(found, Role.RANDOM), _named(found, WHOLE)
+    drawn, random, whole = _named(found, DRAWN), with_role(found, Role.RANDOM), with_role(found, Role.INHERITED)
     if drawn is not None:
         number = several(len(record.guided), "draw")
         said = f"With the weights of the search and no further training, the best of {number} reaches {drawn.shown}"
@@ -89,7 +89,7 @@ def _further(results: Results, best: Entry, found: Sequence[Entry]) -> Iterator[
 def _mixture(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
     mixture = with_role(found, Role.MIXTURE)
     if mixture is not None:
-        yield f"The {mixture.name} reaches {mixture.shown}, {mixture.against(best)} the exported network."
+        yield f"The {mixture.name} reaches {mixture.shown}, {mixture.against(best)} the {best.name}."
 
 
 def _calibration(results: Results) -> Iterator[str]:

@@ -27,9 +27,8 @@ from polyarch.methods.posterior_guided.suggestion import suggest_guided
 from polyarch.reports.section import Section
 from polyarch.results import Results, TrainingRecord
 from polyarch.runs.checks import check_run, check_training, refuse_searching, refuse_strategy
-from polyarch.runs.minutes import shrunk
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import STEP_OVER_FORWARD, PlannedStage, Timings, planned_export, start_seconds
+from polyarch.runs.plan import STEP_OVER_FORWARD, PlannedStage, Timings, planned_export, shrunk, start_seconds
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import Outcome, Stage

@@ -9,8 +9,7 @@ from pydantic import Field
 from polyarch.results.record import Record
 
 DRAWN, FURTHER = "best draw", "best draw, trained further"
-WHOLE = "whole network, weights of the search"
-"""Names of contenders that their roles do not tell apart."""
+"""Names of contenders; either may be the one that is exported."""
 
 
 class GatedLayer(Record):

@@ -7,9 +7,8 @@ import math
 from polyarch.errors import ConfigError
 from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.methods.posterior_guided.settings import GuidedSettings
-from polyarch.runs.optimisers import smoothed_loss
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training, early_stopping
+from polyarch.runs.training import Training, early_stopping, smoothed_loss
 from polyarch.supernets import GatedSupernet
 from polyarch.training import Callback, WithinLimits
 from polyarch.training.within_limits import DESCENT

@@ -61,7 +61,7 @@ def suggest_guided(asked: RunSettings, data: Dataset, builder: Builder | None = 
         f"schedule: {taken['train']['epochs']} epochs; the whole network, trained alone for "
         f"{taken['retrain']['epochs']} epochs, is there to compare with",
     ]
-    return Suggestion(found, reasons)
+    return Suggestion(found, reasons, run)
 
 
 def _widest(asked: RunSettings, data: Dataset) -> SpaceProposal:

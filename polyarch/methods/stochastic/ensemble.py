@@ -21,8 +21,7 @@ from polyarch.ranking import norm_modes
 from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, parameter_count
-from polyarch.runs.judging import Ensemble, judge, ood_batches
-from polyarch.runs.member_logits import MemberLogits
+from polyarch.runs.judging import Ensemble, MemberLogits, judge, ood_batches
 from polyarch.runs.retraining import Retraining, train_all, trained_network
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome

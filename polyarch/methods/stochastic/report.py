@@ -42,6 +42,7 @@ def section(results: Results) -> Section:
         Path(__file__).with_name("report.html"),
         sentences=None if compared is None else list(_sentences(results, record, *compared)),
         tiles=None if compared is None else list(_tiles(results, record, *compared)),
+        answer=Role.MIXTURE,
         charts=dict(stochastic_charts(record)),
         values={
             "record": record,
@@ -86,8 +87,8 @@ def _sentences(
 
 def _tiles(results: Results, record: StochasticRecord, ensemble: Entry, best: Entry, baseline: Entry) -> Iterator[Tile]:
     yield Tile("test accuracy", percent(ensemble.mean), f"of the {ensemble.name}")
-    yield Tile("vs. best member alone", signed(ensemble.mean - best.mean), "percentage points")
-    yield Tile(f"vs. {baseline.name}", signed(ensemble.mean - baseline.mean), "percentage points")
+    yield Tile("vs. best member", signed(ensemble.mean - best.mean), "points")
+    yield Tile("vs. one network", signed(ensemble.mean - baseline.mean), f"points; {baseline.name}")
     together = predictor_in(results, "ensemble")
     if together is not None:
         yield Tile("calibration error", f"{together.uncalibrated_calibration_error:.4f}", "before temperature scaling")

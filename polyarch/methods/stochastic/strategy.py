@@ -7,11 +7,9 @@ from polyarch.errors import ConfigError
 from polyarch.methods.stochastic.recipes import nsa, nsa_i
 from polyarch.methods.stochastic.settings import StochasticSettings
 from polyarch.randomness import generator_at
-from polyarch.runs.draws import distinct_draws
-from polyarch.runs.optimisers import sgd, smoothed_loss
-from polyarch.runs.run import Run
+from polyarch.runs.run import Run, distinct_draws
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.training import Training, early_stopping, weight_splitting
+from polyarch.runs.training import Training, early_stopping, sgd, smoothed_loss, weight_splitting
 from polyarch.searchers import Limits
 from polyarch.spaces import Architecture, Space, erdos_renyi
 from polyarch.strategies import Consistency, Strategy, WiringPass

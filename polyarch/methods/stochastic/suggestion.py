@@ -9,9 +9,8 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.estimators import MACs
 from polyarch.methods.stochastic.strategy import drawn_wirings
-from polyarch.runs.draws import distinct_draws
 from polyarch.runs.own_module import Builder
-from polyarch.runs.run import Run
+from polyarch.runs.run import Run, distinct_draws
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.spaces import WiredSettings
 from polyarch.runs.suggestion import (
@@ -60,7 +59,7 @@ def suggest_stochastic(asked: RunSettings, data: Dataset, builder: Builder | Non
         wirings = drawn_wirings(run.net.space, with_suggestions(alone, found))
         found["space"] = {**found.get("space", {}), "wirings": [wiring_string(wiring) for wiring in wirings]}
     found |= _schedule(run, given, unlabelled=asked.data.unlabelled is not None)
-    return Suggestion(found, [*reasons, _in_words(merged(found, given), run)])
+    return Suggestion(found, [*reasons, _in_words(merged(found, given), run)], run)
 
 
 def _proposals(asked: RunSettings, data: Dataset) -> Iterator[SpaceProposal]:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from polyarch.distributions import Categorical
-from polyarch.facade import Found
-from polyarch.prediction.predictor import Predictor
+from polyarch.facade import SearchResult
+from polyarch.methods.depth.record import DepthPredictor, DepthRecord
 from polyarch.methods.depth.search import RULES, choose_depth, prune
-from polyarch.results import DepthPredictor, DepthRecord, Results
+from polyarch.prediction.predictor import Predictor
+from polyarch.results import Results, Role
 from polyarch.spaces import Choice, Space
 
 WAYS = ["mixture of all depths", "pruned mixture", "pruned network alone", "full depth alone"]
@@ -70,8 +71,9 @@ def measured(predictor: Predictor, data: Any) -> dict[str, float]:
 
 
 def depth_of(results: Results) -> DepthRecord:
-    assert results.depth is not None
-    return results.depth
+    found = results.found(DepthRecord)
+    assert found is not None
+    return found
 
 
 def ways(record: DepthRecord) -> dict[str, DepthPredictor]:
@@ -115,8 +117,10 @@ def check_numbers(results: Results, *, limited: bool = False) -> None:
     assert results.artifact["accuracy"] == found["pruned network alone"].accuracy
     assert [side.name for side in results.comparison] == sorted(WAYS, key=lambda name: name != "pruned network alone")
     assert [side.mean for side in results.comparison] == [found[side.name].accuracy for side in results.comparison]
+    assert results.contender(Role.BEST) == results.comparison[0]
 
     alone, mixture = results.predictors
+    assert (alone.folder, mixture.folder, results.default) == ("artifact", "posterior", "posterior")
     assert [list(member.values()) for member in alone.members] == [[str(record.chosen)]]
     assert [list(member.values()) for member in mixture.members] == [[str(depth)] for depth in depths[: position + 1]]
     assert mixture.weights == pytest.approx(prune(posterior, position).probabilities.tolist(), abs=1e-6)
@@ -139,9 +143,9 @@ def check_exits(record: DepthRecord) -> None:
         assert kept.valid_accuracy >= ways(record)["pruned mixture"].valid_accuracy
 
 
-def check_artifacts(found: Found, data: Any) -> None:
+def check_artifacts(found: SearchResult, data: Any) -> None:
     """What is loaded back predicts on the test set what the results say."""
-    for predictor, record in zip((found.predictor(), found.posterior()), found.results.predictors, strict=True):
+    for predictor, record in zip(map(found.predictor, ("single", "marginal")), found.results.predictors, strict=True):
         seen = measured(predictor, data)
         assert seen["accuracy"] == pytest.approx(record.accuracy, abs=0.005)  # float32 against float64
         assert seen["loss"] == pytest.approx(record.loss, abs=1e-4)

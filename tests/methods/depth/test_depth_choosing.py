@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,18 +12,22 @@ from torch import Tensor, nn
 
 from polyarch import Repeat
 from polyarch.data import Column, Dataset, TableData, TensorData
-from polyarch.errors import ConfigError, InvalidInput
-from polyarch.runs.suggestion import merged, with_suggestions
-from polyarch.runs.comparison import EXPORT_SECONDS
-from polyarch.methods.depth.suggestion import suggest_depth
-from polyarch.runs.minutes import fitted
-from polyarch.runs.overrides import parse_prior
-from polyarch.runs.plan import Timings, plan, total_seconds
-from polyarch.runs.settings import RunSettings
+from polyarch.errors import ConfigError, InvalidInput, UnknownName
+from polyarch.methods.depth.method import DepthMethod
+from polyarch.methods.depth.settings import DepthSettings
 from polyarch.methods.depth.timing import forward_seconds
+from polyarch.plugins import method_named
 from polyarch.randomness import generator_at
+from polyarch.runs.own_module import Builder
+from polyarch.runs.plan import EXPORT_SECONDS, PlannedStage, Timings, fitted, total_seconds
+from polyarch.runs.run import Run
+from polyarch.runs.settings import RunSettings, parse_prior
+from polyarch.runs.suggestion import merged, with_suggestions
+from polyarch.runs.workspace import Workspace
 
 METHODS = ("variational-depth", "deterministic-depth")
+
+Suggested = tuple[dict[str, Any], list[str]]
 
 
 def images(side: int, *, channels: int = 1, count: int = 40) -> Dataset:
@@ -45,6 +51,14 @@ def asked(method: str = "variational-depth", **content: Any) -> RunSettings:
     return RunSettings.parse({"space": {"kind": "auto"}, "method": method, **content}, "the test")
 
 
+def suggested(settings: RunSettings, data: Dataset, builder: Builder | None = None) -> Suggested:
+    """By the method of the settings."""
+    method = method_named(settings.method)
+    assert isinstance(method, DepthMethod)
+    found = method.suggest(settings, data, builder)
+    return dict(found.settings), found.reasons
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("data", "space"),
@@ -58,17 +72,17 @@ def asked(method: str = "variational-depth", **content: Any) -> RunSettings:
 )
 def test_the_space_fits_the_data(method: str, data: Dataset, space: dict[str, Any]) -> None:
     settings = asked(method)
-    found, reasons = suggest_depth(settings, data)
+    found, reasons = suggested(settings, data)
     assert found["space"] == space
     assert reasons[0].startswith(f"space {space['kind']}: a ")
     whole = with_suggestions(settings, found)  # every key is a setting
     assert whole.method == method and whole.space.kind == space["kind"]
-    assert suggest_depth(asked(method), data) == (found, reasons)  # the same data get the same choices
+    assert suggested(asked(method), data) == (found, reasons)  # the same data get the same choices
 
 
 def test_small_data_follow_the_document() -> None:
     """Full batches, SGD 0.1 with momentum 0.5 and no decay, patience 500, the most probable depth."""
-    found, reasons = suggest_depth(asked(), points())
+    found, reasons = suggested(asked(), points())
     protocol = {"momentum": 0.5, "weight_decay": 0.0, "learning_rate": 0.1, "final_learning_rate": 0.1}
     assert found["train"] == {
         "strategy": "variational", "patience": 500, "epochs": 3000, "batch_size": 160, **protocol,
@@ -77,35 +91,35 @@ def test_small_data_follow_the_document() -> None:
     assert reasons[1] == (
         "schedule: up to 3000 epochs of 160 training examples in full batches; rule argmax chooses the depth"
     )
-    fixed, reasons = suggest_depth(asked("deterministic-depth"), points())
+    fixed, reasons = suggested(asked("deterministic-depth"), points())
     assert fixed["retrain"] == {"seeds": 1, "epochs": 1000, "batch_size": 160, **protocol}
     assert "train" not in fixed and "depth" not in fixed
     assert reasons[1].endswith("in full batches; validation loss chooses the depth")
 
 
 def test_large_data_take_minibatches_and_the_95_percent_rule() -> None:
-    few, many = suggest_depth(asked(), table(1000))[0], suggest_depth(asked(), table(6000))[0]
+    few, many = suggested(asked(), table(1000))[0], suggested(asked(), table(6000))[0]
     assert (few["train"]["batch_size"], many["train"]["batch_size"]) == (64, 128)
     assert (few["depth"]["rule"], many["depth"]["rule"]) == ("argmax", "95%")
     for found in (few, many):
         assert 2 <= found["train"]["epochs"] <= 60
         assert 3 <= found["train"]["patience"] <= found["train"]["epochs"]
         assert "final_learning_rate" not in found["train"]  # the rate falls to 0
-    assert "batches of 128; rule 95% chooses" in suggest_depth(asked(), table(6000))[1][1]
+    assert "batches of 128; rule 95% chooses" in suggested(asked(), table(6000))[1][1]
 
 
 def test_more_work_makes_networks_narrow_and_schedules_short() -> None:
-    few, many = (suggest_depth(asked(), images(28, count=count))[0] for count in (700, 5000))
+    few, many = (suggested(asked(), images(28, count=count))[0] for count in (700, 5000))
     assert many["space"]["channels"] < few["space"]["channels"] == 64
     assert many["space"]["inner_channels"] == many["space"]["channels"] // 2
     settings = asked(space={"kind": "depth_cnn"})
-    epochs = [suggest_depth(settings, images(28, count=count))[0]["train"]["epochs"] for count in (1000, 5000)]
+    epochs = [suggested(settings, images(28, count=count))[0]["train"]["epochs"] for count in (1000, 5000)]
     assert epochs[0] > epochs[1]
 
 
 def test_validation_examples_are_a_fifth_or_five_thousand() -> None:
-    assert suggest_depth(asked(), points())[0]["data"] == {"validation": 0.2}
-    assert suggest_depth(asked(), points(50_000))[0]["data"] == {"validation": 0.1}
+    assert suggested(asked(), points())[0]["data"] == {"validation": 0.2}
+    assert suggested(asked(), points(50_000))[0]["data"] == {"validation": 0.1}
 
 
 def test_what_was_asked_for_stays() -> None:
@@ -115,7 +129,7 @@ def test_what_was_asked_for_stays() -> None:
         depth={"rule": "expected", "prior": (1.0, 2.0, 3.0, 4.0, 5.0)},
         data={"validation": 0.4},
     )
-    found, reasons = suggest_depth(settings, points())
+    found, reasons = suggested(settings, points())
     assert "space" not in found
     assert reasons == [
         "space depth_fc: as asked for",
@@ -123,7 +137,10 @@ def test_what_was_asked_for_stays() -> None:
     ]
     whole = with_suggestions(settings, found)
     assert (whole.train.epochs, whole.train.batch_size, whole.train.patience) == (33, 16, 500)
-    assert (whole.depth.rule, whole.depth.prior) == ("expected", (1.0, 2.0, 3.0, 4.0, 5.0))
+    assert (whole.section(DepthSettings).rule, whole.section(DepthSettings).prior) == (
+        "expected",
+        (1.0, 2.0, 3.0, 4.0, 5.0),
+    )
     assert whole.space == settings.space and whole.data.validation == 0.4
 
 
@@ -133,7 +150,7 @@ def test_a_network_of_ones_own_gets_a_schedule() -> None:
         return nn.Sequential(nn.Flatten(), nn.Linear(2, 4), body, nn.Linear(4, 2))
 
     settings = asked(space={"kind": "module", "module": "<given in Python>"})
-    found, reasons = suggest_depth(settings, points(), build)
+    found, reasons = suggested(settings, points(), build)
     assert "space" not in found and reasons[0] == "space module: your own network"
     assert found["train"]["strategy"] == "variational"
 
@@ -142,41 +159,49 @@ def settings_of(method: str, **sections: Any) -> RunSettings:
     return RunSettings.parse(merged({"method": method, "workers": 2}, sections), "the test")
 
 
-class TestPlan:
-    timings = Timings(step=0.5, rank_score=0.0, search_score=0.0)
+def run_of(method: str, until: str | None = None, **sections: Any) -> Run:
+    """With 200 examples for training."""
+    content = merged({"data": {"validation": 0.2}, "space": {"kind": "depth_fc"}}, sections)
+    return Run.build(settings_of(method, **content), Workspace(Path("nowhere")), data=points(250), until=until)
 
+
+def planned(run: Run) -> list[PlannedStage]:
+    return run.method.plan(run, Timings(step=0.5))
+
+
+class TestPlan:
     def test_of_a_learned_depth(self) -> None:
-        settings = settings_of("variational-depth", train={"epochs": 10, "batch_size": 50})
-        trained, export = plan(settings, self.timings, 200, "search")
+        content = {"train": {"epochs": 10, "batch_size": 50}}
+        trained, export = planned(run_of("variational-depth", **content))
         assert trained.name == "train" and trained.seconds == pytest.approx(10 * 4 * 0.5)
         assert "weights and posterior, up to 10 epochs of 200 examples" in trained.work
         assert (export.name, export.seconds) == ("export", EXPORT_SECONDS)
-        assert plan(settings, self.timings, 200, "train") == [trained]
+        assert planned(run_of("variational-depth", "train", **content)) == [trained]
 
     def test_a_batch_that_is_larger_than_the_data(self) -> None:
-        settings = settings_of("variational-depth", train={"epochs": 10, "batch_size": 1000})
-        assert plan(settings, self.timings, 200, "search")[0].seconds == pytest.approx(10 * 0.5)
+        run = run_of("variational-depth", train={"epochs": 10, "batch_size": 1000})
+        assert planned(run)[0].seconds == pytest.approx(10 * 0.5)
 
     def test_of_fixed_depths(self) -> None:
         content = {"train": {"batch_size": 50}, "retrain": {"epochs": 10, "seeds": 3}}
-        few = plan(settings_of("deterministic-depth", depth={"depths": [1, 2]}, **content), self.timings, 200, "search")
-        many = plan(settings_of("deterministic-depth", **content), self.timings, 200, "search")
+        few = planned(run_of("deterministic-depth", depth={"depths": [1, 2]}, **content))
+        many = planned(run_of("deterministic-depth", **content))
         assert few[0].work == "6 networks of fixed depth, 10 epochs" and few[0].name == "retrain"
         assert many[0].work == "24 networks of fixed depth, 10 epochs"
         assert 0 < few[0].seconds < many[0].seconds
 
     def test_a_limit_on_the_time_shortens_the_training(self) -> None:
-        settings = settings_of("variational-depth", max_minutes=2, train={"epochs": 3000, "batch_size": 200})
+        run = run_of("variational-depth", max_minutes=2, train={"epochs": 3000, "batch_size": 200})
 
-        def planned(settings: RunSettings) -> Any:
-            return plan(settings, self.timings, 200, "search")
+        def with_settings(settings: RunSettings) -> list[PlannedStage]:
+            return planned(replace(run, settings=settings))
 
         free = settings_of("variational-depth", max_minutes=2)
-        shorter, reason = fitted(settings, planned, asked=free, stretch=True)
-        assert shorter.train.epochs < 3000 and total_seconds(planned(shorter)) <= 2 * 60
+        shorter, reason = fitted(run, with_settings, asked=free, stretch=True)
+        assert shorter.train.epochs < 3000 and total_seconds(with_settings(shorter)) <= 2 * 60
         assert reason is not None and f"{shorter.train.epochs} epochs" in reason
         with pytest.raises(ConfigError, match="at most 2 minutes"):  # what was given is not cut
-            fitted(settings, planned, asked=settings, stretch=True)
+            fitted(run, with_settings, asked=run.settings, stretch=True)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +227,6 @@ def test_priors_that_are_no_numbers(text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"method": "bayes"}, "method in the test"),
         ({"depth": {"rule": "median"}}, "depth.rule in the test"),
         ({"depth": {"updates": "sometimes"}}, "depth.updates in the test"),
         ({"depth": {"prior": "flat"}}, "depth.prior"),
@@ -214,6 +238,11 @@ def test_priors_that_are_no_numbers(text: str) -> None:
 def test_settings_that_do_not_fit(content: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         RunSettings.parse(content, "the test")
+
+
+def test_methods_that_are_not_there() -> None:
+    with pytest.raises(UnknownName, match=r"Expected a method out of .*variational-depth.* Got 'bayes'"):
+        RunSettings.parse({"method": "bayes"}, "the test")
 
 
 def test_settings_survive_a_file(tmp_path: Any) -> None:

@@ -18,7 +18,8 @@ from depth_checks import SPIRALS, check_artifacts, check_numbers, depth_of, opti
 
 import polyarch as library
 from polyarch.data import load
-from polyarch.facade import Found
+from polyarch.facade import SearchResult
+from polyarch.methods.depth.record import DepthRecord
 from polyarch.results import Results
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -26,19 +27,19 @@ Outcome = Callable[[Path], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def spiral_run(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def spiral_run(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     """By the facade, with everything that a run writes."""
     settings = {**SPIRALS, "train.epochs": 60, "programs": ["pt2", "onnx"]}
     return library.search("spirals", out=tmp_path_factory.mktemp("spirals") / "run", quiet=True, settings=settings)
 
 
 class TestSpirals:
-    def test_numbers_and_artifacts(self, spiral_run: Found) -> None:
+    def test_numbers_and_artifacts(self, spiral_run: SearchResult) -> None:
         check_numbers(spiral_run.results)
         check_artifacts(spiral_run, load("spirals"))
         assert Results.read(spiral_run.folder / "results.json") == spiral_run.results
 
-    def test_what_was_decided(self, spiral_run: Found) -> None:
+    def test_what_was_decided(self, spiral_run: SearchResult) -> None:
         results, record = spiral_run.results, depth_of(spiral_run.results)
         assert (record.rule, record.prior, record.updates) == ("argmax", "geometric, ratio 0.85", "gradient")
         assert results.settings["train"]["strategy"] == "variational" and results.settings["train"]["momentum"] == 0.5
@@ -50,24 +51,24 @@ class TestSpirals:
         expected = [weight / sum(weights) for weight in weights]
         assert [measure.prior for measure in record.depths] == pytest.approx(expected, rel=1e-5)
 
-    def test_files(self, spiral_run: Found) -> None:
+    def test_files(self, spiral_run: SearchResult) -> None:
         names = ["architecture.json", "metadata.json", "model.onnx", "model.pt2", "weights.safetensors"]
         for folder in ("artifact", "posterior"):
             assert sorted(path.name for path in (spiral_run.folder / folder).iterdir()) == names
         assert (spiral_run.folder / "report.html").read_text().endswith("</html>")
         assert not (spiral_run.folder / "ensemble").exists() and not (spiral_run.folder / "study.db").exists()
 
-    def test_early_exit_of_the_artifact(self, spiral_run: Found) -> None:
+    def test_early_exit_of_the_artifact(self, spiral_run: SearchResult) -> None:
         """At a confidence above 1 nobody leaves; at the first exit everybody does."""
         inputs, _ = raw(load("spirals"))
         chosen = depth_of(spiral_run.results).chosen
-        whole = spiral_run.posterior(early_exit=1.01)(inputs)
-        torch.testing.assert_close(whole.probabilities, spiral_run.posterior()(inputs).probabilities)
+        whole = spiral_run.predictor("early-exit", exit_above=1.01)(inputs)
+        torch.testing.assert_close(whole.probabilities, spiral_run.predictor("marginal")(inputs).probabilities)
         assert whole.depths is not None and set(whole.depths.tolist()) == {chosen}
-        first = spiral_run.posterior(early_exit=0.01)(inputs)
+        first = spiral_run.predictor("early-exit", exit_above=0.01)(inputs)
         assert first.depths is not None and set(first.depths.tolist()) == {0}
 
-    def test_functions_are_what_is_predicted_on_the_plane(self, spiral_run: Found) -> None:
+    def test_functions_are_what_is_predicted_on_the_plane(self, spiral_run: SearchResult) -> None:
         record = depth_of(spiral_run.results)
         functions = record.functions
         assert functions is not None
@@ -80,17 +81,17 @@ class TestSpirals:
             torch.tensor(list(base64.b64decode(texts[record.chosen])))
             for texts in (functions.classes, functions.confidence)
         )
-        predictions = spiral_run.predictor()(grid).probabilities.double()
+        predictions = spiral_run.predictor("single")(grid).probabilities.double()
         assert (predictions.argmax(1) == classes).double().mean() > 0.995
         temperature = spiral_run.results.predictors[0].temperature
         raw_probabilities = torch.softmax(temperature * predictions.log(), 1)
         assert ((255 * raw_probabilities.amax(1)).round() - confidence).abs().max() <= 2
 
-    def test_early_exit_of_the_artifact_is_what_the_results_say(self, spiral_run: Found) -> None:
+    def test_early_exit_of_the_artifact_is_what_the_results_say(self, spiral_run: SearchResult) -> None:
         inputs, targets = raw(load("spirals"))
         assert spiral_run.results.predictors[1].temperature != pytest.approx(1, abs=0.05)
         for point in depth_of(spiral_run.results).exits[:6]:
-            found = spiral_run.posterior(early_exit=point.confidence)(inputs)
+            found = spiral_run.predictor("early-exit", exit_above=point.confidence)(inputs)
             assert found.depths is not None
             assert float(found.depths.double().mean()) == pytest.approx(point.mean_depth, abs=0.02)
             accuracy = (found.probabilities.argmax(1) == targets).double().mean()
@@ -114,7 +115,7 @@ def test_the_command_with_every_option(tmp_path: Path, polyarch: Command) -> Non
     assert (run / "report.html").exists()
     succeed(polyarch("search", *words, *options(settings), "--resume"))  # the same command goes on
     again = Results.read(run / "results.json")
-    assert again.depth == record
+    assert again.record == record
     other = polyarch("search", "--out", str(run), "--resume", "--rule", "expected")
     assert other.returncode == 2 and "Expected the settings of the run that is resumed" in other.stderr
 
@@ -125,7 +126,7 @@ def test_training_first_and_choosing_later(tmp_path: Path, polyarch: Command) ->
     settings = {"method": "variational-depth", "space.max_depth": 2, "train.epochs": 20, "programs": []}
     succeed(polyarch("train", *words, *options(settings)))
     trained = Results.read(tmp_path / "run" / "results.json")
-    assert trained.depth is None and trained.training.q is not None
+    assert trained.found(DepthRecord) is None and trained.training.q is not None
     succeed(polyarch("search", *run, "--resume"))
     results = Results.read(tmp_path / "run" / "results.json")
     assert results.training == trained.training

@@ -10,6 +10,7 @@ import pytest
 from depth_checks import OWN, SPIRALS
 
 import polyarch as library
+from polyarch.methods.depth.record import DepthRecord
 from polyarch.results import Results
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -32,7 +33,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
         (["--data", "spirals", "--max-params", "3"], "smallest seen"),
         (["--data", "spirals", "--method", "deterministic-depth", "--set", "depth.depths=[30]"], "0 to 20. Got 30"),
         (["--data", "digits", "--space", "nb201", "--method", "deterministic-depth"], "only choice is its depth"),
-        (["--data", "digits", "--outside", "spirals"], "images on both sides"),
+        (["--data", "digits", "--ood", "spirals"], "images on both sides"),
     ],
 )  # fmt: skip
 def test_refusals_are_one_sentence(tmp_path: Path, polyarch: Command, words: list[str], sentence: str) -> None:
@@ -49,7 +50,7 @@ def test_architectures_of_a_depth_are_not_ranked(tmp_path: Path, polyarch: Comma
     words = ["rank", "--data", "spirals", "--space", "depth_fc", "--set", "method=variational-depth", "--out", "run"]
     refused = polyarch(*words, cwd=tmp_path)
     assert refused.returncode == 2
-    assert "Expected method one-shot to rank architectures. Got 'variational-depth'" in refused.stderr
+    assert "Expected a method with a stage 'rank'. Got 'variational-depth'" in refused.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -57,4 +58,4 @@ def test_architectures_of_a_finished_run_are_not_ranked(tmp_path: Path, polyarch
     library.search("spirals", out=tmp_path / "run", quiet=True, report=False, settings={**SPIRALS, "train.epochs": 5})
     refused = polyarch("rank", "--out", str(tmp_path / "run"), "--resume")
     assert refused.returncode == 2
-    assert Results.read(tmp_path / "run" / "results.json").depth is not None
+    assert Results.read(tmp_path / "run" / "results.json").found(DepthRecord) is not None

@@ -11,17 +11,20 @@ from typing import Any
 
 import pytest
 import torch
+from depth_checks import depth_of
 from torch import nn
 
 import polyarch
 from polyarch import Repeat
 from polyarch.data import load
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.facade import Found
+from polyarch.facade import SearchResult
 from polyarch.methods.depth.fixed import fixed_depths
-from polyarch.runs.parts import Parts
-from polyarch.runs.settings import RunSettings
+from polyarch.methods.depth.record import DepthRecord
 from polyarch.results import Results
+from polyarch.runs.run import Run
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 
 TINY: dict[str, Any] = {
     "method": "deterministic-depth",
@@ -35,7 +38,7 @@ TINY: dict[str, Any] = {
 
 def search(
     out: Path, settings: dict[str, Any] | None = None, *, max_params: float | None = None, resume: bool = False
-) -> Found:
+) -> SearchResult:
     return polyarch.search(
         "spirals",
         out=out,
@@ -48,13 +51,13 @@ def search(
     )
 
 
-def parts(max_depth: int, depths: tuple[int, ...] = ()) -> Parts:
+def run_of(max_depth: int, depths: tuple[int, ...] = ()) -> Run:
     content = {
         "data": {"name": "spirals"},
         "space": {"kind": "depth_fc", "max_depth": max_depth, "width": 2},
         "depth": {"depths": depths},
     }
-    return Parts.build(RunSettings.parse(content, "the test"))
+    return Run.build(RunSettings.parse(content, "the test"), Workspace(Path("nowhere")))
 
 
 @pytest.mark.parametrize(
@@ -68,23 +71,22 @@ def parts(max_depth: int, depths: tuple[int, ...] = ()) -> Parts:
     ],
 )
 def test_depths_are_evenly_spread_up_to_the_deepest(max_depth: int, depths: list[int]) -> None:
-    assert [architecture["depth"] for architecture in fixed_depths(parts(max_depth))] == depths
+    assert [architecture["depth"] for architecture in fixed_depths(run_of(max_depth))] == depths
 
 
 def test_depths_that_were_asked_for() -> None:
-    assert [architecture["depth"] for architecture in fixed_depths(parts(6, (4, 0, 4, 6)))] == [0, 4, 6]
+    assert [architecture["depth"] for architecture in fixed_depths(run_of(6, (4, 0, 4, 6)))] == [0, 4, 6]
     with pytest.raises(ConfigError, match=r"Expected depths from 0 to 6. Got 7"):
-        fixed_depths(parts(6, (1, 7, 9)))
+        fixed_depths(run_of(6, (1, 7, 9)))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     return search(tmp_path_factory.mktemp("fixed") / "run", {"retrain.seeds": 2})
 
 
-def test_every_depth_is_measured_and_the_lowest_validation_loss_chosen(found: Found) -> None:
-    record = found.results.depth
-    assert record is not None
+def test_every_depth_is_measured_and_the_lowest_validation_loss_chosen(found: SearchResult) -> None:
+    record = depth_of(found.results)
     assert (record.rule, record.choices, record.expected, record.prior, record.updates) == (
         "validation",
         {},
@@ -100,9 +102,9 @@ def test_every_depth_is_measured_and_the_lowest_validation_loss_chosen(found: Fo
     assert parameters == [32, 32 + 54, 32 + 3 * 54]
 
 
-def test_the_comparison_has_both_seeds_of_every_depth(found: Found) -> None:
-    record, comparison = found.results.depth, found.results.comparison
-    assert record is not None and comparison is not None
+def test_the_comparison_has_both_seeds_of_every_depth(found: SearchResult) -> None:
+    record, comparison = depth_of(found.results), found.results.comparison
+    assert comparison is not None
     assert comparison[0].name == f"depth {record.chosen}"  # the best first
     assert sorted(side.name for side in comparison) == ["depth 0", "depth 1", "depth 3"]
     by_name = {side.name: side for side in comparison}
@@ -117,10 +119,10 @@ def test_the_comparison_has_both_seeds_of_every_depth(found: Found) -> None:
         assert runs[0].loss != runs[1].loss
 
 
-def test_the_artifact_is_the_better_seed_of_the_chosen_depth(found: Found) -> None:
+def test_the_artifact_is_the_better_seed_of_the_chosen_depth(found: SearchResult) -> None:
     results = found.results
-    record, comparison, artifact = results.depth, results.comparison, results.artifact
-    assert record is not None and comparison is not None and artifact is not None
+    record, comparison, artifact = depth_of(results), results.comparison, results.artifact
+    assert comparison is not None and artifact is not None
     best = max(comparison[0].runs, key=lambda run: run.valid_accuracy)
     assert artifact["architecture"] == {"depth": str(record.chosen)}
     assert (artifact["seed"], artifact["accuracy"]) == (best.seed, best.accuracy)
@@ -135,20 +137,20 @@ def test_the_artifact_is_the_better_seed_of_the_chosen_depth(found: Found) -> No
     assert (predictor.name, predictor.members) == ("best depth", [artifact["architecture"]])
     assert predictor.uncalibrated_loss == pytest.approx(best.loss, rel=1e-5)
     assert not (found.folder / "posterior").exists() and not (found.folder / "ensemble").exists()
-    with pytest.raises(InvalidInput, match="learned a distribution"):
-        found.posterior()
+    with pytest.raises(InvalidInput, match="a run that exports a predictor for mode marginal"):
+        found.predictor("marginal")
 
 
-def test_the_rest_of_the_results(found: Found) -> None:
+def test_the_rest_of_the_results(found: SearchResult) -> None:
     results = found.results
     assert results.training.strategy == "none" and results.training.history == []
-    assert results.ranking is None and results.search is None
+    assert isinstance(results.record, DepthRecord)  # nothing was ranked or searched
     assert {"retrain", "forward_full", "forward_pruned"} <= set(results.seconds)
     assert results.decisions[1].endswith("validation loss chooses the depth")
     assert Results.read(found.folder / "results.json") == results
 
 
-def test_a_resumed_run_trains_nothing_again(found: Found) -> None:
+def test_a_resumed_run_trains_nothing_again(found: SearchResult) -> None:
     journal = found.folder / "checkpoints" / "retrain.jsonl"
     before = journal.read_bytes()
     assert before.count(b"\n") == 6
@@ -158,9 +160,9 @@ def test_a_resumed_run_trains_nothing_again(found: Found) -> None:
     assert {**one, "seconds": {}} == {**other, "seconds": {}}
 
 
-def test_the_same_seed_gives_the_same_bits(found: Found, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bits(found: SearchResult, tmp_path: Path) -> None:
     again = search(tmp_path / "run", {"retrain.seeds": 2})
-    assert again.results.depth == found.results.depth and again.results.comparison == found.results.comparison
+    assert again.results.record == found.results.record and again.results.comparison == found.results.comparison
     weights = [folder / "artifact" / "weights.safetensors" for folder in (again.folder, found.folder)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
@@ -195,8 +197,8 @@ def test_other_networks(data: str, settings: dict[str, Any], module: Any, tmp_pa
         report=False,
         settings={"method": "deterministic-depth", "retrain.epochs": 2, "programs": [], **settings},
     )
-    record, artifact = found.results.depth, found.results.artifact
-    assert record is not None and artifact is not None
+    record, artifact = depth_of(found.results), found.results.artifact
+    assert artifact is not None
     assert [measure.depth for measure in record.depths] == [1, 2]
     assert list(artifact["architecture"].values()) == [str(record.chosen)]
     test = load(data).test
@@ -211,8 +213,7 @@ def test_the_command(tmp_path: Path, polyarch: Callable[..., subprocess.Complete
     chosen = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     finished = polyarch("search", *words, *chosen, "--out", "run", cwd=tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    record = Results.read(tmp_path / "run" / "results.json").depth
-    assert record is not None
+    record = depth_of(Results.read(tmp_path / "run" / "results.json"))
     assert f"Depth: {record.chosen} of 3 by rule validation" in finished.stdout
     assert "3 networks of fixed depth, 20 epochs" in finished.stdout
     assert (tmp_path / "run" / "report.html").exists()
@@ -221,8 +222,7 @@ def test_the_command(tmp_path: Path, polyarch: Callable[..., subprocess.Complete
 def test_limits_leave_depths_out(tmp_path: Path) -> None:
     """Depth 3 has 194 parameters."""
     found = search(tmp_path / "run", max_params=190)
-    assert found.results.depth is not None
-    assert [measure.depth for measure in found.results.depth.depths] == [0, 1]
+    assert [measure.depth for measure in depth_of(found.results).depths] == [0, 1]
     assert found.results.artifact is not None and found.results.artifact["parameters"] <= 190
 
 

@@ -16,12 +16,11 @@ import polyarch as library
 from polyarch.data import load
 from polyarch.errors import Interrupted
 from polyarch.facade import Found
-from polyarch.methods.differentiable.strategy import recipe_settings
-from polyarch.runs.suggestion import merged
-from polyarch.runs.overrides import with_overrides
-from polyarch.runs.settings import RunSettings
 from polyarch.methods.differentiable.recipes import RECIPES
+from polyarch.methods.differentiable.strategy import recipe_settings
 from polyarch.results import DifferentiableRecord, Results
+from polyarch.runs.settings import RunSettings, with_overrides
+from polyarch.runs.suggestion import merged
 from polyarch.spaces import parse_darts, parse_nb201, skip_count
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

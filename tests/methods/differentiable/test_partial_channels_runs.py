@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from polyarch.runs.parts import Parts
 
 from polyarch.data import load
-from polyarch.runs.overrides import parse_assignments, with_overrides
-from polyarch.runs.parts import Parts
-from polyarch.runs.settings import RunSettings
-from polyarch.runs.spaces import CellSettings, InterChoiceSettings, MLPSettings, as_trained_alone
 from polyarch.nn import PartialChannels
 from polyarch.randomness import generator_at
+from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
+from polyarch.runs.spaces import CellSettings, InterChoiceSettings, MLPSettings, as_trained_alone
 
 
 def parts_of(*words: str) -> Parts:

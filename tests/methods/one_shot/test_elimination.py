@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import check
 
 from polyarch.errors import ConfigError
 from polyarch.estimators import Failure, Scoring, TraceEstimator
-from polyarch.runs.run import Context
-from polyarch.runs.display import Quiet
 from polyarch.methods.one_shot.elimination import eliminate, rungs_of
-from polyarch.runs.parts import Parts
-from polyarch.runs.pipeline import check
 from polyarch.methods.one_shot.second_supernet import wants_second
+from polyarch.runs.display import Quiet
+from polyarch.runs.run import Context
 from polyarch.runs.settings import EstimatorName, RunSettings
 from polyarch.runs.workspace import Workspace
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from polyarch.methods.one_shot.members import distinct, ensemble_members
 from polyarch.runs.parts import Parts
-from polyarch.runs.settings import RunSettings
+
+from polyarch.methods.one_shot.searching import distinct, ensemble_members
 from polyarch.results import ScoredArchitecture, ScoreRecord, SearchRecord
+from polyarch.runs.settings import RunSettings
 
 CELLS = (
     "skip_connect|nor_conv_3x3|avg_pool_3x3|nor_conv_1x1|avg_pool_3x3|none",

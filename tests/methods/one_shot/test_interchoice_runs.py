@@ -9,27 +9,25 @@ from typing import Any
 
 import pytest
 import torch
+from polyarch.runs.parts import Parts
+from polyarch.runs.pipeline import check
 
 from polyarch.data import load
 from polyarch.errors import ConfigError
 from polyarch.export import export_programs, write_artifact
-from polyarch.runs.artifacts import artifact_of, write_predictors
-from polyarch.runs.comparison import inherited_network
-from polyarch.runs.run import Context
-from polyarch.runs.display import Quiet
-from polyarch.runs.judging import Ensemble, judge
-from polyarch.prediction.loading import load_artifact
-from polyarch.runs.minutes import fitted
-from polyarch.runs.overrides import parse_assignments, with_overrides
-from polyarch.runs.parts import Parts
-from polyarch.runs.pipeline import check
-from polyarch.runs.plan import PlannedStage
-from polyarch.runs.settings import RunSettings
-from polyarch.runs.spaces import InterChoiceSettings, interchoice_of
-from polyarch.runs.workspace import Workspace
 from polyarch.nn import ChoiceBlock, InterChoice, SplitCopies
+from polyarch.prediction.loading import load_artifact
 from polyarch.randomness import generator_at
 from polyarch.results import Results
+from polyarch.runs.artifacts import artifact_of, write_predictors
+from polyarch.runs.comparison import inherited_network
+from polyarch.runs.display import Quiet
+from polyarch.runs.judging import Ensemble, judge
+from polyarch.runs.plan import PlannedStage, fitted
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
+from polyarch.runs.spaces import InterChoiceSettings, interchoice_of
+from polyarch.runs.workspace import Workspace
 from polyarch.training import split_weights
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

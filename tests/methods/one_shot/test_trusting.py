@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from polyarch.runs.run import Context
-from polyarch.runs.display import Quiet
 from polyarch.runs.parts import Parts
 from polyarch.runs.pipeline import run
+
+from polyarch.methods.one_shot.ranking import judges, trust_record
 from polyarch.methods.one_shot.second_supernet import reseeded, second_supernet
-from polyarch.runs.settings import RunSettings
-from polyarch.methods.one_shot.trust import judges, trust_record
-from polyarch.runs.workspace import Workspace
 from polyarch.results import Results, ScoredArchitecture, ScoreRecord
+from polyarch.runs.display import Quiet
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.testing.bits import same_bits, state_of
 from polyarch.training import StopRequest
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from polyarch.runs.parts import Parts
 from stopping import run_and_stop, run_whole
 from torch import Tensor, nn
 
@@ -18,18 +19,16 @@ import polyarch as library
 from polyarch.data import load, resident
 from polyarch.errors import Interrupted, InvalidInput
 from polyarch.facade import Found
-from polyarch.runs.description import masks
-from polyarch.runs.run import Context
-from polyarch.runs.display import Quiet
 from polyarch.methods.posterior_guided.draws import Learned, learn_posterior, posterior_draws
-from polyarch.prediction.loading import load_artifact
-from polyarch.runs.overrides import with_overrides
-from polyarch.runs.parts import Parts
-from polyarch.prediction.modes import load_predictor
-from polyarch.runs.settings import RunSettings
-from polyarch.runs.workspace import Workspace
 from polyarch.nn import OneOf
+from polyarch.prediction.loading import load_artifact
+from polyarch.prediction.modes import load_predictor
 from polyarch.results import GuidedRecord, Results
+from polyarch.runs.display import Quiet
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings, with_overrides
+from polyarch.runs.stage import masks
+from polyarch.runs.workspace import Workspace
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Outcome = Callable[[Path], dict[str, Any]]

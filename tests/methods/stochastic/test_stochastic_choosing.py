@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from polyarch.runs.parts import Parts
 
 from polyarch.data import Dataset, TensorData, load
 from polyarch.estimators import MACs
-from polyarch.runs.suggestion import with_suggestions
-from polyarch.runs.minutes import fitted
-from polyarch.runs.overrides import with_overrides
-from polyarch.runs.parts import Parts
-from polyarch.runs.plan import PlannedStage, Timings, plan, total_seconds
-from polyarch.runs.settings import RunSettings
 from polyarch.methods.stochastic.suggestion import FEWEST_EPOCHS, WIDTHS, WORK, suggest_stochastic
+from polyarch.runs.plan import PlannedStage, Timings, fitted, plan, total_seconds
+from polyarch.runs.settings import RunSettings, with_overrides
+from polyarch.runs.suggestion import with_suggestions
 from polyarch.spaces import residual_wiring
 
 

@@ -8,23 +8,21 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from polyarch.runs.parts import Parts
 from torch import Tensor
 
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError, ImpossibleSpace
 from polyarch.estimators import shared_macs
-from polyarch.runs.run import Context
 from polyarch.methods.stochastic.corruption import corrupted_detection
-from polyarch.runs.display import Quiet
-from polyarch.runs.judging import Ensemble
-from polyarch.runs.member_logits import MemberLogits
-from polyarch.runs.overrides import with_overrides
-from polyarch.runs.parts import Parts
-from polyarch.runs.settings import RunSettings
 from polyarch.methods.stochastic.ensemble import EVALUATED, LEAST_SHARE, Chosen, choose_members
-from polyarch.runs.workspace import Workspace
 from polyarch.predictive import auroc, corrupt
 from polyarch.randomness import generator_at
+from polyarch.runs.display import Quiet
+from polyarch.runs.judging import Ensemble, MemberLogits
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings, with_overrides
+from polyarch.runs.workspace import Workspace
 
 BITS = ["000", "100", "010", "001", "110"]
 WIRED: dict[str, Any] = {

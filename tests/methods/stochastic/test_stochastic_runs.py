@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from polyarch.runs.parts import Parts
 from stopping import run_and_stop, run_whole
 from torch import Tensor, nn
 
@@ -20,18 +21,16 @@ import polyarch as library
 from polyarch.data import load, resident
 from polyarch.errors import Interrupted
 from polyarch.facade import Found
-from polyarch.runs.run import Context
-from polyarch.runs.display import Quiet
-from polyarch.prediction.loading import load_artifact
-from polyarch.runs.overrides import with_overrides
-from polyarch.runs.parts import Parts
-from polyarch.prediction.modes import load_predictor
-from polyarch.runs.settings import RunSettings
-from polyarch.runs.training import train
-from polyarch.runs.workspace import Workspace
 from polyarch.nn import OneOf
+from polyarch.prediction.loading import load_artifact
+from polyarch.prediction.modes import load_predictor
 from polyarch.predictive import calibration_error
 from polyarch.results import Results, StochasticRecord
+from polyarch.runs.display import Quiet
+from polyarch.runs.run import Context
+from polyarch.runs.settings import RunSettings, with_overrides
+from polyarch.runs.training import train
+from polyarch.runs.workspace import Workspace
 from polyarch.spaces import Architecture, parse_wiring, residual_wiring
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

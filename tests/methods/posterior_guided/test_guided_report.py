@@ -8,17 +8,25 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rendered import charts_of, page_of, plain, snippets
 
-from polyarch.methods.posterior_guided.channels import MOST_CELLS, cells, channel_pictures, outcome, probability
-from polyarch.reports.charts import charts
-from polyarch.methods.posterior_guided.report import guided_part, sentences, tiles
-from polyarch.methods.posterior_guided.course import done
+from polyarch.methods.posterior_guided.channel_pictures import (
+    MOST_CELLS,
+    cells,
+    channel_pictures,
+    kept_text,
+    probability,
+)
+from polyarch.methods.posterior_guided.headline import sentences, tiles
+from polyarch.methods.posterior_guided.record import GatedLayer, GuidedRecord
+from polyarch.methods.posterior_guided.report import layer_table
 from polyarch.reports.headline import entries
-from polyarch.reports.html import render
-from polyarch.reports.thinning import MOST_DRAWS
-from polyarch.reports.usage import blocks
-from polyarch.reports.words import count
-from polyarch.results import GatedLayer, GuidedRecord, Results
+from polyarch.reports.page import render
+from polyarch.reports.specs import MOST_POINTS
+from polyarch.reports.text import count
+from polyarch.results import Results
+
+pytest.importorskip("altair", reason="needs the extra 'report'")
 
 HOSTILE = "<b>x</b></script><script>alert(1)</script>"
 
@@ -30,20 +38,13 @@ def examples() -> Any:
 
 
 def record_of(results: Results) -> GuidedRecord:
-    assert results.guided is not None
-    return results.guided
-
-
-def plain(text: str) -> str:
-    return " ".join(text.replace("\u00a0", " ").split())
-
-
-def page_of(results: Results) -> str:
-    return plain(render(results))
+    record = results.found(GuidedRecord)
+    assert record is not None
+    return record
 
 
 def said_of(results: Results) -> list[str]:
-    return [plain(sentence) for sentence in sentences(results, record_of(results))]
+    return [plain(sentence) for sentence in sentences(results, record_of(results)) or ()]
 
 
 def values_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -66,21 +67,27 @@ def test_the_first_lines_say_how_good_and_how_small_the_network_is(examples: Any
     best = record_of(results).best_draw
     said = said_of(results)
     assert said[0] == (
-        "On cifar10 the best draw, trained further, reaches 92.72 % test accuracy with "
+        "On cifar10, the best draw, trained further, reaches 92.72 % test accuracy with "
         f"{best.parameters / 2500:.1f} % of the parameters ({best.parameters:,} of 250,000) and "
         f"{best.macs / 40_000:.1f} % of the multiply-accumulates of the whole network."
     )
     assert said[1] == (
-        "That is 0.28 points below the whole network, trained alone (93.00 % ± 0.30). With the weights of the search, "
-        "nothing trained again, the best of 60 draws reaches 92.10 %, 7.10 points above the best of 24 random draws at "
-        "one rate (85.00 %), and 2.10 points above the whole network (90.00 %). The search ran once: differences no "
-        "larger than the spread may be chance."
+        "That is 0.28 percentage points below the whole network, trained alone (93.00 % ± 0.30). With the weights of "
+        "the search and no further training, the best of 60 draws reaches 92.10 %, 7.10 percentage points above the "
+        "best of 24 random draws at one rate (85.00 %) and 2.10 percentage points above the whole network (90.00 %). "
+        "The search ran once: differences no larger than the spread may be chance."
     )
-    assert said[2] == "Trained further, the best draw is 0.62 points above what it was as it was drawn."
-    assert said[3] == "The mixture of 5 draws reaches 92.40 %, 0.32 points below the exported network."
-    assert said[4].startswith("Calibration errors before any temperature: 0.0268 for the best draw, trained further;")
-    shown = {tile.words: plain(tile.value) for tile in tiles(results, record_of(results))}
-    assert (shown["points over whole"], shown["points over random"]) == ("-0.28", "+7.10")
+    assert said[2] == (
+        "After further training, the best draw is 0.62 percentage points above the same network as drawn."
+    )
+    assert said[3] == (
+        "The mixture of 5 draws reaches 92.40 %, 0.32 percentage points below the best draw, trained further."
+    )
+    assert said[4].startswith(
+        "Calibration errors before temperature scaling: 0.0268 for the best draw, trained further"
+    )
+    shown = {tile.label: plain(tile.value) for tile in tiles(results, record_of(results))}
+    assert (shown["vs. whole network"], shown["vs. random draws"]) == ("-0.28", "+7.10")
     assert shown["parameters left"] == f"{best.parameters / 2500:.1f} %"
     assert shown["channels kept"] == "18.5 %"
 
@@ -90,18 +97,19 @@ def test_equal_and_single_runs_are_called_so(examples: Any) -> None:
     results.comparison[0].mean = results.comparison[3].mean + 1e-8  # as single precision has it
     results.comparison[-1].runs = results.comparison[-1].runs[:1]
     said = said_of(results)[1]
-    assert "the same as the best of 24 random draws" in said and "5.00 points below the whole network (90.00 %)" in said
+    assert "the same as the best of 24 random draws" in said
+    assert "5.00 percentage points below the whole network (90.00 %)" in said
     assert said.endswith("Each was trained once: small differences may be chance.") and "±" not in said
 
 
 def test_a_draw_that_further_training_made_worse_is_exported_as_it_was(examples: Any) -> None:
     results = examples.guided_results()
-    results.predictors[0].name = "best draw"
+    examples.exported_as_drawn(results)
     said = said_of(results)
-    assert said[0].startswith("On cifar10 the best draw reaches 92.10 % test accuracy")
-    assert said[2].startswith("Trained further it reaches 92.72 %; on validation data that was worse")
-    assert [entry.name for entry in entries(results) if entry.is_best] == ["best draw"]
-    assert "The best draw is in the folder <code>artifact</code>" in page_of(results)
+    assert said[0].startswith("On cifar10, the best draw reaches 92.10 % test accuracy")
+    assert said[2].startswith("Trained further, it reaches 92.72 %; on validation data that was worse")
+    assert [entry.name for entry in entries(results) if entry.is_answer] == ["best draw"]
+    assert "<li><code>artifact</code>: best draw</li>" in page_of(results)
 
 
 def test_the_pictures_have_every_layer_in_order(examples: Any) -> None:
@@ -124,51 +132,50 @@ def test_channels_have_cells_of_their_own_until_there_are_too_many() -> None:
     assert len(many) == MOST_CELLS and many[0] == 1.0 and many[-1] == 0.0
     assert [cells("10" * 3, 2), cells("1")] == [[2 / 3, 1 / 3], [1.0]]
     outcomes = {"0" * 9: "dropped", "1" * 9: "100 %", "10": "50 %", "1" + "0" * 499: "< 1 %", "0" + "1" * 499: "> 99 %"}
-    assert {kept: plain(outcome(layer(kept), True)) for kept in outcomes} == outcomes
-    assert outcome(layer("11"), False) == "unused"
+    assert {kept: plain(kept_text(layer(kept), True)) for kept in outcomes} == outcomes
+    assert kept_text(layer("11"), False) == "unused"
     assert [plain(probability(drop)) for drop in (1e-9, 0.01, 0.5, 0.9999)] == ["< 0.01", "0.01", "0.50", "> 0.99"]
 
 
 def test_blocks_beyond_the_depth_of_the_best_draw_are_not_in_it(examples: Any) -> None:
     results = examples.guided_depth_results()
-    part = guided_part(results, record_of(results))
-    assert "4 layers beyond depth 4 are not in it." in part.kept and "expects" not in part.kept
-    assert "".join(part.pictures).count("unused</text>") == 4 and "".join(part.pictures).count("stroke-dasharray") == 4
-    assert [line.cells[5].shown for line in part.layers.lines][-4:] == ["unused"] * 4
+    page, record = page_of(results), record_of(results)
+    assert "(45.8 %). 4 layers beyond depth 4 are not part of it." in page  # without what the posterior expects of all
+    pictures = "".join(channel_pictures(record))
+    assert pictures.count("unused</text>") == 4 and pictures.count("stroke-dasharray") == 4
+    assert [line.cells[5].shown for line in layer_table(record).lines][-4:] == ["unused"] * 4
 
 
 def test_the_paragraph_tells_how_it_was_done(examples: Any) -> None:
-    words = plain(" ".join(done(record_of(examples.guided_results()))))
+    page = page_of(examples.guided_results())
     for expected in (
         "one drop probability for each of 12 layers, 0.1 at the start",
         "at temperature 0.2.",
-        "The length scale of the prior is d = 7.07 (d² = 49.98): a larger one makes smaller networks.",
-        "Then 60 networks were drawn from the posterior",
-        "24 were drawn at random: with one rate for all channels and the same expected share of kept ones, 19.43 %.",
-        "5 draws form the mixture",
+        "The length scale of the prior is d = 7.07 (d² = 49.98): a larger one makes networks smaller.",
+        "The search then drew 60 networks from the posterior",
+        "it drew 24 at random, with one rate for all channels and the same expected share of kept ones, 19.43 %.",
+        "The mixture averages the probabilities of 5 draws.",
     ):
-        assert expected in words
-    assert "Limits" not in words and "depth" not in words
-    limited = record_of(
-        examples.guided_depth_results(),
-    )
-    words = plain(" ".join(done(limited)))
-    assert "Limits: parameters at most 132,000; multiply-accumulates at most 2,100,000." in words
-    assert (
-        "Draws were made smaller to keep the limits (strength 12.5)" in words and "The depth has a posterior" in words
-    )
+        assert expected in page
+    assert "Limits" not in page and "The depth has" not in page
+    results = examples.guided_depth_results()
+    page = page_of(results)
+    assert "Limits: parameters at most 132,000; multiply-accumulates at most 2,100,000." in page
+    assert "Draws were made smaller to respect the limits (strength 12.5)" in page
+    assert "The depth has a learned posterior, too." in page
+    limited = record_of(results)
     limited.strength, limited.constant_decay, limited.random = 0.0, 0.0005, []
     for one in limited.layers:
         one.group = "all"
-    words = plain(" ".join(done(limited)))
-    assert "Draws beyond them were refused." in words and "at random" not in words
-    assert "a constant decay of 0.0005" in words and "each of 1 group of 12 layers" in words
-    assert guided_part(examples.results(limited, "own"), limited).layers.headings[2] == "group"
+    page = page_of(results)
+    assert "Draws beyond them were rejected." in page and "at random" not in page
+    assert "a constant weight decay of 0.0005" in page and "each of 1 group of 12 layers" in page
+    assert layer_table(limited).headings[2] == "group"
 
 
 def test_charts(examples: Any) -> None:
     results = examples.guided_depth_results()
-    record, drawn = record_of(results), charts(results)
+    record, drawn = record_of(results), charts_of(results)
     rows = values_of(drawn["draws-macs"])
     assert {"macs": record.max_macs} in rows and {"parameters": record.max_params} in values_of(
         drawn["draws-parameters"]
@@ -179,16 +186,16 @@ def test_charts(examples: Any) -> None:
     assert [row["q"] for row in bars if "q" in row][:7] == pytest.approx(record.depths)
     assert next(row["value"] for row in values_of(drawn["kept"])) == pytest.approx(0.88)
     assert len(values_of(drawn["penalty"])) == 24
-    assert "guided-depths" not in charts(examples.guided_results())
+    assert "guided-depths" not in charts_of(examples.guided_results())
 
 
 def test_many_draws_are_thinned_out_and_the_best_stays(examples: Any) -> None:
     results = examples.large_results()
-    rows = values_of(charts(results)["draws-parameters"])
+    rows = values_of(charts_of(results)["draws-parameters"])
     kinds = [row["kind"] for row in rows]
-    assert kinds.count("random, one rate") == MOST_DRAWS
+    assert kinds.count("random, one rate") == MOST_POINTS
     assert any(row["kind"] == "from the posterior" and row["position"] == record_of(results).best for row in rows)
-    assert "Of each kind an even selection of at most 400 is shown." in page_of(results)
+    assert "Of each kind, an even selection of at most 400 is shown." in page_of(results)
     assert "even selection" not in page_of(examples.guided_results())
     assert len(render(results)) < 1.8e6
 
@@ -198,23 +205,23 @@ def test_the_page_speaks_of_draws_and_lists_no_choices(examples: Any) -> None:
     page = page_of(results)
     for words in (
         "<h1>cifar10: which channels does a network need?</h1>",
-        "Of 12 layers it drops 1 wholly.",
+        "It drops 1 of 12 layers entirely.",
         "gate on the output of a pooling or identity",
-        "The best draw, trained further, is in the folder <code>artifact</code> beside this report, the mixture of 5 "
-        "draws, used the same way, in <code>posterior</code>.",
-        "polyarch predict RUN INPUT --mode marginal # the mixture of 5 draws",
-        "polyarch predict artifact INPUT",
-        "How far predictions can be trusted",
-        "Examples of another kind",
+        "<li><code>posterior</code>: mixture of 5 draws, the default</li>",
+        "<li><code>artifact</code>: best draw, trained further</li>",
+        "polyarch predict RUN INPUT --mode marginal # mixture of 5 draws",
+        "polyarch predict posterior INPUT",
+        "How far you can trust the predictions",
+        "Detection of OOD data",
         '<td class="key">cells.0.operations.6</td>',
     ):
         assert words in page
     for name in ("contenders", "draws-macs", "draws-parameters", "supernet", "kept", "penalty", "retraining", "risk"):
         assert f'id="chart-{name}"' in page
-    assert [name for name in charts(results) if f'id="chart-{name}"' not in page] == []
+    assert [name for name in charts_of(results) if f'id="chart-{name}"' not in page] == []
     assert "Members of" not in page and 'id="architecture"' not in page and 'id="distribution"' not in page
     assert "kernel3.1[0]" not in page and "keep|" not in page and "drop, " not in page
-    assert [block.heading for block in blocks(results)][1] == "In a shell, with the folder of this report as RUN"
+    assert list(snippets(render(results)))[1] == "In a shell, with the folder of this report as RUN"
 
 
 @pytest.mark.parametrize("missing", ["predictors", "further", "random", "alone", "comparison"])
@@ -243,10 +250,10 @@ def test_before_anything_is_drawn(examples: Any) -> None:
     results.space["size"] = 2**20_000  # too large for Python to print
     results.training.q = {name: [0.5, 0.5] for name in results.space["choices"]}
     page = page_of(results)
-    assert "an architecture out of about 10^6,021" in page and "has not reached the comparison yet" in page
+    assert "which channels does a network need?" in page and "has not reached the comparison yet" in page
     assert 'id="chart-kept"' in page and 'id="chart-penalty"' in page and 'id="chart-options"' not in page
     assert "kernel3.1[0]" not in page
-    later = examples.guided_results(guided=None)  # nor with everything but the record
+    later = examples.guided_results(record=None)  # nor with everything but the record
     assert "kernel3.1[0]" not in page_of(later) and "Members of" not in page_of(later)
 
 
@@ -264,4 +271,5 @@ def test_names_cannot_become_html_and_the_record_survives_the_file(examples: Any
     assert "&lt;b&gt;x&lt;/b&gt;" in page
     for picture in channel_pictures(record_of(results)):
         ElementTree.fromstring(picture)
-    assert Results.model_validate(json.loads(json.dumps(results.model_dump(mode="json")))) == results
+    again = GuidedRecord.model_validate(json.loads(json.dumps(results.model_dump(mode="json")))["record"])
+    assert again == record_of(results)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 from depth_examples import baseline_results, photos_results, spirals_results
+from rendered import charts_of, page_of, rows, sections, snippets, text_of
 from report_examples import HOSTILE, IMAGE
 
-from polyarch.methods.depth.headline import sentences, tiles
-from polyarch.methods.depth.words import at_depth, likely, time_of
-from polyarch.reports.html import render
-from polyarch.reports.thinning import evenly
-from polyarch.reports.usage import blocks
-from polyarch.results import DepthRecord, Results
+from polyarch.methods.depth.record import DepthRecord
+from polyarch.methods.depth.report import sentences, tiles, time_of
+from polyarch.reports.page import render
+from polyarch.reports.specs import evenly
+from polyarch.results import Results
 
 pytest.importorskip("altair", reason="needs the extra 'report'")
 
@@ -23,69 +22,57 @@ WRONG = ("random", "best architecture", "sampled", "supernet", "out of", "ensemb
 """Words of other searches that say nothing true of this one."""
 
 
-def text_of(results: Results) -> str:
-    """What a reader sees, without scripts and styles."""
-    page = re.sub(r"<(script|style).*?</\1>", "", render(results), flags=re.DOTALL)
-    return " ".join(re.sub(r"<[^>]+>", " ", page).replace("\u00a0", " ").split())
-
-
 def record_of(results: Results) -> DepthRecord:
-    assert results.depth is not None
-    return results.depth
+    record = results.found(DepthRecord)
+    assert record is not None
+    return record
 
 
 def said(results: Results) -> str:
     return " ".join(sentences(results, record_of(results))).replace("\u00a0", " ")
 
 
-def rows(results: Results, name: str, *keys: str) -> list[tuple[Any, ...]]:
-    from polyarch.reports.charts import charts
-
-    every = [row for values in charts(results)[name]["datasets"].values() for row in values]
-    return [tuple(row[key] for key in keys) for row in every if all(key in row for key in keys)]
-
-
 def test_the_depth_is_the_first_answer() -> None:
     results = spirals_results()
     assert said(results).startswith(
-        "On spirals the posterior prefers depth 9 of 20 (rule argmax; 95 %: 8, expected: 10). "
-        "The pruned network keeps 9 of 20 blocks and reaches 97.56 % test accuracy at depth 9 alone, 1.22 points below "
-        "the mixture over all depths (98.78 %); a forward pass takes 45 % of the time. "
-        "On test data its mean log p of the true class is -0.044, worse than the -0.043 of the mixture over all depths."
+        "On spirals, the posterior favours depth 9 of 20 (argmax rule; the 95 % rule gives 8, the expected rule gives "
+        "10). The pruned network keeps 9 of 20 blocks and reaches 97.56 % test accuracy at depth 9 alone, 1.22 "
+        "percentage points below the mixture over all depths (98.78 %); a forward pass takes 45 % of the time. On test "
+        "data, its mean log p of the true class is -0.044, worse than the -0.043 of the mixture over all depths."
     )
-    found = {tile.words: tile.value for tile in tiles(results, record_of(results))}
+    found = {tile.label: tile.value for tile in tiles(results, record_of(results))}
     assert found["depth"] == "9 of 20"
     assert found["forward pass"] == "45\u00a0%"
     assert found["early exit"] == "6.9 blocks"
 
 
 def test_other_rules_do_not_prefer() -> None:
-    assert "the posterior leads to depth 18 of 50 (rule 95 %; argmax: 20, expected: 21)" in said(photos_results())
+    words = "the posterior leads to depth 18 of 50 (95 % rule; the argmax rule gives 20, the expected rule gives 21)"
+    assert words in said(photos_results())
 
 
-def test_the_exported_way_to_predict_comes_first() -> None:
+def test_the_network_alone_comes_first_and_the_mixture_after_it() -> None:
     results = spirals_results()
-    assert results.comparison is not None
-    results.comparison[0].name = "pruned mixture"
     first, second = said(results).split("On test data", 1)
-    assert "98.61 % test accuracy as a mixture of the depths up to 9, 0.17 points below the mixture" in first
+    assert "97.56 % test accuracy at depth 9 alone, 1.22 percentage points below the mixture" in first
     assert (
-        "At depth 9 alone it reaches 97.56 % test accuracy, 1.22 points below the mixture over all depths, and a mean "
-        "log p of -0.044, worse than the -0.043 of that mixture."
+        "As a mixture of the depths up to 9, it reaches 98.61 % test accuracy, 0.17 percentage points below the "
+        "mixture over all depths, and a mean log p of -0.045, worse than the -0.043 of that mixture."
     ) in second
-    assert "The pruned mixture is in the folder artifact" in text_of(results)
+    text = text_of(render(results))
+    assert "posterior : pruned mixture, the default artifact : pruned network alone" in text
 
 
 def test_gains_and_losses_are_called_what_they_are() -> None:
     results = spirals_results(seconds={"forward_full": 0.002, "forward_pruned": 0.0021})
-    mixture, alone = record_of(results).predictors[0], at_depth(record_of(results), 9)
+    mixture, alone = record_of(results).predictors[0], record_of(results).at(9)
     mixture.accuracy, mixture.loss = alone.accuracy, alone.loss
     assert "at depth 9 alone, the same as the mixture over all depths; a forward pass is not faster (105 %)." in said(
         results
     )
-    assert "-0.044, the same as of the mixture over" in said(results)
+    assert "-0.044, the same as that of the mixture over" in said(results)
     mixture.accuracy, mixture.loss = alone.accuracy - 0.01, 0.1
-    assert "1.00 points above the mixture over all depths" in said(results)
+    assert "1.00 percentage points above the mixture over all depths" in said(results)
     assert "-0.044, better than the -0.100 of the mixture" in said(results)
 
 
@@ -93,73 +80,72 @@ def test_nothing_is_said_of_what_was_not_measured() -> None:
     results = photos_results()
     record = record_of(results)
     record.predictors, record.exits, results.comparison, results.artifact = [], [], None, None
-    text = text_of(results)
+    text = text_of(render(results))
     for words in ("forward", "Early exit", "Ways to predict", "over all depths", "Use it", "nan", "None"):
         assert words not in text
-    assert {tile.words for tile in tiles(results, record)} == {"depth", "likely depths", "test accuracy", "parameters"}
+    assert {tile.label for tile in tiles(results, record)} == {"depth", "likely depths", "test accuracy", "parameters"}
 
 
 def test_the_deepest_depth_is_a_warning() -> None:
     for results in (spirals_results(), baseline_results()):
-        assert "deepest on offer" not in said(results)
+        assert "deepest depth on offer" not in said(results)
         record_of(results).chosen = record_of(results).depths[-1].depth
-        assert "That is the deepest on offer: more depth may help." in said(results)
+        assert "This is the deepest depth on offer: going deeper may help." in said(results)
 
 
 def test_the_baseline_has_no_posterior() -> None:
     results = baseline_results()
     assert said(results).startswith(
-        "On flowers 7 networks of depths up to 12 were each trained alone; validation data choose depth 6. It reaches"
+        "On flowers, 7 networks of depths up to 12 were each trained alone; validation data favour depth 6. It reaches"
     )
-    text = text_of(results)
+    text = text_of(render(results))
     for words in ("posterior", "prior", "pruned", "mixture over", "--mode"):
         assert words not in text
     losses = [(one.depth, one.valid_loss) for one in record_of(results).depths]
-    assert rows(results, "depth-loss", "depth", "value") == losses
+    assert rows(charts_of(results)["depth-loss"], "depth", "value") == losses
     assert min(losses, key=lambda pair: pair[1])[0] == record_of(results).chosen
 
 
 @pytest.mark.parametrize("make", [spirals_results, photos_results, baseline_results])
 def test_every_section_fits_a_search_for_a_depth(make: Any) -> None:
     results = make()
-    page, text = render(results), text_of(results)
+    page = page_of(results)
+    text = text_of(page)
     assert not [words for words in WRONG if words in text]
-    sections = re.findall(r'<section id="(\w+)">', page)
-    assert sections == ["headline", "depth", "decisions", "architecture", "training", "trust", "use", "settings"]
-    places = set(re.findall(r'class="plot" id="chart-([\w-]+)"', page))
-    specs = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page)
-    assert specs is not None
-    assert places == set(json.loads(specs[1]))
+    found = ["headline", "depth", "decisions", "architecture", "training", "trust", "use", "settings"]
+    assert sections(page) == found
+    assert re.findall(r'<a href="#([\w-]+)">', page) == found
+    assert set(re.findall(r'class="plot" id="chart-([\w-]+)"', page)) == set(charts_of(results))
 
 
 def test_charts_show_the_record() -> None:
     results = spirals_results()
     depths = record_of(results).depths
     posterior = [(one.depth, one.q, one.prior) for one in depths]
-    assert set(rows(results, "depth-posterior", "depth", "q", "prior")) == set(posterior)
+    assert set(rows(charts_of(results)["depth-posterior"], "depth", "q", "prior")) == set(posterior)
     for name, values in (
         ("depth-accuracy", [("validation", "valid_accuracy", 1), ("test", "accuracy", 1)]),
         ("depth-likelihood", [("validation", "valid_loss", -1), ("test", "loss", -1)]),
     ):
-        found = rows(results, name, "depth", "series", "value")
+        found = rows(charts_of(results)[name], "depth", "series", "value")
         for series, field, sign in values:
             expected = [(one.depth, series, sign * getattr(one, field)) for one in depths]
             assert [row for row in found if row[1] == series] == expected
-        assert (9,) in rows(results, name, "depth")
+        assert (9,) in rows(charts_of(results)[name], "depth")
     exits = [(one.confidence, one.mean_depth, one.accuracy) for one in record_of(results).exits]
-    shown = rows(results, "depth-exits", "confidence", "mean_depth", "accuracy")
+    shown = rows(charts_of(results)["depth-exits"], "confidence", "mean_depth", "accuracy")
     assert sorted(set(shown)) == exits
     assert shown.count(exits[4]) == shown.count(exits[0]) + 1  # the chosen one is drawn once more
 
 
 def test_mean_log_p_and_mean_p_are_told_apart() -> None:
     results = spirals_results()
-    text = text_of(results)
+    text = text_of(render(results))
     assert "accuracy mean log p mean p calibration error forward time" in text
     assert "mixture of all depths 20 9,302 98.78 % -0.0433 0.9631 0.0123 100 %" in text
     assert "pruned mixture 9 4,242 98.61 % -0.0447 0.9622 0.0123 45 %" in text
     del results.seconds["forward_full"]
-    assert "mixture of all depths 20 9,302 98.78 % -0.0433 0.9631 0.0123 pruned" in text_of(results)
+    assert "mixture of all depths 20 9,302 98.78 % -0.0433 0.9631 0.0123 pruned" in text_of(render(results))
 
 
 def test_forward_time_belongs_to_the_number_of_blocks() -> None:
@@ -176,18 +162,28 @@ def test_likely_depths_are_the_shortest_range() -> None:
     record = record_of(spirals_results())
     for one, q in zip(record.depths, [0.3, 0.02, 0.3, 0.3, 0.05, 0.03] + [0.0] * 15, strict=True):
         one.q = q
-    assert likely(record) == (0, 3)
-    assert likely(record, 0.6) == (2, 3)
-    assert likely(record, 0.3) == (0, 0)
+    assert record.likely() == (0, 3)
+    assert record.likely(0.6) == (2, 3)
+    assert record.likely(0.3) == (0, 0)
 
 
 def test_ways_to_predict_can_be_copied() -> None:
-    code = "\n".join(block.code for block in blocks(spirals_results()))
+    results = spirals_results()
+    code = "\n".join(snippets(render(results)).values())
     for mode in ("single", "marginal", "early-exit"):
         assert f"polyarch predict RUN INPUT --mode {mode}" in code
+    assert "polyarch predict posterior INPUT" in code
+    results.space["kind"] = "module"  # exported as a program, which cannot stop early
+    assert "early-exit" not in render(results)
     results = spirals_results()
     record_of(results).exits = []
-    assert "early-exit" not in "\n".join(block.code for block in blocks(results))
+    assert "early-exit" not in render(results)
+
+
+def test_before_a_depth_is_chosen() -> None:
+    results = spirals_results(record=None, comparison=None, artifact=None, predictors=[])
+    page = page_of(results)
+    assert "has not reached the comparison yet" in page and 'id="chart-options"' in page  # q after training
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 5), (1, 5), (5, 5), (6, 5), (5000, 400)])

@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import pytest
-
 from polyarch.reports.distribution import distributions
 from polyarch.reports.searched import best_quarter, front, ordered
+
 from polyarch.reports.tables import memberships, top
 from polyarch.results import TrainingRecord
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import sys
 from base64 import b64encode
 from hashlib import sha256
@@ -13,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polyarch.reports.html import render
+from polyarch.reports.words import breakable, count, figures, in_words, percent
 
 from polyarch.errors import MissingExtra
 from polyarch.reports import write_report
 from polyarch.reports.headline import entries, sentences, tiles
-from polyarch.reports.html import render
 from polyarch.reports.scripts import embedded_json, library
 from polyarch.reports.usage import blocks
-from polyarch.reports.words import breakable, count, figures, in_words, percent
 
 
 @pytest.fixture
@@ -66,9 +65,9 @@ def test_report_shows_what_was_found(examples: Any, tmp_path: Path) -> None:
         assert words in text
     for decision in results.decisions:
         assert decision in text
-    for heading in ("Result", "What was chosen for you", "Training", "Agreement of estimators", "Use it"):
+    for heading in ("Result", "What was chosen for you", "Training", "Agreement of estimators", "Use it", "Detection of OOD data"):
         assert heading in text
-    assert "The ensemble of 5 reaches 99.20 %, 1.10 points above the best network alone." in text
+    assert "The ensemble of 5 reaches 99.20 %, 1.10 percentage points above the best network alone." in plain(text)
     assert "0.9312" in text
     assert "(N, 1, 8, 8)" in text
     assert "torch.zeros(1, 1, 8, 8, dtype=torch.uint8)" in text
@@ -82,6 +81,8 @@ def test_sections_come_in_order(examples: Any) -> None:
         *("headline", "decisions", "architecture", "training", "distribution", "sizes"),
         *("ranking", "ranking-trust", "top", "trust", "use", "settings"),
     ]
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert links == [f"#{place}" for place in found]
     places = {str(attributes["id"]) for tag, attributes in page.tags if attributes.get("class") == "plot"}
     assert places == {f"chart-{name}" for name in json.loads(page.scripts[0])}
 
@@ -132,6 +133,43 @@ def test_report_of_an_unfinished_run(examples: Any) -> None:
     assert list(json.loads(page.scripts[0])) == ["supernet"]
 
 
+def test_a_method_that_is_not_installed_has_the_page_of_any_run(examples: Any) -> None:
+    results = examples.cell_results(method="my-method", record=None)
+    results.space["size"] = 2**20_000  # too large for Python to print
+    page = page_of(results)
+    assert "one architecture out of about 10^6,021" in page and "98.20 % ± 0.30" in page
+    assert 'id="chart-contenders"' in page and 'id="architecture"' in page and "Members of ensemble of 5" in page
+    assert 'id="ranking"' not in page
+
+
+def test_a_method_fills_blocks_and_places_its_charts(examples: Any, tmp_path: Path) -> None:
+    (tmp_path / "more.html").write_text("<p>{{ words }}</p>")
+    (tmp_path / "mine.html").write_text(
+        '{% extends "page.html" %}{% block answer %}<section id="mine" data-link="Mine">{% include "more.html" %}'
+        '{{ plot("placed") }}</section>{% endblock %}'
+    )
+    results = examples.cell_results(record=None)
+    spec = charts_of(results)["supernet"]
+    section = Section(
+        tmp_path / "mine.html",
+        sentences=["One.", "Two.", "<b>Three</b>."],
+        tiles=[Tile("label", "7", "note")],
+        answer=Role.RANDOM,
+        spells_out=False,
+        modes={"my-mode": "what it does"},
+        charts={"placed": spec, "left out": spec},
+        values={"words": "a & b"},
+    )
+    page = Page(render(results, section))
+    assert "a & b" in page.text and "<b>Three</b>" in page.text and "Mine" in page.text
+    assert [tag for tag in page.tags if tag[1].get("id") == "chart-placed"]
+    drawn = json.loads(page.scripts[0])
+    assert "placed" in drawn and "left out" not in drawn
+    assert "Members of" not in page.text and not [tag for tag in page.tags if tag[1].get("id") == "architecture"]
+    assert "--mode my-mode  # what it does" in page.text
+    assert [one.name for one in entries(results, Role.RANDOM) if one.is_answer] == ["random architectures, retrained"]
+
+
 def test_sizes_that_were_counted_differently_are_explained(examples: Any) -> None:
     results = examples.cell_results()
     words = "Sizes here count every chosen operation"
@@ -142,45 +180,68 @@ def test_sizes_that_were_counted_differently_are_explained(examples: Any) -> Non
 
 def test_only_programs_that_were_exported_are_explained(examples: Any) -> None:
     results = examples.cell_results()
-    assert [block.heading for block in blocks(results)][2:] == ["In Python, with torch alone", "With ONNX Runtime"]
+    assert list(snippets(render(results)))[3:] == ["In Python, with torch alone", "With ONNX Runtime"]
     results.settings["programs"] = []
     assert "model.pt2" not in render(results)
-    for block in blocks(examples.table_results())[1:]:
-        compile(block.code, block.heading, "exec")
-        assert "(1, 11" in block.code
+    found = snippets(render(examples.table_results()))
+    for heading, code in list(found.items())[2:]:
+        compile(code, heading, "exec")
+        assert "(1, 11" in code and "ensemble" in code
+
+
+def test_the_default_predictor_is_the_one_in_the_snippets(examples: Any) -> None:
+    results = examples.cell_results()
+    assert exports(results) == {"ensemble": "ensemble of 5", "artifact": "best architecture"}
+    assert "polyarch predict ensemble INPUT" in page_of(results)
+    assert "<li><code>ensemble</code>: ensemble of 5, the default</li>" in page_of(results)
+    results.default, results.predictors = "artifact", results.predictors[:1]
+    found = snippets(render(results))
+    assert "--mode" not in "".join(found.values()) and found["In a shell"].startswith("polyarch predict artifact INPUT")
+    results.default, results.predictors = None, []
+    assert exports(results) == {"artifact": "best network"}
+
+
+def test_many_classes_are_cut_short(examples: Any) -> None:
+    results = examples.cell_results()
+    assert classes_text(results) == "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
+    assert classes_text(results, most=2) == "10 classes: 0, 1, … (8 more)"
+    results.data["classes"] = ["only"]
+    assert classes_text(results) == "1 class: only"
 
 
 def test_report_before_the_first_epoch(examples: Any) -> None:
     results = examples.unfinished_results()
     results.training.history = []
-    assert "No epoch has been finished yet" in Page(render(results)).text
+    assert "No epoch has finished yet" in Page(render(results)).text
 
 
 def test_report_of_a_run_without_predictors(examples: Any) -> None:
-    results = examples.cell_results(predictors=[], decisions=[], ranking=None)
+    results = examples.cell_results(predictors=[], decisions=[])
     for contender in results.comparison:
         for run in contender.runs:
             run.history = []
     page = Page(render(results))
-    assert list(json.loads(page.scripts[0])) == ["contenders", "supernet", "options", "options-all", "sizes"]
+    assert list(json.loads(page.scripts[0])) == ["contenders", "supernet", "sizes", "options", "options-all"]
 
 
 @pytest.mark.parametrize(
     ("gain", "words"),
     [
-        (0.02, "2.00 points above the mean of 10 random architectures trained the same way (96.20 % ± 1.10), which is "
-               "more than the spread of 1.10 points."),
-        (0.003, "within the spread of 1.10 points: on these data the search did not find an architecture that is "
-                "clearly better than a random one."),
-        (-0.003, "0.30 points below the mean of 10 random architectures trained the same way (96.20 % ± 1.10), which "
-                 "is within the spread"),
-        (-0.03, "more than the spread of 1.10 points: on these data the search did not find an architecture that is "
-                "better"),
+        (0.02, "That is 2.00 percentage points above the mean of 10 random architectures trained the same way (96.20 % ± "
+               "1.10), more than the spread of 1.10 percentage points."),
+        (0.003, "That is only 0.30 percentage points above the mean of 10 random architectures trained the same way "
+                "(96.20 % ± 1.10), within the spread of 1.10 percentage points: on these data, the search did not find "
+                "an architecture that is clearly better than a random one."),
+        (0.0, "That is the same as the mean of 10 random architectures"),
+        (-0.003, "0.30 percentage points below the mean of 10 random architectures trained the same way (96.20 % ± "
+                 "1.10), within the spread"),
+        (-0.03, "more than the spread of 1.10 percentage points: on these data, the search did not find an architecture "
+                "that is better"),
     ],
 )  # fmt: skip
 def test_headline_is_honest(examples: Any, gain: float, words: str) -> None:
     results = examples.make(examples.CELL, "nb201", 15625, gain=gain)
-    assert words in " ".join(sentences(results)).replace("\u00a0", " ")
+    assert words in plain(" ".join(sentences(results)))
 
 
 def test_headline_knows_nothing_of_a_spread_of_single_runs(examples: Any) -> None:
@@ -188,10 +249,10 @@ def test_headline_knows_nothing_of_a_spread_of_single_runs(examples: Any) -> Non
     for contender in results.comparison:
         contender.runs = contender.runs[:1]
     said = " ".join(sentences(results))
-    assert "nothing is known of the spread" in said
+    assert "so the spread is unknown: this may be chance" in said
     assert "±" not in said
     assert [entry.std for entry in entries(results)[:3]] == [None] * 3
-    assert next(tile.note for tile in tiles(results) if tile.words == "points over random") == "spread unknown"
+    assert next(tile.note for tile in tiles(results) if tile.label == "vs. random") == "points; spread unknown"
 
 
 def test_ensembles_are_contenders_once(examples: Any) -> None:
@@ -199,30 +260,31 @@ def test_ensembles_are_contenders_once(examples: Any) -> None:
     names = [entry.name for entry in entries(results)]
     assert names[-2:] == ["ensemble of 5", "ensemble of random architectures"]
     assert "best architecture" not in names
-    results.comparison.append(examples.contender("ensemble of 5", [examples.draw(examples.CELL, _Fixed())], 0.97, 0.0))
+    results.comparison.append(examples.contender("ensemble of 5", Role.MIXTURE, [examples.draw(examples.CELL, _Fixed())], 0.97, 0.0))
     assert [entry.name for entry in entries(results)].count("ensemble of 5") == 1
 
 
 @pytest.mark.parametrize("missing", ["altair", "vl_convert"])
 def test_missing_extra(examples: Any, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    for name in ("charts", "plots", "specs"):
-        monkeypatch.delitem(sys.modules, f"polyarch.reports.{name}", raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     library.cache_clear()
     with pytest.raises(MissingExtra, match=r"Writing the report needs .* pip install 'polyarch\[report\]'"):
         render(examples.cell_results())
 
 
-def test_words() -> None:
+def test_text() -> None:
     assert percent(0.97314) == "97.31\u00a0%"
     assert (count(12345), count(1e6), count(0.0025)) == ("12,345", "1,000,000", "0.0025")
     assert [figures(value) for value in (0.9, -2.43, 1234.0, 56789.2)] == ["0.9000", "-2.430", "1234", "56,789"]
-    assert (
-        in_words({"params": 1e5, "latency": 0.01})
-        == "parameters at most 100,000; seconds per forward pass at most 0.01"
-    )
+    limits = {"params": 1e5, "latency": 0.01}
+    assert limits_text(limits) == "parameters at most 100,000; seconds per forward pass at most 0.01"
+    assert limits_text({}) == ""
     assert breakable("a<b|c") == "a&lt;b|<wbr>c"
-    assert not re.search(r"[<>]", in_words({}))
+    assert (several(1, "seed"), several(1234, "seed")) == ("1 seed", "1,234 seeds")
+    assert [listed(items) for items in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+    assert (the("draw"), the("draw, trained further")) == ("the draw", "the draw, trained further,")
+    found = [plain(compared(difference)) for difference in (0.012, -0.012, 1e-9)]
+    assert found == ["1.20 percentage points above", "1.20 percentage points below", "the same as"]
 
 
 class _Fixed:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from PIL import Image
-
-from polyarch.reports import write_report
 from polyarch.reports.searched import ordered
 from polyarch.reports.words import key_of
+
+from polyarch.reports import write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request
