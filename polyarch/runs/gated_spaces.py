@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
 
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet, ResidualMLP
-from polyarch.runs.spaces import SpaceSettings
-from polyarch.settings import require_images
+from polyarch.runs.spaces import ImageSpaceSettings, SpaceSettings, VectorSpaceSettings
 from polyarch.supernets import Supernet, gate, probe
 
 Kernels = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 Stages = Annotated[int, Field(ge=1, le=8)]
-Network = MultiBranchResNet | EnasNetwork | InflatedResNet | DenseNet | ResidualMLP
 
 
-class MultiBranchSettings(SpaceSettings):
+class GatedSettings(SpaceSettings):
+    """Puts gates into the network that the settings describe."""
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet whose choices are the channels of the network."""
+        model: Any = super().build(input_shape, classes)
+        return gate(model, probe(input_shape), groups=model.gate_groups(), name=self.kind)
+
+
+class MultiBranchSettings(GatedSettings, ImageSpaceSettings):
     """The multi-branch ResNet of shake-shake, with gates.
 
-    ``width`` are the channels of the first stage, which double with each; by default half the height of the images,
-    between 4 and 16. With several ``kernels`` convolutions of all sizes stand in parallel at every place.
+    ``width`` are the channels of the first stage, which double with each. With several ``kernels``, convolutions of all
+    sizes stand in parallel at every place.
     """
 
+    network = MultiBranchResNet
     kind: Literal["multi_branch"] = "multi_branch"
     width: PositiveInt | None = None
     blocks: PositiveInt = 1
@@ -32,40 +39,28 @@ class MultiBranchSettings(SpaceSettings):
     kernels: Kernels = (3, 5)
     stem_channels: PositiveInt = 16
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind", "width"})
-        width = self.width or _width(input_shape)
-        return _gated(self.kind, MultiBranchResNet(width=width, **_ends(input_shape, classes), **options), input_shape)
 
-
-class EnasSettings(SpaceSettings):
+class EnasSettings(GatedSettings, ImageSpaceSettings):
     """The network of the cells that ENAS found, with gates on convolutions, poolings and identities.
 
     ``cells`` are normal ones per stage. ``inflated`` puts separable convolutions of sizes 3 and 5 at every place.
     """
 
+    network = EnasNetwork
     kind: Literal["enas"] = "enas"
     width: PositiveInt | None = None
     cells: PositiveInt = 1
     stages: Stages = 3
     inflated: bool = False
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind", "width"})
-        width = self.width or _width(input_shape)
-        return _gated(self.kind, EnasNetwork(width=width, **_ends(input_shape, classes), **options), input_shape)
 
-
-class InflatedResNetSettings(SpaceSettings):
+class InflatedResNetSettings(GatedSettings, ImageSpaceSettings):
     """A bottleneck ResNet with gates; ``kernels`` of several sizes stand in parallel.
 
     ``blocks`` has a number for every stage. A ``large`` stem quarters the resolution first.
     """
 
+    network = InflatedResNet
     kind: Literal["inflated_resnet"] = "inflated_resnet"
     width: PositiveInt = 16
     blocks: Kernels = (1, 1, 1)
@@ -73,16 +68,11 @@ class InflatedResNetSettings(SpaceSettings):
     expansion: PositiveInt = 4
     stem: Literal["small", "large"] = "small"
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind"})
-        return _gated(self.kind, InflatedResNet(**_ends(input_shape, classes), **options), input_shape)
 
-
-class DenseNetSettings(SpaceSettings):
+class DenseNetSettings(GatedSettings, ImageSpaceSettings):
     """A DenseNet with bottlenecks and gates; ``layers`` has a number for every stage."""
 
+    network = DenseNet
     kind: Literal["densenet"] = "densenet"
     growth: PositiveInt = 8
     layers: Kernels = (4, 4, 4)
@@ -90,35 +80,12 @@ class DenseNetSettings(SpaceSettings):
     compression: Annotated[float, Field(gt=0, le=1)] = 0.5
     stem: Literal["small", "large"] = "small"
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind"})
-        return _gated(self.kind, DenseNet(**_ends(input_shape, classes), **options), input_shape)
 
-
-class ResidualMLPSettings(SpaceSettings):
+class ResidualMLPSettings(GatedSettings, VectorSpaceSettings):
     """A fully connected residual network with gates, for tables; ``inner`` is the width inside of its blocks."""
 
+    network = ResidualMLP
     kind: Literal["residual_mlp"] = "residual_mlp"
     width: PositiveInt = 64
     depth: PositiveInt = 3
     inner: PositiveInt = 128
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for any data; images are flattened."""
-        options = self.model_dump(exclude={"kind"})
-        model = ResidualMLP(features=math.prod(input_shape), classes=classes, **options)
-        return _gated(self.kind, model, input_shape)
-
-
-def _gated(kind: str, model: Network, input_shape: tuple[int, ...]) -> Supernet:
-    return gate(model, probe(input_shape), groups=model.gate_groups(), name=kind)
-
-
-def _ends(input_shape: tuple[int, ...], classes: int) -> dict[str, Any]:
-    return {"in_channels": input_shape[0], "classes": classes}
-
-
-def _width(input_shape: tuple[int, ...]) -> int:
-    return min(max(input_shape[1] // 2, 4), 16)

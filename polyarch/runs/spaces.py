@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -16,7 +17,6 @@ from polyarch.supernets import (
     ChainSupernet,
     ConvolutionalDepth,
     DartsSupernet,
-    DepthSupernet,
     FullyConnectedDepth,
     GatedDepthSupernet,
     MacroSupernet,
@@ -45,6 +45,44 @@ class SpaceSettings(Settings):
         raise NotImplementedError
 
 
+class ImageSpaceSettings(SpaceSettings):
+    """A space for images, whose settings are the arguments of the function or class that makes its supernet.
+
+    Widths that are not given are half the height of the images, between 4 and 16.
+    """
+
+    network: ClassVar[Callable[..., Any]]
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for images of this shape."""
+        require_images(self.kind, input_shape)
+        net: Supernet = self.network(in_channels=input_shape[0], classes=classes, **self.options(input_shape))
+        return net
+
+    def options(self, input_shape: tuple[int, ...]) -> dict[str, Any]:
+        """The arguments that do not follow from the data."""
+        found = self.model_dump(exclude={"kind"})
+        for name in {"channels", "width"} & set(found):
+            found[name] = found[name] or min(max(input_shape[1] // 2, 4), 16)
+        if "interchoice" in found:
+            interchoice = interchoice_of(self)
+            found["interchoice"] = None if interchoice is None else interchoice.value()
+        return found
+
+
+class VectorSpaceSettings(SpaceSettings):
+    """A space for any data, of which images are flattened; its settings are the arguments of its network."""
+
+    network: ClassVar[Callable[..., Any]]
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for examples of this shape."""
+        net: Supernet = self.network(
+            features=math.prod(input_shape), classes=classes, **self.model_dump(exclude={"kind"})
+        )
+        return net
+
+
 class InterChoiceSettings(Settings):
     """Weights of the supernet that depend on several choices; see `InterChoice`.
 
@@ -68,14 +106,14 @@ class InterChoiceSettings(Settings):
         return InterChoice(self.kind, self.previous, self.predecessors)
 
 
-class CellSettings(SpaceSettings):
+class CellSettings(ImageSpaceSettings):
     """The NAS-Bench-201 cell network.
 
-    ``channels`` of the first stage: by default half the height of the images, between 4 and 16. With
-    ``pool_convolution`` the pooling has a 1x1 convolution before it. The supernet's operations see one in ``partial``
-    channels.
+    With ``pool_convolution`` the pooling has a 1x1 convolution before it. The supernet's operations see one in
+    ``partial`` channels.
     """
 
+    network = NB201Supernet
     kind: Literal["nb201"] = "nb201"
     channels: PositiveInt | None = None
     cells: PositiveInt = 1
@@ -85,25 +123,11 @@ class CellSettings(SpaceSettings):
     partial: PositiveInt = 1
     interchoice: InterChoiceSettings | None = None
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        return NB201Supernet(
-            channels=self.channels or min(max(input_shape[1] // 2, 4), 16),
-            cells=self.cells,
-            operations=self.operations,
-            affine=self.affine,
-            pool_convolution=self.pool_convolution,
-            partial=self.partial,
-            interchoice=_value(self.interchoice),
-            in_channels=input_shape[0],
-            classes=classes,
-        )
 
-
-class ChainSettings(SpaceSettings):
+class ChainSettings(ImageSpaceSettings):
     """A chain of MobileNetV2 blocks."""
 
+    network = ChainSupernet
     kind: Literal["chain"] = "chain"
     channels: tuple[PositiveInt, ...] = (16, 16, 24, 24, 40, 40)
     strides: tuple[PositiveInt, ...] = (1, 1, 2, 1, 2, 1)
@@ -115,50 +139,29 @@ class ChainSettings(SpaceSettings):
     head_channels: PositiveInt = 128
     interchoice: InterChoiceSettings | None = None
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind", "interchoice"})
-        return ChainSupernet(
-            in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice), **options
-        )
 
-
-class FairnasSettings(SpaceSettings):
+class FairnasSettings(ImageSpaceSettings):
     """The FairNAS chain of 19 MobileNetV2 blocks, for large images."""
 
+    network = staticmethod(fairnas_chain)
     kind: Literal["fairnas"] = "fairnas"
     interchoice: InterChoiceSettings | None = None
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        return fairnas_chain(in_channels=input_shape[0], classes=classes, interchoice=_value(self.interchoice))
 
-
-class MacroSettings(SpaceSettings):
+class MacroSettings(ImageSpaceSettings):
     """The NAS-Bench-Macro chain of eight layers with three options each."""
 
+    network = MacroSupernet
     kind: Literal["macro"] = "macro"
     channels: PositiveInt = 32
     head_channels: PositiveInt = 1280
     interchoice: InterChoiceSettings | None = None
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        return MacroSupernet(
-            channels=self.channels,
-            head_channels=self.head_channels,
-            in_channels=input_shape[0],
-            classes=classes,
-            interchoice=_value(self.interchoice),
-        )
 
-
-class DartsSettings(SpaceSettings):
+class DartsSettings(ImageSpaceSettings):
     """The DARTS network of normal and reduction cells. The supernet's operations see one in ``partial`` channels."""
 
+    network = DartsSupernet
     kind: Literal["darts"] = "darts"
     layers: Annotated[int, Field(ge=3)] = 8
     channels: Annotated[int, Field(ge=2)] = 16
@@ -166,26 +169,15 @@ class DartsSettings(SpaceSettings):
     affine: bool = False
     partial: PositiveInt = 1
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind"})
-        return DartsSupernet(in_channels=input_shape[0], classes=classes, **options)
 
-
-class NB101Settings(SpaceSettings):
+class NB101Settings(ImageSpaceSettings):
     """A NAS-Bench-1shot1 network: cells of NAS-Bench-101 with operations on nodes, in one of three spaces."""
 
+    network = NB101Supernet
     kind: Literal["nb101"] = "nb101"
     space: Literal[1, 2, 3] = 1
     channels: PositiveInt = 16
     cells: PositiveInt = 3
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
-        options = self.model_dump(exclude={"kind"})
-        return NB101Supernet(in_channels=input_shape[0], classes=classes, **options)
 
 
 class VectorDepthSettings(SpaceSettings):
@@ -197,15 +189,17 @@ class VectorDepthSettings(SpaceSettings):
     gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for any data; images are flattened."""
-        options = self.model_dump(exclude={"kind", "gated"})
-        net = FullyConnectedDepth(features=math.prod(input_shape), classes=classes, **options)
-        return _with_gates(net, input_shape) if self.gated else net
+        """A supernet for examples of this shape."""
+        net = FullyConnectedDepth(
+            features=math.prod(input_shape), classes=classes, max_depth=self.max_depth, width=self.width
+        )
+        return GatedDepthSupernet(net, probe(input_shape)) if self.gated else net
 
 
-class ImageDepthSettings(SpaceSettings):
+class ImageDepthSettings(ImageSpaceSettings):
     """A convolutional residual network whose depth is the choice; ``gated`` adds gates on its channels."""
 
+    network = ConvolutionalDepth
     kind: Literal["depth_cnn"] = "depth_cnn"
     max_depth: PositiveInt = 20
     channels: PositiveInt = 64
@@ -214,23 +208,26 @@ class ImageDepthSettings(SpaceSettings):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet for images of 6x6 or more."""
-        require_images(self.kind, input_shape)
-        if min(input_shape[1:]) < 6:
+        if len(input_shape) == 3 and min(input_shape[1:]) < 6:
             raise ConfigError(f"Expected images of 6x6 or more for depth_cnn. Got {input_shape[1:]}.")
-        options = self.model_dump(exclude={"kind", "gated"})
-        net = ConvolutionalDepth(in_channels=input_shape[0], classes=classes, **options)
-        return _with_gates(net, input_shape) if self.gated else net
+        net = super().build(input_shape, classes)
+        assert isinstance(net, ConvolutionalDepth)
+        return GatedDepthSupernet(net, probe(input_shape)) if self.gated else net
+
+    def options(self, input_shape: tuple[int, ...]) -> dict[str, Any]:
+        """Gates are added afterwards."""
+        return self.model_dump(exclude={"kind", "gated"})
 
 
-class WiredSettings(SpaceSettings):
+class WiredSettings(ImageSpaceSettings):
     """Stages of convolution modules in a chain; which earlier modules of its stage a module also reads is the choice.
 
-    ``width`` are the channels of the first stage, by default half the height of the images, between 4 and 16; they
-    double with each stage. ``auxiliary`` gives the supernet a second classifier on its last stage but one, for training
-    with method ``stochastic``. ``wirings`` have weights of their own there, and are then the only ones: the bits of
-    every stage, as in ``101-000-011``.
+    ``width`` are the channels of the first stage; they double with each stage. ``auxiliary`` gives the supernet a second
+    classifier on its last stage but one, for methods that train fixed ``wirings``. These have weights of their own and
+    are then the only ones: the bits of every stage, as in ``101-000-011``.
     """
 
+    network = WiredSupernet
     kind: Literal["wired"] = "wired"
     width: PositiveInt | None = None
     modules: Annotated[int, Field(ge=2, le=32)] = 4
@@ -238,33 +235,21 @@ class WiredSettings(SpaceSettings):
     auxiliary: bool = True
     wirings: tuple[str, ...] = ()
 
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for images of this shape."""
-        require_images(self.kind, input_shape)
+    def options(self, input_shape: tuple[int, ...]) -> dict[str, Any]:
+        """Wirings as architectures; one stage has no last but one."""
         space = wired_space(self.stages, self.modules)
-        return WiredSupernet(
-            width=self.width or min(max(input_shape[1] // 2, 4), 16),
-            modules=self.modules,
-            stages=self.stages,
-            in_channels=input_shape[0],
-            classes=classes,
-            wirings=[parse_wiring(text, space) for text in self.wirings] or None,
-            auxiliary=self.auxiliary and self.stages > 1,
-        )
+        wirings = [parse_wiring(text, space) for text in self.wirings] or None
+        return super().options(input_shape) | {"wirings": wirings, "auxiliary": self.auxiliary and self.stages > 1}
 
 
-class MLPSettings(SpaceSettings):
+class MLPSettings(VectorSpaceSettings):
     """A fully connected residual network whose depth and inner widths are the choices."""
 
+    network = MLPSupernet
     kind: Literal["mlp"] = "mlp"
     width: PositiveInt = 128
     max_depth: PositiveInt = 4
     inner_widths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 128, 256)
-
-    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for any data; images are flattened."""
-        options = self.model_dump(exclude={"kind"})
-        return MLPSupernet(features=math.prod(input_shape), classes=classes, **options)
 
 
 class ModuleSettings(SpaceSettings):
@@ -301,11 +286,3 @@ def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
     """The space as networks that are trained alone have it: no weights of single choices, all channels, one head."""
     alone = {"interchoice": None, "partial": 1, "wirings": (), "auxiliary": False}
     return space.model_copy(update={name: value for name, value in alone.items() if hasattr(space, name)})
-
-
-def _value(settings: InterChoiceSettings | None) -> InterChoice | None:
-    return None if settings is None else settings.value()
-
-
-def _with_gates(net: DepthSupernet, input_shape: tuple[int, ...]) -> Supernet:
-    return GatedDepthSupernet(net, probe(input_shape))
