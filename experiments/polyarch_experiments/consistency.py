@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from polyarch.ranking import Interval
-from polyarch.ranking.agreement import as_rows, mean_agreement, pair_agreements
+from polyarch.ranking.correlations import as_rows, mean_agreement, pair_agreements
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Executors: bit-identical results, serially or in worker processes."""
 
-from polyarch.executors.background import in_background
 from polyarch.executors.executor import Executor, Mapper, Serial, one_thread
-from polyarch.executors.processes import Processes
+from polyarch.executors.processes import Processes, in_background
 
 __all__ = ["Executor", "Mapper", "Processes", "Serial", "in_background", "one_thread"]

@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -58,6 +58,29 @@ def worker_pool(task: Callable[..., Any], workers: int) -> Iterator[WorkerPool]:
             pool.terminate()
             raise
         pool.close()
+
+
+@contextmanager
+def in_background(task: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """Starts task() in a worker process with one thread and yields a function that waits for its result.
+
+    The worker is terminated at the end of the block even if it is still busy; a task that writes checkpoints can resume
+    from them next time.
+    """
+    with worker_pool(task, 1) as pool:
+        future = pool.submit()
+
+        def wait_for_result() -> Result:
+            try:
+                return cast(Result, future.result())
+            except BrokenProcessPool:
+                raise WorkerDied("Expected the background task to finish. Its process died.") from None
+
+        try:
+            yield wait_for_result
+        finally:
+            if not future.done():
+                pool.terminate()
 
 
 class WorkerPool:

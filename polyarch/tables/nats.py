@@ -34,24 +34,15 @@ ENDING = ".pickle.pbz2"
 ACCURACY_STEP = 0.002
 """The resolution of packed accuracies in percent, a fifth of an image out of 10,000."""
 
+EXAMPLES = {"train": "train", "valid": "x-valid", "test": "x-test", "valtest": "ori-test"}
 SETS = {
     "cifar10": {
         "train": ("cifar10-valid", "train"),
         "valid": ("cifar10-valid", "x-valid"),
         "test": ("cifar10", "ori-test"),
     },
-    "cifar100": {
-        "train": ("cifar100", "train"),
-        "valid": ("cifar100", "x-valid"),
-        "test": ("cifar100", "x-test"),
-        "valtest": ("cifar100", "ori-test"),
-    },
-    "imagenet16": {
-        "train": ("ImageNet16-120", "train"),
-        "valid": ("ImageNet16-120", "x-valid"),
-        "test": ("ImageNet16-120", "x-test"),
-        "valtest": ("ImageNet16-120", "ori-test"),
-    },
+    "cifar100": {measure: ("cifar100", examples) for measure, examples in EXAMPLES.items()},
+    "imagenet16": {measure: ("ImageNet16-120", examples) for measure, examples in EXAMPLES.items()},
 }
 """Data set -> measure -> (runs, examples) in the official files.
 

@@ -199,10 +199,6 @@ class TensorBoard(Callback):
         for name, value in row.items():
             self._writer.add_scalar(name, value, int(row["step"]))
 
-    def on_end(self, state: FitState) -> None:
-        """Flushes the buffer."""
-        self._writer.flush()
-
 
 class EpochLog(Callback):
     """Passes every epoch's row to a function, e.g. ``journal.append``."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polyarch.errors import InvalidInput
 from polyarch.ranking import Interval, rank_quality, trust
-from polyarch.ranking.agreement import mean_agreement
+from polyarch.ranking.correlations import mean_agreement
 
 
 def noisy(n: int, noise: float, seed: int = 0) -> tuple[list[float], list[float]]:
