@@ -1,4 +1,4 @@
-"""Building blocks of supernets."""
+"""The layers of supernets: choice blocks, search blocks, channel gates, normalisation policies and recording."""
 
 from polyarch.nn.channel_gates import ChannelGate, run_gated
 from polyarch.nn.channel_removal import ChannelGraph

@@ -1,4 +1,4 @@
-"""The choice block: several operations, one of them run, or all of them mixed."""
+"""The choice block: several operations, of which one runs or all are mixed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ _skips_zeros: ContextVar[Literal["no", "per option", "per example"]] = ContextVa
 
 @contextmanager
 def skipping_zeros(*, per_example: bool = False) -> Iterator[None]:
-    """Mixed passes inside, in this thread, do not run options whose weight is exactly zero for all examples.
+    """Mixed passes of this thread inside the context skip options whose weight is exactly zero for all examples.
 
-    Such options add nothing to the output anyway. Here they get no gradient either, and the statistics of their
-    normalisation layers stay as they are. It is for weights whose zeros need no gradient: those of options that were
-    dropped, or of draws whose gradient goes to the drawn option alone.
+    Such options contribute nothing to the output, but here they also get no gradient and do not update their running
+    statistics. Use this if zeros need no gradient: for options that were dropped, or for draws whose gradient goes only
+    to the drawn option.
 
     Args:
-        per_example: whether choice blocks with weights (B, O) also run every option on those examples alone whose
-            weight for it is not zero, see `mix_grouped`. In training mode that changes the statistics that normalisation
-            layers use, and with them the output. Blocks with inter-choice weights run options on all examples all the
-            same.
+        per_example: also runs every option only on the examples with a nonzero weight for it, see `mix_grouped`. In
+            training mode this changes batch statistics and thereby the output. Blocks with inter-choice weights still
+            run options on all examples.
     """
     token = _skips_zeros.set("per example" if per_example else "per option")
     try:
@@ -42,17 +41,14 @@ def skipping_zeros(*, per_example: bool = False) -> Iterator[None]:
 
 
 def skips_zeros() -> bool:
-    """Whether this is inside of `skipping_zeros`."""
+    """Whether this thread is inside `skipping_zeros`."""
     return _skips_zeros.get() != "no"
 
 
 def options_run(weights: Tensor, options: Sequence[int]) -> Sequence[int]:
-    """Those of some options that a mixed pass runs; see `skipping_zeros`.
+    """The options, out of some, that a mixed pass with weights (O,) or (B, O) runs; see `skipping_zeros`.
 
-    Where all weights are zero it is the first option, because an output of zeros needs its shape.
-
-    Args:
-        weights: (O,) or (B, O) of all options.
+    If all their weights are zero, the first option runs because an output of zeros needs a shape.
     """
     if not skips_zeros():
         return options
@@ -61,12 +57,12 @@ def options_run(weights: Tensor, options: Sequence[int]) -> Sequence[int]:
 
 
 class ChoiceBlock(nn.Module):
-    """Offers one operation per option of a choice. Which one runs is an argument of ``forward``.
+    """One operation per option of a choice; ``forward`` takes the selection as an argument.
 
     Args:
         choice: the name of the choice in the space.
-        operations: one module per option; ``None`` for the operation that passes nothing on.
-        interchoice: weights that depend on the choices before, as `dependent_weights` makes them.
+        operations: one module per option; ``None`` for an option without output.
+        interchoice: weights that depend on previous choices, from `dependent_weights`.
     """
 
     def __init__(
@@ -82,16 +78,16 @@ class ChoiceBlock(nn.Module):
         self.interchoice = interchoice
 
     def passes(self, index: int) -> bool:
-        """Whether this option passes anything on."""
+        """Whether this option has an output."""
         return self._by_index[index] is not None
 
     @property
     def passing(self) -> list[int]:
-        """The options that pass something on."""
+        """The options that have an output."""
         return [index for index, key in enumerate(self._by_index) if key is not None]
 
     def operation(self, index: int) -> nn.Module:
-        """The module of an option that passes something on."""
+        """The module of an option that has an output."""
         key = self._by_index[index]
         if key is None:
             raise InvalidInput(f"Expected an option of {self.choice!r} with a module. Got option {index}.")
@@ -100,14 +96,14 @@ class ChoiceBlock(nn.Module):
     def forward(
         self, x: Tensor, selection: Selection, previous: Sequence[Selection] = (), *, shortcut: bool = False
     ) -> Tensor:
-        """A hard index runs that operation only; weights give sum_o weight_o * operation_o(x), see `skipping_zeros`.
+        """An index runs one operation; weights return sum_o weight_o * operation_o(x), see `skipping_zeros`.
 
         Args:
-            previous: what was selected at the choices that inter-choice weights depend on: indices with an index,
-                weights with weights.
-            shortcut: whether the input is added to the output. What inter-choice weights make of the input goes both
-                into the operation and into its shortcut: a constant in front of a convolution without padding and a
-                normalisation layer that is in training mode cancels, so that a bias would do nothing there.
+            previous: the selections at the choices that inter-choice weights depend on: indices if ``selection`` is an
+                index, weights if it is weights.
+            shortcut: whether to add the input to the output. Inter-choice weights change the input of the shortcut,
+                too, because a constant before a convolution without padding and a normalisation layer in training mode
+                cancels, so that a bias would otherwise have no effect.
         """
         if isinstance(selection, int):
             entering = self._entering(x, selection, previous)
@@ -122,7 +118,7 @@ class ChoiceBlock(nn.Module):
         return x + total if shortcut else total
 
     def addend(self, x: Tensor, index: int, previous: Sequence[int]) -> Tensor | None:
-        """The vector (C, 1, 1) that inter-choice weights add to what goes into an operation, if they do."""
+        """The vector (C, 1, 1) that inter-choice weights add to the input of an operation, if any."""
         return self._vector(self.interchoice, x, index, previous) if adds(self.interchoice) else None
 
     @cached_property
@@ -136,26 +132,24 @@ class ChoiceBlock(nn.Module):
         return tuple(index for index in self.passing if _passes_constants(self.operation(index)))
 
     def between(self, x: Tensor, before: Tensor | None, index: int, after: Tensor | None) -> Tensor:
-        """operation(x + before) + after, without what inter-choice weights add.
+        """operation(x + before) + after with vectors (C, 1, 1), without inter-choice weights.
 
-        Args:
-            before: (C, 1, 1).
-            after: (C, 1, 1); only for operations that end in a normalisation layer.
+        ``after`` requires an operation that ends in a normalisation layer.
         """
         operation = self.operation(index)
         entering = x if before is None else x + before
         return call(operation, entering) if after is None else raised(operation, entering, after)
 
     def _groups(self, weights: Tensor) -> bool:
-        """Whether every example goes through its own options alone; where there are none, zeros need their shape."""
+        """Whether to run every example through its own options only; without any, zeros need a shape."""
         if _skips_zeros.get() != "per example" or weights.dim() == 1 or self.interchoice is not None:
             return False
         return bool(weights[:, self.passing].any())
 
     def _mixed(self, x: Tensor, selection: Tensor, previous: Sequence[Selection], *, shortcut: bool) -> Tensor:
-        """The mixture of options that are run on all examples, without x itself; see `forward`."""
+        """The mixture of options that run on all examples, without the shortcut x; see `forward`."""
         total = None
-        # Taken apart once: every single look into a tensor costs a step of the backward pass.
+        # Unbound once, because every indexing of a tensor costs a step of the backward pass.
         gates = selection.unbind(-1)
         for index in options_run(selection, self.passing):
             gate = shaped(gates[index], x)
@@ -171,7 +165,7 @@ class ChoiceBlock(nn.Module):
         return total
 
     def _entering(self, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
-        """What goes into an operation."""
+        """The input of an operation."""
         if not isinstance(self.interchoice, ChoiceVectors):
             return x
         vector = self._vector(self.interchoice, x, index, previous)
@@ -181,7 +175,7 @@ class ChoiceBlock(nn.Module):
         return constant(vectors.vector(index, previous), x, owner=self, name="vector")
 
     def _output(self, x: Tensor, index: int, previous: Sequence[Selection]) -> Tensor:
-        """What comes out of an operation, or out of its copies."""
+        """The output of an operation, or of its copies."""
         operation = self.operation(index)
         if not isinstance(self.interchoice, SplitCopies):
             return call(operation, x)
@@ -198,7 +192,7 @@ class ChoiceBlock(nn.Module):
 
 
 def plus(total: Tensor | None, term: Tensor) -> Tensor:
-    """The sum; the term alone where there is no total yet."""
+    """total + term; the term alone if there is no total yet."""
     return term if total is None else total + term
 
 
@@ -209,7 +203,7 @@ def _passes_constants(operation: nn.Module) -> bool:
 
 
 def adds(interchoice: ChoiceVectors | SplitCopies | None) -> TypeGuard[ChoiceVectors]:
-    """Whether these weights are vectors that are added to inputs."""
+    """Whether these inter-choice weights are vectors that are added to the input."""
     return isinstance(interchoice, ChoiceVectors) and not interchoice.scales
 
 

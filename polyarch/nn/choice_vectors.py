@@ -1,4 +1,7 @@
-"""Vectors per channel that depend on the own option of a choice block and on the choices before it."""
+"""Vectors over channels that depend on the option of a choice block and on previous choices.
+
+Laube & Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +20,27 @@ Selection = int | Tensor
 
 
 class ChoiceVectors(nn.Module, ABC):
-    """Gives the vector for an option and the selections before it, and says what it does to the input.
+    """A vector for each option and previous selections, (C, 1, 1), or (B, C, 1, 1) if gates differ between examples.
 
-    Vectors are (C, 1, 1), or (B, C, 1, 1) when gates differ from example to example. Every row that training can reach
-    by itself is a parameter by itself: rows of one tensor would get zeros for a gradient when others are used, and
-    momentum and decay would move them.
+    Rows that are used separately are separate parameters: unused rows of one tensor would get zero gradients, and
+    momentum and weight decay would change them.
     """
 
     scales: ClassVar[bool] = False
-    """Whether the vector is multiplied with the input; by default it is added."""
+    """Whether the input is multiplied by the vector instead of adding it."""
 
     @abstractmethod
     def vector(self, option: int, previous: Sequence[Selection]) -> Tensor:
-        """For an own option and indices before it, or the mean over what gates say of the choices before it."""
+        """The vector for an option and previous indices, or its mean under gates of the previous choices."""
 
 
 class JointBias(ChoiceVectors):
-    """x + b[o, p_1, ..., p_D]: one vector for every combination of own option and previous options, zero at first.
+    """x + b[o, p_1, ..., p_D]: a vector for every combination of own and previous options, initially zero.
 
     Args:
         channels: C.
         own: the own options that have vectors.
-        previous: the number of options of each choice before.
+        previous: the number of options of each previous choice.
     """
 
     def __init__(self, channels: int, own: Sequence[int], previous: Sequence[int]) -> None:
@@ -49,9 +51,9 @@ class JointBias(ChoiceVectors):
         )
 
     def vector(self, option: int, previous: Sequence[Selection]) -> Tensor:
-        """The row of the combination; for gates sum_p g_1[p_1] ... g_D[p_D] b[o, p]."""
+        """The row of the combination, or sum_p g_1[p_1] ... g_D[p_D] b[o, p] under gates."""
         if isinstance(previous[0], int):
-            return cast(Tensor, getattr(self.rows, _key(option, *previous)))  # quicker than an item
+            return cast(Tensor, getattr(self.rows, _key(option, *previous)))  # faster than indexing
         rows = torch.stack([self.rows[_key(option, *before)] for before in self._combinations])  # (P, C, 1, 1)
         joint = rows.new_ones(1)
         for gates in previous:
@@ -61,19 +63,19 @@ class JointBias(ChoiceVectors):
 
 
 class _SingleRows(nn.Module):
-    """One row for every option of the own choice and of each choice before; those that are chosen are summed."""
+    """One row for every option of the own and of each previous choice; the selected rows are summed."""
 
     def __init__(self, shape: Sequence[int], own: Sequence[int], previous: Sequence[int], bound: float = 0.0) -> None:
         super().__init__()
         names = [_key("own", option) for option in own]
         names += [_key(place, option) for place, count in enumerate(previous) for option in range(count)]
         self.rows = nn.ParameterDict({name: torch.zeros(*shape) for name in names})
-        if bound:  # rows that start at zero take no random numbers
+        if bound:  # zero rows draw no random numbers
             for row in self.rows.values():
                 nn.init.uniform_(row, -bound, bound)
 
     def total(self, option: int, previous: Sequence[Selection]) -> Tensor:
-        """v_own[o] + sum_d v_d[p_d], or the mean of that under gates."""
+        """v_own[o] + sum_d v_d[p_d], or its mean under gates."""
         total: Tensor = self.rows[_key("own", option)]
         for place, selection in enumerate(previous):
             if isinstance(selection, int):
@@ -85,32 +87,28 @@ class _SingleRows(nn.Module):
 
 
 class SharedBias(ChoiceVectors):
-    """x + v_own[o] + v_1[p_1] + ... + v_D[p_D], all zero at first."""
+    """x + v_own[o] + v_1[p_1] + ... + v_D[p_D], initially zero."""
 
     def __init__(self, channels: int, own: Sequence[int], previous: Sequence[int]) -> None:
         super().__init__()
         self.single = _SingleRows((channels, 1, 1), own, previous)
 
     def vector(self, option: int, previous: Sequence[Selection]) -> Tensor:
-        """The sum."""
+        """The sum of the selected rows."""
         return self.single.total(option, previous)
 
 
 class Attention(ChoiceVectors):
     """x * sigmoid(W h + c), where h are the one-hots of all D + 1 choices, or relu(V one-hots + d) with a hidden layer.
 
-    Gates of the choices before take the place of their one-hots.
-
-    Args:
-        hidden: the width of the hidden layer, if there is one.
+    Gates of previous choices replace their one-hots. ``hidden`` is the width of the hidden layer, if there is one.
     """
 
     scales = True
 
     def __init__(self, channels: int, own: Sequence[int], previous: Sequence[int], hidden: int | None = None) -> None:
         super().__init__()
-        # A linear layer on one-hots is a sum of its columns; here they are rows by themselves. All ranges are those of
-        # torch's linear layers.
+        # A linear layer on one-hots sums its columns, which are separate rows here, initialised as torch would.
         bound = 1 / math.sqrt(len(own) + sum(previous))
         shape = (channels, 1, 1) if hidden is None else (hidden,)
         self.single = _SingleRows(shape, own, previous, bound)
@@ -122,7 +120,7 @@ class Attention(ChoiceVectors):
             self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound))
 
     def vector(self, option: int, previous: Sequence[Selection]) -> Tensor:
-        """The scale of every channel, between 0 and 1."""
+        """The factor of every channel, between 0 and 1."""
         value = self.single.total(option, previous) + self.shift
         if self.weight is not None:
             value = F.linear(value.relu(), self.weight, self.bias)[..., None, None]

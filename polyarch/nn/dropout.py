@@ -1,4 +1,4 @@
-"""Dropout that answers to an explicit generator, and that stays on where everything else is in evaluation mode."""
+"""Dropout with an explicit generator, and dropout in evaluation mode."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from polyarch.randomness import seed_global
 
 
 def dropout_layers(module: nn.Module) -> Iterator[_DropoutNd]:
-    """The dropout layers of a network that drop something; calls of ``F.dropout`` are not layers."""
+    """The dropout layers of a network with p > 0; calls of ``F.dropout`` are not found."""
     return (layer for layer in module.modules() if isinstance(layer, _DropoutNd) and layer.p > 0)
 
 
 @contextmanager
 def drawing_from(generator: Generator) -> Iterator[None]:
-    """Inside the block torch's global generator, from which dropout draws, starts at one draw of this generator.
-
-    The caller's global state is put back after it.
-    """
+    """Seeds torch's global generator, which dropout uses, with a draw from this generator; then restores its state."""
     seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng():
         seed_global(seed)
@@ -31,7 +28,7 @@ def drawing_from(generator: Generator) -> Iterator[None]:
 
 @contextmanager
 def dropping(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode with dropout on inside the block, so with running statistics; then the modes of before."""
+    """Evaluation mode, but with active dropout, inside the block; then restores the previous modes."""
     modes = {part: part.training for part in network.modules()}
     network.eval()
     try:

@@ -1,4 +1,4 @@
-"""One network with several exits, all of them from one walk."""
+"""One network with several exits, computed in a single pass."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ class Exits(nn.Module):
     """a_0 = stage_0(x), a_k = stage_k(a_{k-1}); the logits of exit k are head_k(a_k), k = 0..K-1.
 
     Args:
-        stages: stage 0 is the input block up to the first exit; stage k takes the features of exit k - 1 to those of
-            exit k.
-        heads: features -> logits (B, C), one per stage. Heads may share modules or single weights.
+        stages: stage 0 maps the input to the features of exit 0, stage k the features of exit k - 1 to those of k.
+        heads: features -> logits (B, C), one per stage. Heads may share modules or weights.
     """
 
     def __init__(self, stages: Iterable[nn.Module], heads: Iterable[nn.Module]) -> None:
@@ -33,12 +32,12 @@ class Exits(nn.Module):
 
     @classmethod
     def recorded(cls, network: nn.Module, stages: Sequence[Path], heads: Sequence[Path]) -> Exits:
-        """Paths through a network as plain modules with own weights, and only those that the paths use.
+        """Records paths through a network as plain modules with copies of the weights they use.
 
-        What several paths share in the network they share here.
+        Paths that share modules in the network share them here, too.
         """
         parts = graphs_of(network, [*stages, *heads])
-        # One copy of all: copies of the single paths would no longer share anything.
+        # Copied together, because separate copies would share nothing.
         return copy.deepcopy(cls(parts[: len(stages)], parts[len(stages) :]))
 
     def forward(self, x: Tensor) -> Tensor:

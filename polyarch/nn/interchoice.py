@@ -1,4 +1,7 @@
-"""Which weights of a choice block depend on the choices before it."""
+"""Weights of choice blocks that depend on previous choices.
+
+Laube & Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,19 @@ MOST_PREVIOUS = 3
 
 @dataclass(frozen=True)
 class InterChoice:
-    """Extra weights for combinations of an operation with the choices before it.
+    """Extra weights that let an operation distinguish what was chosen before it.
 
-    In a supernet one operation must fit whatever comes before it. With these weights it can tell some of that apart:
-
-    - ``bias``: a vector for every combination of the own option and the D previous ones is added to the input.
-    - ``shared_bias``: one vector for every single option, own or previous; those that are chosen are summed and added.
-    - ``split``: after some epochs every operation gets a copy of its weights for each option of the choice before it.
-    - ``attention``: the input is scaled channel by channel with sigmoid(linear(one-hots of the D + 1 choices)).
+    - ``bias``: adds a vector for each combination of the own option and the D previous ones to the input.
+    - ``shared_bias``: has a vector for each single option, own or previous, and adds the selected ones to the input.
+    - ``split``: after some epochs, copies the weights of every operation for each option of the previous choice.
+    - ``attention``: scales the channels of the input by sigmoid(linear(one-hots of the D + 1 choices)).
     - ``deep_attention``: the same with a hidden ReLU layer as wide as the one-hots.
 
-    A choice without predecessors has no extra weights. Vectors and copies start where they change nothing.
+    A choice without predecessors has no extra weights. Vectors and copies initially change nothing.
 
     Args:
         kind: one of these.
-        previous: D, how many choices before the own one count, 1 to 3; 1 for ``split``.
+        previous: D, the number of previous choices that count, 1 to 3; 1 for ``split``.
         predecessors: ``order`` takes the last D choices in the order of the space, ``graph`` the last D of those that
             feed the block's input.
     """
@@ -54,10 +55,9 @@ class InterChoice:
             raise InvalidInput(f"Expected weights to be split by 1 previous choice. Got {self.previous}.")
 
     def before(self, position: int, feeding: Sequence[int]) -> tuple[int, ...]:
-        """The positions of the choices that count for the one at ``position``, the nearest last.
+        """The positions of the previous choices that count for the one at ``position``, the nearest last.
 
-        Args:
-            feeding: positions of the choices whose operations feed this one's input, in order.
+        ``feeding`` are the positions of the choices whose operations feed its input, in order.
         """
         return tuple((range(position) if self.predecessors == "order" else feeding)[-self.previous :])
 
@@ -69,12 +69,9 @@ def dependent_weights(
     channels: int,
     previous: Sequence[int],
 ) -> ChoiceVectors | SplitCopies | None:
-    """The extra weights of one choice block, if it has any.
+    """The extra weights of a choice block with these operations and input channels, if it has any.
 
-    Args:
-        operations: of the block, ``None`` where an option passes nothing on.
-        channels: of the input.
-        previous: the number of options of each choice that counts.
+    ``previous`` are the numbers of options of the previous choices that count.
     """
     if interchoice is None or not previous:
         return None
@@ -84,9 +81,8 @@ def dependent_weights(
             return JointBias(channels, own, previous)
         case "shared_bias":
             return SharedBias(channels, own, previous)
-        case "attention":
-            return Attention(channels, own, previous)
-        case "deep_attention":
-            return Attention(channels, own, previous, hidden=len(own) + sum(previous))
+        case "attention" | "deep_attention":
+            hidden = len(own) + sum(previous) if interchoice.kind == "deep_attention" else None
+            return Attention(channels, own, previous, hidden)
         case "split":
             return SplitCopies(operations, previous[0])

@@ -1,7 +1,8 @@
-"""What a network's batch normalisation uses when an architecture is judged: a policy, as a value.
+"""Policies for the batch normalisation of a network while an architecture is evaluated.
 
-A supernet's running statistics mix all the paths it was trained on, so a path judged with them looks worse
-than it is. Every score names the policy it was taken under.
+The running statistics of a supernet mix all paths it was trained on, so a path evaluated with them looks worse than it
+is. Every score names the policy under which it was computed. Batch normalisation: Ioffe & Szegedy (2015), "Batch
+Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", arXiv:1502.03167.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ def norm_layers(module: nn.Module) -> Iterator[_BatchNorm]:
 
 @dataclass(frozen=True)
 class NormPolicy(ABC):
-    """Prepares a network of one's own for evaluation; changes its statistics and modes, never its weights."""
+    """Prepares a network for evaluation by changing its statistics and modes, but not its weights."""
 
     @abstractmethod
     def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
-        """Leaves the network ready to be evaluated; ``inputs`` are batches of training inputs, (B, ...)."""
+        """Leaves the network ready for evaluation; ``inputs`` are batches of training inputs, (B, ...)."""
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -37,10 +38,10 @@ class NormPolicy(ABC):
 
 @dataclass(frozen=True)
 class RunningStatistics(NormPolicy):
-    """The running averages as they are."""
+    """Uses the running averages unchanged."""
 
     def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
-        """Evaluation mode."""
+        """Switches to evaluation mode."""
         network.eval()
 
     def __str__(self) -> str:
@@ -49,10 +50,10 @@ class RunningStatistics(NormPolicy):
 
 @dataclass(frozen=True)
 class BatchStatistics(NormPolicy):
-    """The statistics of the very batch that is judged."""
+    """Uses the statistics of each evaluated batch."""
 
     def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
-        """Evaluation mode, but for the normalisation layers."""
+        """Switches to evaluation mode, except for the normalisation layers."""
         network.eval()
         for layer in norm_layers(network):
             layer.train()
@@ -63,17 +64,24 @@ class BatchStatistics(NormPolicy):
 
 @dataclass(frozen=True)
 class AdaptedStatistics(NormPolicy):
-    """Adapt with forward passes in training mode, running averages *not* reset first, then use them."""
+    """Updates the running averages with some training batches, without resetting them, then uses them."""
 
     batches: int = 20
 
     def __post_init__(self) -> None:
-        _require_batches(self.batches)
+        if self.batches < 1:
+            raise InvalidInput(f"Expected at least 1 batch to adapt the statistics with. Got {self.batches}.")
 
     def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
-        """``batches`` forward passes without gradient, then evaluation mode."""
+        """Runs ``batches`` forward passes without gradients, then switches to evaluation mode."""
         BatchStatistics().prepare(network, ())
-        _forward(network, inputs, self.batches)
+        used = 0
+        with torch.no_grad():
+            for x in islice(inputs, self.batches):
+                network(x)
+                used += 1
+        if used < self.batches:
+            raise InvalidInput(f"Expected {self.batches} batches of training inputs for the statistics. Got {used}.")
         network.eval()
 
     def __str__(self) -> str:
@@ -81,40 +89,18 @@ class AdaptedStatistics(NormPolicy):
 
 
 @dataclass(frozen=True)
-class ReestimatedStatistics(NormPolicy):
-    """Reset, then estimate anew as the plain average over some batches."""
-
-    batches: int = 20
-
-    def __post_init__(self) -> None:
-        _require_batches(self.batches)
+class ReestimatedStatistics(AdaptedStatistics):
+    """Resets the statistics and estimates them anew as the plain average over some training batches."""
 
     def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
-        """Reset, ``batches`` forward passes with a cumulative average, then evaluation mode."""
-        BatchStatistics().prepare(network, ())
+        """Runs ``batches`` forward passes with a cumulative average, then switches to evaluation mode."""
         momenta = {layer: layer.momentum for layer in norm_layers(network)}
         for layer in momenta:
             layer.reset_running_stats()
             layer.momentum = None  # torch's name for the cumulative average
-        _forward(network, inputs, self.batches)
+        super().prepare(network, inputs)
         for layer, momentum in momenta.items():
             layer.momentum = momentum
-        network.eval()
 
     def __str__(self) -> str:
         return f"reestimate({self.batches})"
-
-
-def _require_batches(batches: int) -> None:
-    if batches < 1:
-        raise InvalidInput(f"Expected at least 1 batch to adapt the statistics with. Got {batches}.")
-
-
-def _forward(network: nn.Module, inputs: Iterable[Tensor], batches: int) -> None:
-    used = 0
-    with torch.no_grad():
-        for x in islice(inputs, batches):
-            network(x)
-            used += 1
-    if used < batches:
-        raise InvalidInput(f"Expected {batches} batches of training inputs for the statistics. Got {used}.")

@@ -1,4 +1,7 @@
-"""Operations that see a part of the channels, as in PC-DARTS; the other channels go past them."""
+"""Operations on a part of the channels, which the other channels bypass.
+
+Xu et al. (2020), "PC-DARTS: Partial Channel Connections for Memory-Efficient Architecture Search", arXiv:1907.05737.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,25 @@ from polyarch.nn.path_recording import call
 
 
 class PartialChannels(nn.Module):
-    """shuffle(concatenate(operation(first C/k channels), bypass(the others))), on an edge between nodes of C channels.
+    """shuffle(concatenate(operation(first C/k channels), bypass(other channels))) on an edge between nodes.
 
-    The bypass changes nothing; where operations halve the resolution it is a 2x2 max-pooling. The shuffle in k groups
-    puts channels from both parts next to each other, so that the next operation sees other ones.
+    The bypass is the identity, or a 2x2 max-pooling if operations halve the resolution. The shuffle in k groups
+    interleaves both parts, so that the next operation sees other channels.
 
-    This is what every option that passes something on does, so a mixture of options with weights w has the bypass
-    sum_o w_o times. In PC-DARTS it has it once, and its option ``none`` closes the first channels only. Here ``none``
-    closes the edge, as it does in a network that is trained alone, and so does an edge that is not chosen.
+    Every option with an output includes the bypass, so a mixture with weights w contains it sum_o w_o times. PC-DARTS
+    contains it once, and its option ``none`` drops only the first channels; here ``none`` drops all channels of the
+    edge, as it does in a network that is trained alone.
 
     Args:
         channels: C.
-        parts: k; operations are to be built for C/k channels.
-        stride: of the operations, 1 or 2.
+        parts: k; operations must be built for C/k channels.
+        stride: the stride of the operations, 1 or 2.
     """
 
     def __init__(self, channels: int, parts: int, *, stride: int = 1) -> None:
         super().__init__()
         self.seen = channels // parts
-        # ceil_mode keeps odd sizes equal to those of strided operations
+        # ceil_mode rounds odd sizes as strided operations do
         self.bypass = nn.Identity() if stride == 1 else nn.MaxPool2d(2, stride=2, ceil_mode=True)
         self.shuffle = nn.ChannelShuffle(parts)
 
@@ -40,8 +43,8 @@ class PartialChannels(nn.Module):
         """(B, C, H, W) -> (B, C, H/stride, W/stride).
 
         Args:
-            selection: an index, or the weights (O,) or (B, O) of the options that pass something on.
-            operations: the selected operation, or their mixture: (B, C/k, H, W) -> (B, C/k, H/stride, W/stride).
+            selection: an index, or the weights (O,) or (B, O) of the options that have an output.
+            operations: the selected operation or mixture: (B, C/k, H, W) -> (B, C/k, H/stride, W/stride).
         """
         past = call(self.bypass, x[:, self.seen :])
         if not isinstance(selection, int):
@@ -50,12 +53,12 @@ class PartialChannels(nn.Module):
 
 
 def partial_channels(channels: int, parts: int, *, stride: int = 1) -> PartialChannels | None:
-    """Nothing where operations see all channels."""
+    """The bypass for operations on 1 of k parts; None for k = 1."""
     return None if parts == 1 else PartialChannels(channels, parts, stride=stride)
 
 
 def require_parts(channels: int, parts: int, *, least: int = 1) -> None:
-    """Refuses numbers of channels that cannot be divided into parts with at least so many channels each."""
+    """Refuses parts that do not divide the channels or have fewer than ``least`` of them."""
     if parts < 1 or channels % parts or channels // parts < least:
         raise InvalidInput(
             f"Expected a number of parts that divides the channels, with {least} or more in each. "

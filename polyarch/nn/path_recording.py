@@ -1,8 +1,8 @@
-"""Writing a hard path down as a plain ``torch.fx`` graph while it runs on a symbol.
+"""Records a path through a network as a plain ``torch.fx`` graph by running it on a symbol.
 
-``torch.fx.symbolic_trace`` patches ``nn.Module.__call__`` for the whole process while it works, which breaks every
-other thread. Here blocks call their torch modules through `call`, which runs them on tensors and records them
-on symbols: no patch, and the same code is forward pass and extraction.
+``torch.fx.symbolic_trace`` patches ``nn.Module.__call__`` for the whole process, which breaks other threads. Here,
+blocks call their torch modules through `call`, which runs them on tensors and records them on symbols, so that the
+same code serves as forward pass and extraction.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 
 Path = Callable[[Tensor], Tensor]
-"""A way through some modules of a network, which it calls with `call`: (B, ...) -> (B, ...), or several stacked."""
+"""A function that calls some modules of a network through `call`: (B, ...) -> (B, ...), or several stacked."""
 
 
 def call(module: nn.Module, x: Tensor, *, known_as: nn.Module | None = None) -> Tensor:
-    """module(x), or a node of the graph that x is a symbol of; (B, ...) -> (B, ...).
-
-    A symbol of somebody else goes through the module like a tensor.
+    """module(x), or a new node of the graph if x is one of our symbols; (B, ...) -> (B, ...).
 
     Args:
-        known_as: the module of the network, built alike, in whose place and under whose name it is recorded.
+        known_as: a module of the network with the same structure, under whose name the module is recorded.
     """
-    value: Any = x  # blocks are typed for tensors; a symbol passes through the same code
+    value: Any = x  # blocks are typed for tensors, but symbols pass through the same code
     if isinstance(value, fx.Proxy) and isinstance(value.tracer, _Recorder):
         value = value.tracer.record(module, known_as or module, value)
     else:
@@ -36,11 +34,11 @@ def call(module: nn.Module, x: Tensor, *, known_as: nn.Module | None = None) -> 
 
 
 def constant(value: Tensor, x: Tensor, *, owner: nn.Module, name: str) -> Tensor:
-    """The value itself; where x is a symbol, a parameter of the recorded network that starts with this value.
+    """The value itself; if x is a symbol, a parameter of the recorded network with this initial value.
 
     Args:
-        owner: the module of the network that stands for it; the parameter is ``name`` in its place, and where the path
-            comes by several times, ``name2`` and so on for the next ones.
+        owner: the module of the network under which the parameter is recorded as ``name``, or as ``name2`` and so on
+            if the path comes by several times.
     """
     symbol: Any = x
     if isinstance(symbol, fx.Proxy):
@@ -51,14 +49,14 @@ def constant(value: Tensor, x: Tensor, *, owner: nn.Module, name: str) -> Tensor
 
 
 class Composed(nn.Module):
-    """Base of operations that are more than a row of torch modules: their ``forward`` calls its modules with `call`.
+    """Base of operations that are not a plain sequence of modules; their ``forward`` uses `call`.
 
-    Such an operation is recorded part by part, so that an extracted network has the parts alone.
+    They are recorded module by module, so that an extracted network contains only torch classes.
     """
 
 
 class _Recorder(GraphAppendingTracer):
-    """Knows the names under which the modules of a network are found, and keeps what is used under them."""
+    """Records modules under their names in the network and keeps those that are used."""
 
     def __init__(self, graph: fx.Graph, names: Mapping[nn.Module, str]) -> None:
         super().__init__(graph)
@@ -72,10 +70,10 @@ class _Recorder(GraphAppendingTracer):
                 x = self.record(child, place, x)
             return x
         if isinstance(module, Composed):
-            assert module is known_as  # its parts are known by their own names
+            assert module is known_as  # its modules have their own names
             return cast(fx.Proxy, module(x))
         name = self._names[known_as]
-        # A second module under one name would also replace the first where that has been recorded.
+        # A second module under the same name would replace the first wherever that was recorded.
         assert self.used.setdefault(name, module) is module
         return fx.Proxy(self.graph.call_module(name, (x.node,)), self)
 
@@ -85,22 +83,19 @@ class _Recorder(GraphAppendingTracer):
         return fx.Proxy(self.graph.get_attr(name), self)
 
     def _free(self, name: str) -> str:
-        """The name itself, or with the first number from 2 on that makes it new."""
+        """The name, followed by the smallest number from 2 on if it is taken."""
         numbered = (f"{name}{number}" for number in itertools.count(2))
         return next(free for free in itertools.chain([name], numbered) if free not in self.used)
 
 
 def record(network: nn.Module, path: Path) -> nn.Module:
-    """A plain module with own weights that computes what ``path`` computes with the modules of ``network``.
-
-    Holds only torch classes and only the modules and constants that the path's output depends on.
-    """
+    """A plain module that computes the same as ``path``, with copies of the modules and constants that it uses."""
     (graph,) = graphs_of(network, [path])
     return copy.deepcopy(graph)
 
 
 def graphs_of(network: nn.Module, paths: Iterable[Path]) -> list[nn.Module]:
-    """Every path as a graph over the very modules of the network."""
+    """Records every path as a graph that uses the network's own modules."""
     names = {module: name for name, module in network.named_modules()}
     found: list[nn.Module] = []
     for path in paths:
@@ -117,7 +112,7 @@ def graphs_of(network: nn.Module, paths: Iterable[Path]) -> list[nn.Module]:
 
 
 def place(root: nn.Module, name: str, value: nn.Module | Tensor) -> None:
-    """Puts a module, parameter or buffer where its dotted name says, with empty modules on the way."""
+    """Puts a module, parameter or buffer at its dotted name and creates empty modules on the way."""
     *way, last = name.split(".")
     for part in way:
         if not hasattr(root, part):
@@ -125,5 +120,5 @@ def place(root: nn.Module, name: str, value: nn.Module | Tensor) -> None:
         root = getattr(root, part)
     if isinstance(value, nn.Module | nn.Parameter):
         setattr(root, last, value)
-    elif not hasattr(root, last):  # it came with its module, which knows whether it is saved
+    elif not hasattr(root, last):  # else its module brought it along, and knows whether to save it
         root.register_buffer(last, value)

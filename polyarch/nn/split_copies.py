@@ -1,4 +1,7 @@
-"""Copies of operations, one for each option of the choice before."""
+"""Copies of operations, one for each option of the previous choice.
+
+Laube & Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,14 @@ from torch import Tensor, nn
 
 
 class SplitCopies(nn.Module):
-    """Lets every operation of a choice block have weights for each option of the choice before it.
+    """Gives every operation of a choice block separate weights for each option of the previous choice.
 
-    Until `split` is called the operations themselves run, whatever was chosen before. From then on an operation serves
-    the first option of the choice before, and its copies serve the others. Whether that has happened is part of the
-    state dictionary.
+    Until `split` is called, the operations themselves run for all previous options. Afterwards, an operation serves the
+    first previous option and its copies serve the others. The state dictionary records whether the weights are split.
 
     Args:
-        operations: of the block. Those without weights and statistics need no copies.
-        previous: the number of options of the choice before.
+        operations: the operations of the block; those without weights and statistics need no copies.
+        previous: the number of options of the previous choice.
     """
 
     def __init__(self, operations: Sequence[nn.Module | None], previous: int) -> None:
@@ -33,22 +35,19 @@ class SplitCopies(nn.Module):
         )
 
     def of(self, option: int) -> Sequence[nn.Module]:
-        """The copies of one operation, for the second and later options of the choice before."""
+        """The copies of one operation, for the second and later options of the previous choice."""
         copies = self.copies[str(option)] if str(option) in self.copies else ()  # noqa: SIM401 (no dict)
         assert isinstance(copies, nn.ModuleList | tuple)
         return tuple(copies)
 
     def serving(self, operation: nn.Module, option: int) -> Sequence[nn.Module]:
-        """What runs for each option of the choice before; one module alone if they make no difference."""
+        """The module for each option of the previous choice; a single one if all use the same."""
         return (operation, *self.of(option)) if self.is_split else (operation,)
 
     def split(self, operations: nn.ModuleDict) -> list[tuple[nn.Parameter, nn.Parameter]]:
-        """Gives all copies the weights and statistics that their operations have now, and lets them run.
+        """Copies the current weights and statistics of the block's operations, by option, and lets the copies run.
 
-        Args:
-            operations: those of the block, by their option.
-
-        Returns every parameter that was copied, with its copy.
+        Returns every copied parameter with its copy.
         """
         pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
         for option, operation in operations.items():
@@ -63,5 +62,5 @@ class SplitCopies(nn.Module):
         return torch.tensor(self.is_split)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Puts it back."""
+        """Restores whether the weights are split."""
         self.is_split = bool(state)

@@ -1,4 +1,4 @@
-"""Several networks side by side, as one module."""
+"""Several networks as one module."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from polyarch.errors import InvalidInput
 
 
 class StackedNetworks(nn.ModuleList):
-    """The logits of K networks on the same batch: (B, ...) -> (K, B, C).
-
-    Args:
-        networks: each (B, ...) -> logits (B, C); nothing of them is shared.
-    """
+    """Computes the logits (B, C) of K separate networks on the same batch: (B, ...) -> (K, B, C)."""
 
     def __init__(self, networks: Iterable[nn.Module]) -> None:
         super().__init__(networks)
@@ -27,7 +23,7 @@ class StackedNetworks(nn.ModuleList):
         outputs = [network(x) for network in self]
         first = outputs[0]
         for output in outputs:
-            # Only the classes are compared: an exported network takes any number of examples.
+            # Compares only the classes, because exported networks take any number of examples.
             if output.dim() != 2 or output.shape[1] != first.shape[1]:
                 raise InvalidInput(
                     f"Expected logits (B, {first.shape[-1]}) from every member. Got shape {tuple(output.shape)}."

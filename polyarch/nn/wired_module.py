@@ -1,4 +1,7 @@
-"""Modules that read several earlier ones: how inputs are put together, and weights that depend on the wiring."""
+"""Modules that read several earlier ones, with shared weights or with weights that depend on the wiring.
+
+Deng et al. (2020), "Understanding and Exploring the Network with Stochastic Architectures", NeurIPS.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class ReadWeighted:
 
     Args:
         weights: (j,), or (j, B) per example.
-        skipping: leaves out features whose weight is zero for all examples, see `skipping_zeros`.
+        skipping: skips features whose weight is zero for all examples, see `skipping_zeros`.
     """
 
     weights: Tensor
@@ -36,18 +39,18 @@ class ReadWeighted:
 
 @dataclass(frozen=True)
 class ReadAs:
-    """Reads as one of the wirings whose own weights a `DependentModule` has."""
+    """Reads under one of the wirings for which a `DependentModule` has its own weights."""
 
     wiring: int
 
 
 @dataclass(frozen=True, eq=False)
 class ReadAsEach:
-    """Reads every example as one of these wirings.
+    """Reads every example under its own wiring.
 
     Args:
         used: the wirings in use; all others get no gradient.
-        rows: (B,), where in ``used`` the wiring of each example stands.
+        rows: (B,) the position in ``used`` of each example's wiring.
     """
 
     used: tuple[int, ...]
@@ -59,7 +62,7 @@ Reading = Read | ReadWeighted | ReadAs | ReadAsEach
 
 
 def mean_of(features: Sequence[Tensor]) -> Tensor:
-    """The uniform mean of one or more features (B, C, H, W); also of symbols."""
+    """The mean of one or more features (B, C, H, W) or symbols."""
     total = features[0]
     for feature in features[1:]:
         total = total + feature
@@ -67,10 +70,9 @@ def mean_of(features: Sequence[Tensor]) -> Tensor:
 
 
 def weighted_sum(features: Sequence[Tensor], weights: Tensor) -> Tensor:
-    """sum_i w_i f_i as a running sum: features (B, C, H, W), weights (j,) or (j, B).
+    """sum_i w_i f_i of features (B, C, H, W) with weights (j,) or (j, B), accumulated in place.
 
-    Its passes over values are in place. An einsum over stacked features takes several times as long, because every
-    module stacks all features before it anew.
+    An einsum takes several times as long because every module would have to stack all features before it.
     """
     if weights.dim() == 2:
         weights = weights[..., None, None, None]
@@ -81,7 +83,7 @@ def weighted_sum(features: Sequence[Tensor], weights: Tensor) -> Tensor:
 
 
 class WiredModule(nn.Module):
-    """ReLU, 3x3 convolution, batch normalisation of the mean of some earlier features: j of (B, C, H, W) -> one."""
+    """ReLU, 3x3 convolution and batch normalisation of a mean of earlier features."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -100,9 +102,9 @@ class WiredModule(nn.Module):
 
 
 class WiringNorm(nn.Module):
-    """Batch normalisation with one scale and shift for every wiring; the statistics are those of all examples.
+    """Batch normalisation with a scale and shift for every wiring s, but statistics of all examples:
 
-    y = scale_s (x - mean) / sqrt(var + eps) + shift_s, where s is the wiring of the example.
+    y = scale_s (x - mean) / sqrt(var + eps) + shift_s
     """
 
     def __init__(self, width: int, wirings: int) -> None:
@@ -129,17 +131,17 @@ class WiringNorm(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> WiringNorm:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._share()  # a move or a cast has put a new buffer into every layer
+        self._share()  # moving or casting has created new buffers in every layer
         return self
 
 
 class DependentModule(nn.Module):
-    """The same with weights of each wiring s of a fixed list: sum_i c_si f_i over its sources, and a scale and a shift.
+    """A `WiredModule` with its own weights for each wiring s: sum_i c_si f_i instead of the mean, scale and shift.
 
-    The coefficients start as those of the mean. Convolution and statistics are shared.
+    The coefficients c start as those of the mean. Convolution and statistics are shared.
 
     Args:
-        sources: for every wiring the features that the module reads under it.
+        sources: for every wiring, the features that the module reads.
     """
 
     masks: Tensor
@@ -154,7 +156,7 @@ class DependentModule(nn.Module):
         for mask, some in zip(masks, sources, strict=True):
             mask[list(some)] = 1.0
         self.register_buffer("masks", masks, persistent=False)
-        # A parameter each: weights of wirings that are not in use get no gradient, so that nothing moves them.
+        # Separate parameters: weights of wirings that are not in use get no gradient, so optimisers leave them alone.
         self.coefficients = nn.ParameterList([mask / mask.sum() for mask in masks])
 
     def forward(self, features: Sequence[Tensor], reading: Reading) -> Tensor:
@@ -178,7 +180,7 @@ class DependentModule(nn.Module):
         return total
 
     def unselected(self, wiring: int) -> Iterator[nn.Parameter]:
-        """The weights of all other wirings."""
+        """The parameters of all other wirings."""
         for other, (coefficients, norm) in enumerate(zip(self.coefficients, self.norm.norms, strict=True)):
             if other != wiring:
                 yield from (coefficients, *norm.parameters())
