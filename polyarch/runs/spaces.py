@@ -222,7 +222,7 @@ class ImageDepthSettings(ImageSpaceSettings):
 class WiredSettings(ImageSpaceSettings):
     """Stages of convolution modules in a chain; which earlier modules of its stage a module also reads is the choice.
 
-    ``width`` are the channels of the first stage; they double with each stage. ``auxiliary`` gives the supernet a second
+    ``width`` are the channels of the first stage; they double with each. ``auxiliary`` gives the supernet a second
     classifier on its last stage but one, for methods that train fixed ``wirings``. These have weights of their own and
     are then the only ones: the bits of every stage, as in ``101-000-011``.
     """
