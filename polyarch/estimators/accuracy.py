@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 
 from polyarch.data import BatchSource, endless
-from polyarch.errors import InvalidInput
 from polyarch.estimators.estimator import Estimator
 from polyarch.nn import AdaptedStatistics, NormPolicy
 from polyarch.spaces import Architecture
@@ -43,14 +42,7 @@ class ValAcc(Estimator):
 
 
 class ValAccMini(ValAcc):
-    """Accuracy on the first few validation minibatches: cheaper and noisier."""
+    """Accuracy on the first validation minibatch: cheaper and noisier."""
 
     name = "val_acc_mini"
-
-    def __init__(
-        self, valid: BatchSource, train: BatchSource, *, policy: NormPolicy | None = None, batches: int = 1
-    ) -> None:
-        if batches < 1:
-            raise InvalidInput(f"Expected 1 or more validation batches. Got {batches}.")
-        super().__init__(valid, train, policy=policy)
-        self.max_batches = batches
+    max_batches = 1

@@ -35,7 +35,6 @@ def dominant_eigenvalue(
     *,
     generator: Generator,
     steps: int = 20,
-    tolerance: float = 1e-6,
 ) -> float:
     """The largest signed eigenvalue of the Hessian of a loss: of -3 and 2 it is 2.
 
@@ -51,7 +50,6 @@ def dominant_eigenvalue(
         parameters: of the loss, n numbers together; their ``.grad`` stays unchanged.
         generator: draws the start vector v.
         steps: the largest k.
-        tolerance: the basis is complete once a product adds less than this share of the largest product's norm.
     """
     if steps < 1 or not parameters:
         raise InvalidInput(f"Expected 1 or more steps and parameters. Got {steps} and {len(parameters)}.")
@@ -71,7 +69,7 @@ def dominant_eigenvalue(
         known = torch.stack(basis)  # (k, n)
         for _ in range(2):  # once is not enough in floating point
             rest = rest - known.T @ (known @ rest)
-        if len(basis) == min(steps, size) or rest.norm() <= tolerance * scale:
+        if len(basis) == min(steps, size) or rest.norm() <= 1e-6 * scale:  # the basis is complete
             break
         basis.append(rest / rest.norm())
     projected = known @ torch.stack(products).T  # Q^T H Q, (k, k)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,9 +15,6 @@ from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
-LogLikelihood = Callable[[Tensor, Tensor], Tensor]
-"""Outputs (..., B, C) and targets (B,) -> log p, (..., B)."""
-
 
 def categorical_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
     """log softmax(logits) at the target class: (..., B, C), (B,) -> (..., B)."""
@@ -26,25 +23,21 @@ def categorical_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
     return log_probs.gather(-1, index).squeeze(-1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Expectation(ABC):
     """Estimates the expected log-likelihood of a batch, differentiably in the weights and in q."""
-
-    log_likelihood: LogLikelihood = categorical_log_likelihood
 
     @abstractmethod
     def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
         """(1/B) sum_n E_q[log p(y_n | x_n, a)], a scalar."""
 
 
-@dataclass(frozen=True)
 class ExactExpectation(Expectation):
     """sum_a q(a) log p(y | x, a) over all architectures of q, for small supports and supernets that share prefixes."""
 
     def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
         """The exact expectation; the generator is not used."""
         architectures = support(q)
-        values = self.log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
+        values = categorical_log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
         return (q.log_prob(architectures).exp().to(values) * values.mean(-1)).sum()
 
 
@@ -66,7 +59,8 @@ class SampledExpectation(Expectation):
     def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
         """The estimate from S draws of the generator."""
         architectures = q.sample(self.samples, generator=generator)
-        values = self.log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets).mean(-1)  # (S,)
+        logits = net.forward_many(batch.inputs, architectures)
+        values = categorical_log_likelihood(logits, batch.targets).mean(-1)  # (S,)
         if not any(parameter.requires_grad for parameter in q.parameters()):
             return values.mean()
         log_q = q.log_prob(architectures).to(values)

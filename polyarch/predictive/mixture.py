@@ -6,21 +6,16 @@ Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.nn import StackedNetworks
 from polyarch.objectives import log_marginal
 from polyarch.predictive.checks import check_temperature, normalised_weights
 from polyarch.predictive.log_space import at_least_single, entropy_of_logs, log_probabilities
-from polyarch.predictive.most_probable import most_probable
-from polyarch.spaces import Architecture
-from polyarch.supernets import Supernet
 
 
 class Mixture(nn.Module):
@@ -65,38 +60,6 @@ class Mixture(nn.Module):
         self.register_buffer("weights", shares)
         self.register_buffer("temperature", torch.tensor(temperature, dtype=dtype, device=device))
 
-    @classmethod
-    def of(
-        cls,
-        net: Supernet,
-        architectures: Sequence[Architecture],
-        weights: Sequence[float] | None = None,
-        *,
-        temperature: float = 1.0,
-    ) -> Mixture:
-        """Architectures extracted from a supernet, in evaluation mode; a repeated one becomes one member.
-
-        The members own copies of the current weights and batch statistics. If single paths need statistics of their
-        own, extract and calibrate the networks and pass them to the constructor. Members that share computation
-        (`Supernet.extract_many`) form one network.
-        """
-        if not architectures:
-            raise InvalidInput("Expected at least one architecture. Got none.")
-        shares: list[float] = normalised_weights(weights, len(architectures)).tolist()
-        merged: dict[Architecture, float] = {}
-        for architecture, share in zip(architectures, shares, strict=True):
-            merged[architecture] = merged.get(architecture, 0.0) + share
-        return cls(net.extract_many(list(merged)), list(merged.values()), temperature=temperature).eval()
-
-    @classmethod
-    def under(cls, net: Supernet, q: ArchDistribution, *, most: int, temperature: float = 1.0) -> Mixture:
-        """The ``most`` most probable architectures of q, or all if there are fewer, with renormalised q as weights."""
-        pairs = most_probable(q, most)
-        best = pairs[0][1]
-        # A weight that single precision rounds to 0 adds nothing and costs a network.
-        kept = {a: math.exp(value - best) for a, value in pairs if math.exp(value - best) > _SMALLEST}
-        return cls.of(net, list(kept), list(kept.values()), temperature=temperature)
-
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, ...) -> probabilities (B, C), entropy (B,), mutual information (B,), a plain tuple for exporters.
 
@@ -119,6 +82,3 @@ class Mixture(nn.Module):
                 f"Expected logits ({len(self.weights)}, B, C) of all members. Got shape {tuple(logits.shape)}."
             )
         return logits.to(at_least_single(logits.dtype))
-
-
-_SMALLEST = torch.finfo(torch.float32).tiny

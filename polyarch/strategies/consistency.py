@@ -43,19 +43,18 @@ class WiringPass(RandomPass):
 
     Args:
         q: such as an `Empirical` over the finite set of wirings that is trained.
-        per_example: whether each example has its own draw; otherwise all examples of a pass share one, and with it a
-            shift of their batch statistics.
+        draws: one architecture for every ``example``, or one for the whole ``batch``, which shifts its statistics.
     """
 
-    def __init__(self, net: Supernet, q: ArchDistribution, *, per_example: bool = True) -> None:
+    def __init__(self, net: Supernet, q: ArchDistribution, *, draws: DrawUnit = "example") -> None:
         self.module = self.net = net
         self.q = q
-        self.unit: DrawUnit = "example" if per_example else "batch"
+        self.draws: DrawUnit = draws
 
     def logits(self, inputs: Tensor, generator: Generator) -> Tensor:
         """A pass under a new draw, in training and in evaluation mode."""
         with skipping_zeros(per_example=True):  # every operation runs on the examples that drew it
-            output: Tensor = self.net(inputs, draw_for(inputs, self.q, self.unit, generator))
+            output: Tensor = self.net(inputs, draw_for(inputs, self.q, self.draws, generator))
         return output
 
 

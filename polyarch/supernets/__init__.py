@@ -1,4 +1,4 @@
-"""Supernets: one set of weights for a whole space."""
+"""Supernets: one set of weights for all architectures of a space."""
 
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
@@ -10,7 +10,6 @@ from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
 from polyarch.supernets.nb101 import NB101Supernet
-from polyarch.supernets.nb101_network import nb101_network
 from polyarch.supernets.nb201 import NB201Supernet
 from polyarch.supernets.relaxation import ChosenOptions, DartsRelaxation, Relaxation, relaxation_of, without_option
 from polyarch.supernets.repeated import RepeatSupernet
@@ -18,7 +17,6 @@ from polyarch.supernets.supernet import Supernet
 from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
-    "NB201Supernet",
     "ChainSupernet",
     "ChosenOptions",
     "ConvolutionalDepth",
@@ -33,6 +31,7 @@ __all__ = [
     "MacroSupernet",
     "ModuleSupernet",
     "NB101Supernet",
+    "NB201Supernet",
     "Relaxation",
     "RepeatSupernet",
     "Supernet",
@@ -40,7 +39,6 @@ __all__ = [
     "fairnas_chain",
     "from_module",
     "gate",
-    "nb101_network",
     "probe",
     "relaxation_of",
     "without_option",

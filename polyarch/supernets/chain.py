@@ -1,4 +1,9 @@
-"""Chains of layers, each with its own choice of MobileNetV2 block."""
+"""Chains of layers, each with its own choice of MobileNetV2 block.
+
+Sandler et al. (2018), "MobileNetV2: Inverted Residuals and Linear Bottlenecks", arXiv:1801.04381; `fairnas_chain`: Chu
+et al. (2021), "FairNAS: Rethinking Evaluation Fairness of Weight Sharing Neural Architecture Search", arXiv:1907.01845;
+inter-choice weights: Laube and Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +18,18 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, InterChoice, Selection, call, dependent_weights
 from polyarch.nn.operations import conv_bn, inverted_residual
 from polyarch.spaces import Architecture, Choice, Gates, Space
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, pooled_head
 
 FAIRNAS_CHANNELS = (32, 32, 40, 40, 40, 40, 80, 80, 80, 80, 96, 96, 96, 96, 192, 192, 192, 192, 320)
 FAIRNAS_STRIDES = (2, 1, 2, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
-"""The 19 layers of FairNAS; with the stem they make images 32 times smaller."""
+"""The 19 layers of FairNAS, which reduce images by a factor of 32 together with the stem."""
 
 
 class ChainLayer(nn.Module):
-    """A choice of blocks; where shapes allow, the input is added, and ``skip`` passes it on alone.
+    """A choice of blocks, with a shortcut where shapes allow; ``skip`` is the shortcut alone.
 
-    An inter-choice bias goes into the block and its shortcut. A layer without shortcut gains nothing from one in
-    training mode, as the 1x1 convolution and the normalisation that come first take any constant away.
+    An inter-choice bias enters both the block and its shortcut. Without a shortcut it has no effect in training mode,
+    because the 1x1 convolution and normalisation at the start of the block remove any constant.
     """
 
     def __init__(self, block: ChoiceBlock, *, residual: bool) -> None:
@@ -36,7 +41,7 @@ class ChainLayer(nn.Module):
         """(B, C, H, W) -> (B, C', H', W').
 
         Args:
-            previous: what was selected in the layers that inter-choice weights depend on.
+            previous: the selections of the layers that inter-choice weights depend on.
         """
         if isinstance(selection, int) and not self.block.passes(selection):
             return x
@@ -46,12 +51,12 @@ class ChainLayer(nn.Module):
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """What a layer of a chain offers.
+    """The options of a layer of a chain.
 
     Args:
         operations: the modules by the names of their options; None passes the input on.
         channels: of the input.
-        residual: whether the input is added to what the modules put out.
+        residual: whether the input is added to the output of the modules.
     """
 
     operations: Mapping[str, nn.Module | None]
@@ -60,12 +65,12 @@ class LayerOptions:
 
 
 class LayerChain(Supernet):
-    """Stem, layers one after the other with a choice each, head.
+    """Stem, a sequence of layers with a choice each, head.
 
     Args:
         space: one choice per layer, in order.
         stem: (B, in_channels, H, W) -> (B, C, H', W').
-        layers: what they offer, in order.
+        layers: their options, in order.
         head: the output of the last layer -> (B, classes).
         interchoice: weights that depend on the layers before.
     """
@@ -105,7 +110,7 @@ class LayerChain(Supernet):
         return call(self.head, x)
 
     def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
-        """(S, B, classes); every prefix that architectures have in common is computed once."""
+        """(S, B, classes); prefixes that architectures share are computed once."""
         values: dict[tuple[int, ...], Tensor] = {(): self.stem(x)}
         for length, layer in enumerate(self.layers, start=1):
             prefixes = {self.space.validate(architecture).indices[:length] for architecture in architectures}
@@ -124,11 +129,10 @@ class ChainSupernet(LayerChain):
     Args:
         channels: output channels of every layer.
         strides: stride of every layer, 1 by default.
-        kernels: kernel sizes on offer.
-        expansions: expansion factors on offer; the options are all pairs, named like ``k3e6``.
+        kernels: kernel sizes to choose from.
+        expansions: expansion factors to choose from; the options are all pairs, named like ``k3e6``.
         skip: whether shape-preserving layers can be left out.
         stem_channels: channels after the stem; its first convolution has twice as many.
-        stem_stride: stride of the stem.
         head_channels: channels of the last 1x1 convolution.
         interchoice: weights that depend on the layers before.
     """
@@ -171,21 +175,16 @@ class ChainSupernet(LayerChain):
             *conv_bn(wide, wide, 3, groups=wide),
             *conv_bn(wide, stem_channels, 1, activation=False),
         )
-        head = nn.Sequential(
-            *conv_bn(channels[-1], head_channels, 1),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(head_channels, classes),
-        )
+        head = pooled_head(*conv_bn(channels[-1], head_channels, 1), width=head_channels, classes=classes)
         super().__init__(Space(f"chain{len(choices)}[{','.join(blocks)}]", choices), stem, layers, head, interchoice)
 
 
 def fairnas_chain(
     *, in_channels: int = 3, classes: int = 1000, interchoice: InterChoice | None = None
 ) -> ChainSupernet:
-    """The FairNAS chain for large images: 19 layers with kernels 3, 5 and 7 and expansions 3 and 6, none left out.
+    """The FairNAS chain for large images: 19 layers with kernels 3, 5 and 7 and expansions 3 and 6, without skips.
 
-    14,839,700 parameters with 100 classes.
+    It has 14,839,700 parameters with 100 classes.
     """
     return ChainSupernet(
         channels=FAIRNAS_CHANNELS,

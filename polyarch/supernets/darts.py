@@ -1,4 +1,7 @@
-"""The DARTS supernet: normal cells with a reduction cell at one and at two thirds of the depth."""
+"""The DARTS supernet: normal cells with a reduction cell at one and at two thirds of the depth.
+
+Liu, Simonyan and Yang (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import Selection, call, gate_for, options_run, partial_channels, require_parts, skips_zeros
+from polyarch.nn import Selection, call, gate_for, options_run, partial_channels, plus, require_parts, skips_zeros
 from polyarch.nn.operations import FactorizedReduce, darts_operation, relu_conv_bn, weighted
 from polyarch.spaces import (
     DARTS_CELLS,
@@ -25,14 +28,14 @@ from polyarch.spaces import (
     darts_space,
     edge_name,
 )
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, count_parameters, pooled_head
 
 EdgeSelections = Mapping[Edge, Selection]
-"""Edge -> index of its operation, or weights (O,) or (B, O) of all of them; edges that are left out are not used."""
+"""Edge -> index of its operation, or weights (O,) or (B, O) of all of them; missing edges are not used."""
 
 
 class EdgeOperations(nn.Module):
-    """The operations on an edge: a hard index runs one, weights give sum_o weight_o * operation_o(x)."""
+    """The operations on an edge: an index runs one, weights give sum_o weight_o * operation_o(x)."""
 
     def __init__(
         self, channels: int, operations: tuple[str, ...], *, stride: int, affine: bool, partial: int = 1
@@ -63,14 +66,14 @@ class DartsCell(nn.Module):
     """Nodes 0 and 1 are the inputs; node j is the sum over i < j of the operation on edge i->j applied to node i.
 
     The output is the concatenation of nodes 2 to 5. Weights belong to an edge and an operation. The operation ``none``
-    of differentiable searches needs no place here: its weight is left out of the weights of the edge.
+    of differentiable searches has no module: the weights of an edge simply leave it out.
 
     Args:
-        earlier: channels of the output of the cell before the last one.
+        earlier: channels of the output of the last cell but one.
         previous: channels of the output of the last cell.
         channels: of every node.
         reduction: whether operations on the inputs halve the resolution.
-        after_reduction: whether the last cell halved it, so that the output before it has to follow.
+        after_reduction: whether the last cell did, so that the earlier output has to be reduced too.
         partial: k; the operations see one in k channels of a node.
     """
 
@@ -102,7 +105,7 @@ class DartsCell(nn.Module):
         })  # fmt: skip
 
     def forward(self, earlier: Tensor, previous: Tensor, selections: EdgeSelections) -> Tensor:
-        """(B, C'', H'', W''), (B, C', H, W) -> (B, 4C, H, W), or half of that resolution."""
+        """(B, C'', H'', W''), (B, C', H, W) -> (B, 4C, H, W), or half that resolution."""
         if skips_zeros():
             selections = {edge: s for edge, s in selections.items() if isinstance(s, int) or s.any()}
         nodes = [call(self.earlier, earlier), call(self.previous, previous)]
@@ -116,25 +119,23 @@ class DartsCell(nn.Module):
         return torch.cat(nodes[2:], dim=1)
 
     def _nothing(self, node: Tensor) -> Tensor:
-        """Zeros like a node that no edge feeds: (B, C, H, W) -> (B, C, H, W), or half of that resolution."""
+        """A node without input: (B, C, H, W) -> zeros (B, C, H, W), or half that resolution."""
         step = 2 if self.kind == "reduce" else 1
         return torch.zeros_like(node[:, :, ::step, ::step])
 
 
 class DartsSupernet(Supernet):
-    """Stem, cells in a row that see the outputs of the two before them, pooled linear head.
+    """Stem, a sequence of cells that read the outputs of the two before them, pooled linear head.
+
+    Accepts images of 4x4 or more: (B, in_channels, H, W) -> (B, classes).
 
     Args:
         layers: number of cells, 3 or more; DARTS searches with 8 and evaluates with 20.
-        channels: C of the first cells, doubled by each reduction cell; the stem has 3C, a cell puts out 4C.
-        in_channels: channels of the images.
-        classes: number of classes.
+        channels: C of the first cells, doubled by each reduction cell; the stem has 3C, the output of a cell 4C.
         operations: which of the seven operations the edges offer.
-        affine: True for the layers of the evaluation network: normalisation layers in cells have scale and shift, and
-            poolings are not normalised. Weight-sharing supernets by custom do without.
+        affine: True for the layers of the evaluation network, where normalisation layers in cells have scale and
+            shift, and poolings are not normalised. Weight-sharing supernets usually set it to False.
         partial: k; the operations see one in k channels, see `PartialChannels`.
-
-    Images of any size of 4x4 or more go in: (B, in_channels, H, W) -> (B, classes).
     """
 
     def __init__(
@@ -177,13 +178,13 @@ class DartsSupernet(Supernet):
             cells.append(cell)
             earlier, previous = previous, len(DARTS_NODES) * width
         self.cells = nn.ModuleList(cells)
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(previous, classes))
+        self.head = pooled_head(width=previous, classes=classes)
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, in_channels, H, W) -> (B, classes).
 
-        Gates give edge i->j the weights sum_p w_p g over the pairs p of inputs of node j that contain i. The g are the
-        gates of the operation on the first or on the second input, whichever i is.
+        Gates give edge i->j the weights sum_p w_p g over the pairs p of inputs of node j that contain i, where g are
+        the gates of the operation on the first or second input, whichever i is.
         """
         if isinstance(architecture, Architecture):
             self.space.validate(architecture)
@@ -191,7 +192,7 @@ class DartsSupernet(Supernet):
         return self.forward_edges(x, {cell: edge_weights(architecture, cell) for cell in DARTS_CELLS})
 
     def forward_edges(self, x: Tensor, selections: Mapping[str, EdgeSelections]) -> Tensor:
-        """Logits (B, classes) from what every edge of the ``normal`` and of the ``reduce`` cells selects."""
+        """Logits (B, classes) from the selections of every edge of the ``normal`` and the ``reduce`` cells."""
         earlier = previous = call(self.stem, x)
         for cell in self.cells:
             assert isinstance(cell, DartsCell)
@@ -199,7 +200,7 @@ class DartsSupernet(Supernet):
         return call(self.head, previous)
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The weights outside the edges and those of the chosen operations; all of them reach the output."""
+        """The number of weights outside the edges and of the chosen operations, which all reach the output."""
         fixed, operations = self._edge_table
         chosen = {cell: self._chosen(architecture, cell) for cell in DARTS_CELLS}
         return fixed + sum(operations[cell, edge, option] for cell in chosen for edge, option in chosen[cell].items())
@@ -217,8 +218,8 @@ class DartsSupernet(Supernet):
                 assert isinstance(block, EdgeOperations)
                 for option, operation in enumerate(block.operations):
                     key = (cell.kind, edge, option)
-                    table[key] = table.get(key, 0) + sum(weight.numel() for weight in operation.parameters())
-        return sum(weight.numel() for weight in self.parameters()) - sum(table.values()), table
+                    table[key] = table.get(key, 0) + count_parameters(operation)
+        return count_parameters(self) - sum(table.values()), table
 
 
 def edge_weights(gates: Gates, cell: str) -> dict[Edge, Tensor]:
@@ -229,6 +230,5 @@ def edge_weights(gates: Gates, cell: str) -> dict[Edge, Tensor]:
         operations = gates[f"{cell}{node}_first"], gates[f"{cell}{node}_second"]
         for option, pair in enumerate(combinations(range(node), 2)):
             for source, gate in zip(pair, operations, strict=True):
-                term = inputs[..., option, None] * gate
-                weights[source, node] = weights[source, node] + term if (source, node) in weights else term
+                weights[source, node] = plus(weights.get((source, node)), inputs[..., option, None] * gate)
     return weights

@@ -1,6 +1,7 @@
-"""Residual networks in which the depth is the choice: every depth is an exit, all from one forward pass.
+"""Residual networks whose depth is the choice: every depth is an exit, and one pass computes all of them.
 
-a_0 = f_0(x), a_i = a_{i-1} + f_i(a_{i-1}); the prediction at depth d is f_{D+1}(a_d), d = 0..D.
+a_0 = f_0(x), a_i = a_{i-1} + f_i(a_{i-1}); the prediction at depth d is f_{D+1}(a_d), d = 0..D. Antorán, Allingham and
+Hernández-Lobato (2020), "Variational Depth Search in ResNets", arXiv:2002.02797.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from torch import Tensor, nn
 from polyarch.errors import InvalidInput
 from polyarch.nn import Exits, bottleneck, call
 from polyarch.spaces import Architecture, Choice, Gates, Space
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, mix_logits
 
 
 def depth_space(max_depth: int) -> Space:
-    """The space with one choice, ``depth``, with options 0..max_depth."""
+    """A space whose only choice is ``depth``, with options 0..max_depth."""
     if max_depth < 1:
         raise InvalidInput(f"Expected a maximum depth of 1 or more. Got {max_depth}.")
     return Space(f"depth{max_depth}", (Choice("depth", tuple(map(str, range(max_depth + 1))), kind="wiring"),))
 
 
 class DepthSupernet(Supernet):
-    """The walk along the residual blocks; subclasses give input block, blocks and heads.
+    """A chain of residual blocks; subclasses define input block, blocks and heads.
 
     Gates mix the logits of the exits: net(x, g) = sum_d g_d logits_d.
     """
@@ -51,42 +52,40 @@ class DepthSupernet(Supernet):
         """(B, ...) -> (B, classes)."""
         if isinstance(architecture, Architecture):
             depth = self.space.validate(architecture)["depth"]
-            return self.exit(self._walk(x, [depth])[0], depth)
-        logits = self.forward_many(x, self.space.members)  # (D+1, B, C)
-        weights = architecture["depth"].to(logits)
-        return torch.einsum("d,dbc->bc" if weights.dim() == 1 else "bd,dbc->bc", weights, logits)
+            return self.exit(self._features(x, [depth])[0], depth)
+        return mix_logits(architecture["depth"], self.forward_many(x, self.space.members))
 
     def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
-        """(S, B, classes) from one walk to the deepest of them."""
+        """(S, B, classes) from one pass to the deepest of them."""
         if architectures is self.space.members:
             depths = list(range(len(self.blocks) + 1))
         else:
             depths = [self.space.validate(architecture)["depth"] for architecture in architectures]
-        return self.exits(self._walk(x, depths), depths)
+        return self.exits(self._features(x, depths), depths)
 
     def extract_many(self, architectures: Sequence[Architecture]) -> nn.Module:
-        """Rising depths are the `Exits` of one network, without the blocks after the last; others are apart."""
+        """The `Exits` of one network without the blocks after the last, if depths rise; else separate networks."""
         depths = [self.space.validate(architecture)["depth"] for architecture in architectures]
         if not depths or depths != sorted(set(depths)):
             return super().extract_many(architectures)
 
-        def walked(x: Tensor, blocks: nn.ModuleList) -> Tensor:
+        def through(x: Tensor, blocks: nn.ModuleList) -> Tensor:
             for block in blocks:
                 x = x + call(block, x)
             return x
 
-        first = partial(walked, blocks=self.blocks[: depths[0]])
-        further = [partial(walked, blocks=self.blocks[start:end]) for start, end in itertools.pairwise(depths)]
+        first = partial(through, blocks=self.blocks[: depths[0]])
+        further = [partial(through, blocks=self.blocks[start:end]) for start, end in itertools.pairwise(depths)]
         heads = [partial(self.exit, depth=depth) for depth in depths]
         return Exits.recorded(self, [lambda x: first(call(self.stem, x)), *further], heads)
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The weights of input block, the blocks up to the depth, and head."""
+        """The number of weights of input block, blocks up to the depth, and head."""
         unused = {p for block in self.blocks[architecture["depth"] :] for p in block.parameters()}
         return sum(parameter.numel() for parameter in self.parameters() if parameter not in unused)
 
-    def _walk(self, x: Tensor, depths: list[int]) -> list[Tensor]:
-        """The features at the asked depths, in the order asked."""
+    def _features(self, x: Tensor, depths: list[int]) -> list[Tensor]:
+        """The features at the given depths, in the given order."""
         x = call(self.stem, x)
         reached = [x]
         for block in itertools.islice(self.blocks, max(depths)):
@@ -99,7 +98,7 @@ class FullyConnectedDepth(DepthSupernet):
     """For tables and spirals: linear input and output blocks, residual blocks BN(ReLU(Linear)), all of one width.
 
     Args:
-        features: number of input features; inputs of other shapes are flattened to it.
+        features: number of input features; inputs of other shapes are flattened.
     """
 
     def __init__(self, *, features: int, classes: int, max_depth: int = 20, width: int = 20) -> None:
@@ -115,15 +114,15 @@ class FullyConnectedDepth(DepthSupernet):
         return call(self.head, features)
 
     def exits(self, features: list[Tensor], depths: list[int]) -> Tensor:
-        """The head is linear and shared: one product for all, (S, B, classes)."""
+        """(S, B, classes) from one product, because the head is linear and shared."""
         return self.head(torch.stack(features))  # type: ignore[no-any-return]
 
 
 class ConvolutionalDepth(DepthSupernet):
     """For images: 5x5 convolution and 2x2 average pool, bottleneck blocks, and a head shared by all depths.
 
-    The head pools, adds BN(ReLU(Linear)) and ends in a linear layer. Its weights are shared; its batch
-    statistics differ from depth to depth, so each exit has its own running averages.
+    The head pools, adds BN(ReLU(Linear)) and ends in a linear layer. All depths share its weights, but each exit has
+    its own running averages, because batch statistics differ between depths.
     """
 
     def __init__(
@@ -152,8 +151,8 @@ class ConvolutionalDepth(DepthSupernet):
         return call(self.output, pooled + call(self.norms[depth], call(self.hidden, pooled)))
 
     def exits(self, features: list[Tensor], depths: list[int]) -> Tensor:
-        """All heads at once: pooled features (S, B, w), statistics per depth, one product per layer."""
-        # A sum is pooled, and divided when it is small: its gradient is a view, that of a mean is a whole new map.
+        """(S, B, classes) with statistics per depth and one product per layer."""
+        # Pooling by a sum, divided once it is small: the gradient of a sum is a view, that of a mean a new feature map.
         pooled = torch.stack([feature.sum((2, 3)) for feature in features]) / features[0][0, 0].numel()
         hidden = self.hidden(pooled)
         norms = [norm for norm in (self.norms[d] for d in depths) if isinstance(norm, nn.BatchNorm1d)]
@@ -161,9 +160,9 @@ class ConvolutionalDepth(DepthSupernet):
 
 
 def _normalise(x: Tensor, norms: list[nn.BatchNorm1d]) -> Tensor:
-    """What ``norms[s](x[s])`` gives for every s, in one call: (S, B, w) -> (S, B, w).
+    """``norms[s](x[s])`` for every s, in one call: (S, B, w) -> (S, B, w).
 
-    Depth is folded into the channels of one ``batch_norm``; running averages are stacked and written back.
+    Folds depth into the channels of one ``batch_norm``; running averages are stacked and written back.
     """
     depth, batch, width = x.shape
     first = norms[0]

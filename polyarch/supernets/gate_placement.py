@@ -1,17 +1,17 @@
-"""Where a network gets gates: which of its modules, how many channels each, and which of them share a group."""
+"""Which modules of a network get gates, on how many channels, and which of them share a group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import torch
 from torch import Tensor, nn
 
-from polyarch.errors import InvalidInput, PolyarchError, UnknownName
+from polyarch.errors import InvalidInput, PolyarchError, UnknownName, first_line
 from polyarch.nn.channel_gates import ChannelGate, install, sliced
+from polyarch.supernets.supernet import evaluating
 
 Groups = Mapping[str, Iterable[str]] | Callable[[str, nn.Module], str | None]
-"""Group -> names of modules, or (name, module) -> the group that it belongs to, ``None`` if it has no gate."""
+"""Group -> names of modules, or (name, module) -> its group, ``None`` if it gets no gate."""
 
 
 def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> list[ChannelGate]:
@@ -29,7 +29,7 @@ def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> l
 
 
 def _inside_layer(model: nn.Module, path: str) -> bool:
-    """Whether a module is part of a module of torch that is more than a list of others."""
+    """Whether a module is part of a torch module other than a container."""
     while path:
         path = path.rpartition(".")[0]
         outer = model.get_submodule(path)
@@ -74,15 +74,15 @@ def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | Non
     size = sizes[path]
     if size is None:
         raise InvalidInput(
-            f"Expected {path!r} to give tensors (B, channels, ...) with as many channels each time. Got something else."
+            f"Expected {path!r} to give tensors (B, channels, ...) with a fixed number of channels. Got another output."
         )
     return ChannelGate(path, group, size, "output")
 
 
 def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:
-    """The modules that a pass in evaluation mode runs, in the order in which they end, and how many channels they give.
+    """The output channels of the modules that run in a pass, in the order in which they end.
 
-    Modes and buffers stay as they are.
+    The pass is in evaluation mode; modes and buffers stay unchanged.
     """
     if not isinstance(model, nn.Module):
         raise InvalidInput(f"Expected a torch module to make a supernet of. Got {type(model).__name__}.")
@@ -98,23 +98,18 @@ def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:
     def noting(path: str) -> Callable[[nn.Module, object, object], None]:
         return lambda module, args, output: note(path, output)
 
-    modes = [(module, module.training) for module in model.modules()]
     hooks = [module.register_forward_hook(noting(path)) for path, module in model.named_modules() if path]
-    model.eval()
     try:
-        with torch.no_grad():
+        with evaluating(model):
             model(example.clone())
     except PolyarchError:
         raise
-    except Exception as error:  # whatever the code of a network can raise
-        reason = str(error).partition("\n")[0].rstrip(".")
+    except Exception as error:  # a user's network can raise anything
         raise InvalidInput(
             f"Expected {type(model).__name__} to run on an input of shape {tuple(example.shape)}. "
-            f"Got {type(error).__name__}: {reason}."
+            f"Got {type(error).__name__}: {first_line(error)}."
         ) from error
     finally:
         for hook in hooks:
             hook.remove()
-        for module, mode in modes:
-            module.training = mode
     return sizes

@@ -1,8 +1,12 @@
-"""Any torch module as a supernet of kept and dropped channels."""
+"""Any torch module as a supernet of kept and dropped channels.
+
+The hybrid network of Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neural Architecture Search",
+arXiv:1906.09557, made of a plain module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -15,26 +19,26 @@ from polyarch.nn.channel_gates import ChannelGate, run_gated
 from polyarch.nn.operations import inner
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.gate_placement import Groups, install_gates
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, require_gates
 
 OPTIONS = ("drop", "keep")
 KEEP = OPTIONS.index("keep")
 
 ROWS = 11
-"""Of the example that a network is analysed with, beside one row of it."""
+"""The batch size of the example that a network is analysed with, in addition to a single row."""
 
 
 class GatedSupernet(Supernet):
     """A network whose input-channel slices are kept or dropped; see `gate`.
 
-    A dropped slice is a channel that a layer does not read, others may. The space has one choice per slice, with the
-    options ``drop`` and ``keep``. In order, all choices of the first gate come first, then those of the second.
+    A dropped slice is a channel that a layer does not read, though others may. The space has one choice per slice, with
+    the options ``drop`` and ``keep``, in the order of the gates.
 
-    ``forward`` with an architecture multiplies by zeros and ones, at the cost of the whole network. ``extract`` gives
-    the network that is really smaller.
+    ``forward`` with an architecture multiplies by zeros and ones, at the cost of the whole network. ``extract`` returns
+    a smaller network.
 
     Args:
-        first: choices that come before those of the slices, for subclasses.
+        first: choices that precede those of the slices, for subclasses.
 
     Attributes:
         slice_space: the choices of the slices alone.
@@ -62,7 +66,7 @@ class GatedSupernet(Supernet):
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
-        """The choices of every group that shares a drop probability: group -> choice names."""
+        """The choices of every group with a common drop probability: group -> choice names."""
         names = iter(self.slice_space.choice_names)
         groups: dict[str, list[str]] = {}
         for gate in self.gates:
@@ -70,13 +74,13 @@ class GatedSupernet(Supernet):
         return groups
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
-        """(B, ...) -> (B, classes), or whatever the network gives; of gates (O,) or (B, O) the weights of ``keep``."""
+        """(B, ...) -> (B, classes), or any other output of the network; gates weight slices by that of ``keep``."""
         if isinstance(architecture, Architecture):
             return self.forward_slices(x, self.slices(architecture))
         return self.forward_slices(x, self.weights(architecture))
 
     def forward_slices(self, x: Tensor, keep: Tensor) -> Tensor:
-        """The same from one tensor: weights of all slices in the order of the space, (C,) or per example (B, C)."""
+        """The output with slices weighted by a tensor in the order of the space, (C,) or per example (B, C)."""
         count = len(self.slice_space.choices)
         if keep.dim() not in (1, 2) or keep.shape[-1] != count:
             raise InvalidInput(
@@ -90,19 +94,19 @@ class GatedSupernet(Supernet):
         return torch.tensor(indices, dtype=torch.get_default_dtype())
 
     def weights(self, gates: Gates) -> Tensor:
-        """How much of every slice gates keep, (C,) or per example (B, C)."""
-        columns = [self._column(gates, name) for name in self.slice_space.choice_names]
+        """The weights of ``keep`` of all slices, (C,) or per example (B, C)."""
+        columns = [require_gates(gates, choice)[..., KEEP] for choice in self.slice_space.choices]
         return torch.stack(torch.broadcast_tensors(*columns), dim=-1)
 
     def by_gate(self, keep: Tensor) -> dict[str, Tensor]:
-        """Weights of all slices, (C,) or (B, C), by the name of the gate."""
+        """Splits the weights of all slices, (C,) or (B, C), by gate."""
         parts = keep.split([gate.slices for gate in self.gates], dim=-1)
         return {gate.name: part for gate, part in zip(self.gates, parts, strict=True)}
 
     def extract(self, architecture: Architecture) -> nn.Module:
-        """The network without the dropped slices, and without all that is read by nobody then; see `ChannelGraph`.
+        """The network without the dropped slices and everything that nothing reads any more; see `ChannelGraph`.
 
-        The forward of the network has to be one that can be written down as a graph, as for ``torch.fx``.
+        ``torch.fx`` must be able to trace the network's ``forward``.
         """
         return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
 
@@ -111,17 +115,17 @@ class GatedSupernet(Supernet):
         return self.graph(architecture).cost(self.by_gate(self.slices(architecture)))
 
     def graph(self, architecture: Architecture) -> ChannelGraph:
-        """The network out of which slices are removed, over the very modules of this one."""
+        """The graph to remove slices from; it shares the modules of this network."""
         if not self._graphs:
             self._graphs[0] = ChannelGraph(self.model, self.example)
         return self._graphs[0]
 
     def whole(self) -> Architecture:
-        """The network with everything in it: all slices, and the last option of any other choice."""
+        """The largest network: all slices, and the last option of any other choice."""
         return self.space.architecture([choice.options[-1] for choice in self.space.choices])
 
     def notation(self, architecture: Architecture) -> str:
-        """An architecture in a line: first any other choice by its index, then 1 for kept and 0 for dropped slices.
+        """An architecture as text: the indices of any other choices, then 1 for kept and 0 for dropped slices.
 
         >>> net = gate(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), torch.zeros(2, 2))
         >>> net.notation(net.space.architecture(["keep", "drop", "keep"]))
@@ -137,9 +141,8 @@ class GatedSupernet(Supernet):
         return self.space.validate(Architecture(self.space, tuple(map(int, [*first, *slices]))))
 
     def gated_kernels(self) -> list[nn.Parameter]:
-        """The weights that have gates on what they read, each once."""
-        layers = (self.model.get_submodule(gate.name) for gate in self.gates if gate.side == "input")
-        return list(dict.fromkeys(layer.get_parameter("weight") for layer in layers))
+        """The weights of all layers with gates on their input, each once."""
+        return list(dict.fromkeys(kernel for _, kernel in self._kernels()))
 
     def square_norms(self) -> Tensor:
         """||m||^2 of the kernels of every group, (G,) in the order of ``groups``.
@@ -148,30 +151,24 @@ class GatedSupernet(Supernet):
         """
         positions = {group: position for position, group in enumerate(self.groups)}
         found = next(self.model.parameters()).new_zeros(len(positions))
-        kernels, index = [], []
         for gate in self.gates:
-            if gate.side == "input":
-                kernels.append(self.model.get_submodule(gate.name).get_parameter("weight"))
-                index.append(positions[gate.group])
-            else:
+            if gate.side == "output":
                 found[positions[gate.group]] += gate.slices
+        kernels = list(self._kernels())
         if not kernels:
             return found
-        norms = torch.stack([inner(kernel, kernel) for kernel in kernels])
-        return found.index_add(0, torch.tensor(index, device=found.device), norms)
+        index = torch.tensor([positions[gate.group] for gate, _ in kernels], device=found.device)
+        return found.index_add(0, index, torch.stack([inner(kernel, kernel) for _, kernel in kernels]))
 
     def add_decay(self, factors: Sequence[float]) -> None:
-        """Adds the gradient of sum_g factor_g ||m_g||^2 to that of the kernels, in one pass over them.
+        """Adds the gradient of sum_g factor_g ||m_g||^2 to that of the kernels.
 
         Args:
-            factors: of every group, in the order of ``groups``.
+            factors: one per group, in the order of ``groups``.
         """
         by_group = dict(zip(self.groups, factors, strict=True))
         with torch.no_grad():
-            for gate in self.gates:
-                if gate.side == "output":
-                    continue
-                kernel = self.model.get_submodule(gate.name).get_parameter("weight")
+            for gate, kernel in self._kernels():
                 if kernel.requires_grad:
                     gradient = torch.zeros_like(kernel) if kernel.grad is None else kernel.grad
                     kernel.grad = gradient.add_(kernel, alpha=2 * by_group[gate.group])
@@ -179,53 +176,48 @@ class GatedSupernet(Supernet):
     def slice_costs(self) -> tuple[Tensor, Tensor]:
         """Parameters and multiply-accumulates of every slice in the whole network, (C,) each.
 
-        What its channel costs elsewhere is not in it; a gate on an output costs nothing.
+        They do not include the cost of its channel in other layers; a gate on an output costs nothing.
         """
         macs = self.graph(self.whole()).gate_macs()
-        sizes, works = [], []
-        for gate in self.gates:
-            weight = self.model.get_submodule(gate.name).get_parameter("weight") if gate.side == "input" else None
-            sizes.append(0.0 if weight is None else weight.numel() / gate.slices)
-            works.append(0.0 if weight is None else macs[gate.name] / gate.slices)
+        costs = {g.name: (kernel.numel() / g.slices, macs[g.name] / g.slices) for g, kernel in self._kernels()}
         counts = torch.tensor([gate.slices for gate in self.gates])
-        return torch.tensor(sizes).repeat_interleave(counts), torch.tensor(works).repeat_interleave(counts)
+        parameters, work = torch.tensor([costs.get(gate.name, (0.0, 0.0)) for gate in self.gates]).T
+        return parameters.repeat_interleave(counts), work.repeat_interleave(counts)
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The weights of the extracted network."""
+        """The number of weights of the extracted network."""
         return self.cost(architecture).parameters
 
     def mac_count(self, architecture: Architecture, input_shape: Sequence[int]) -> float:
-        """Multiply-accumulates of the extracted network for one example."""
+        """Multiply-accumulates of the extracted network on one example."""
         if tuple(input_shape) == tuple(self.example.shape[1:]):
             return self.cost(architecture).macs
         return super().mac_count(architecture, input_shape)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What was written down on another device, or in another precision, is of no use."""
+        """Drops graphs recorded on another device or in another precision."""
         self._graphs.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without graphs, which are written down again where they are needed: torch pickles them as source code."""
+        """Leaves out graphs, which torch pickles as source code; they are recorded again when needed."""
         return {**self.__dict__, "_graphs": {}}
 
-    @staticmethod
-    def _column(gates: Gates, name: str) -> Tensor:
-        weights = gates.get(name)
-        if weights is None or weights.dim() not in (1, 2) or weights.shape[-1] != 2:
-            found = "nothing" if weights is None else f"shape {tuple(weights.shape)}"
-            raise InvalidInput(f"Expected gates (2,) or (batch, 2) for {name!r}. Got {found}.")
-        return weights[..., KEEP]
+    def _kernels(self) -> Iterator[tuple[ChannelGate, nn.Parameter]]:
+        """Every gate on an input, with the weight of its layer."""
+        for gate in self.gates:
+            if gate.side == "input":
+                yield gate, self.model.get_submodule(gate.name).get_parameter("weight")
 
 
 def probe(input_shape: Sequence[int]) -> Tensor:
-    """Two examples to try a network on, (2, ...): random, as zeros would hide what it does with numbers."""
+    """Two random examples to try a network on, (2, ...); zeros would hide what it computes."""
     return torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0))
 
 
 def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, name: str | None = None) -> GatedSupernet:
-    """A supernet whose choices are to keep or drop every channel that a layer of a plain module reads.
+    """A supernet that keeps or drops every channel that the layers of a plain module read.
 
     >>> model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(32, 3))
     >>> images = torch.zeros(2, 1, 6, 6)
@@ -238,17 +230,16 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
     Conv2d(2, 8, kernel_size=(3, 3), stride=(1, 1))
 
     Args:
-        model: takes one tensor. It is used, not copied: its layers get hooks, which pass everything on outside of calls
-            of the supernet. Numbers that its code reads, such as a temperature that changes with time, are in extracted
-            networks as they were when the first one was extracted or counted; make them buffers. In training every
-            example has gates of its own: what a gated layer reads, or a pooling gives, must have examples first.
-        example: a batch to try it on: it tells in which order layers run, and the sizes of what they read. `probe`
-            makes one; of zeros, it could not tell whether the network that is cut computes the same.
-        groups: which modules have gates, and which of them share one drop probability. Convolutions without groups and
-            linear layers are gated on their input, modules without parameters, such as a pooling, on their output. By
-            default every convolution without groups and every linear layer is a group of its own, but for the first
-            one that runs, which reads the data, and for those inside of a larger layer of torch, such as
-            ``nn.TransformerEncoderLayer``.
-        name: the name of the space; by default that of the module's class.
+        model: takes one tensor. It is used, not copied: its layers get hooks that do nothing outside of calls of the
+            supernet. Extracted networks keep numbers that its code reads, such as a temperature, as they were at the
+            first extraction or count; make numbers that change buffers. In training every example has its own gates, so
+            the inputs of gated layers and the outputs of gated poolings must have examples as their first dimension.
+        example: a batch that shows in which order layers run and how large their inputs are, such as from `probe`.
+            Zeros could not show whether the reduced network computes the same.
+        groups: which modules have gates, and which of them share a drop probability. Ungrouped convolutions and linear
+            layers have gates on their input, modules without parameters, such as poolings, on their output. By default
+            every ungrouped convolution and linear layer forms its own group, except for the first one that runs, which
+            reads the data, and for those inside a larger layer of torch, such as ``nn.TransformerEncoderLayer``.
+        name: of the space; by default the name of the module's class.
     """
     return GatedSupernet(model, example, install_gates(model, example, groups), name=name or type(model).__name__)

@@ -1,10 +1,12 @@
-"""A network whose depth is a choice and whose channels are kept or dropped: both posteriors on one set of weights."""
+"""A network whose depth is a choice and whose channels are kept or dropped, with one set of weights.
+
+Combines Antorán et al. (2020), arXiv:2002.02797, with Zhou et al. (2020), arXiv:1906.09557.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from polyarch.nn import ChannelGraph, run_gated
@@ -14,6 +16,7 @@ from polyarch.spaces import Architecture, Gates
 from polyarch.supernets.depth import DepthSupernet
 from polyarch.supernets.gate_placement import install_gates
 from polyarch.supernets.gated import GatedSupernet
+from polyarch.supernets.supernet import mix_logits
 
 
 class AllDepths(nn.Module):
@@ -31,18 +34,18 @@ class AllDepths(nn.Module):
 class GatedDepthSupernet(GatedSupernet):
     """A depth network whose blocks read channels that are kept or dropped.
 
-    The first choice of the space is the depth, then come those of the slices. All depths come from one walk, in which
-    an example has the same channels at all depths: ``forward_slices`` gives their logits, (D+1, B, classes).
+    The first choice of the space is the depth; those of the slices follow. ``forward_slices`` gives the logits of all
+    depths, (D+1, B, classes), from one pass in which an example has the same channels at all depths.
 
-    >>> from polyarch.supernets import ConvolutionalDepth
+    >>> from polyarch.supernets import ConvolutionalDepth, probe
     >>> depths = ConvolutionalDepth(max_depth=2, channels=4, inner_channels=2)
-    >>> net = GatedDepthSupernet(depths, torch.zeros(2, 1, 8, 8))
+    >>> net = GatedDepthSupernet(depths, probe((1, 8, 8)))
     >>> net.space.choice_names[:2]
     ('depth', 'depths.blocks.0.2[0]')
 
     Args:
-        depths: it is used, not copied: the convolutions and linear layers of its blocks get gates, each with a drop
-            probability of its own.
+        depths: used, not copied. The convolutions and linear layers of its blocks get gates, each with its own drop
+            probability.
         example: a batch to try it on.
     """
 
@@ -54,21 +57,19 @@ class GatedDepthSupernet(GatedSupernet):
 
     @property
     def depths(self) -> DepthSupernet:
-        """The network of which every depth is a choice."""
+        """The depth network."""
         assert isinstance(self.model, AllDepths)
         return self.model.depths
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes); gates mix the logits of all depths."""
         if isinstance(architecture, Architecture):
-            walk = partial(self.depths, architecture=self._depth(architecture))
-            return run_gated(walk, x, self.by_gate(self.slices(architecture)))
-        logits = self.forward_slices(x, self.weights(architecture))
-        weights = architecture["depth"].to(logits)
-        return torch.einsum("d,dbc->bc" if weights.dim() == 1 else "bd,dbc->bc", weights, logits)
+            at_depth = partial(self.depths, architecture=self._depth(architecture))
+            return run_gated(at_depth, x, self.by_gate(self.slices(architecture)))
+        return mix_logits(architecture["depth"], self.forward_slices(x, self.weights(architecture)))
 
     def graph(self, architecture: Architecture) -> ChannelGraph:
-        """The network of the architecture's depth, over the very modules of this one."""
+        """The graph of the network at the architecture's depth; it shares the modules of this network."""
         depth = self._depth(architecture)
         if depth["depth"] not in self._graphs:
             (network,) = graphs_of(self.depths, [lambda x: self.depths(x, depth)])

@@ -1,4 +1,7 @@
-"""The NAS-Bench-Macro supernet: the benchmark's own network with all options in every layer."""
+"""The NAS-Bench-Macro supernet: the benchmark's own network with all options in every layer.
+
+Su et al. (2021), "Prioritized Architecture Sampling with Monto-Carlo Tree Search", arXiv:2103.11922.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,24 @@ from itertools import pairwise
 
 from torch import nn
 
-from polyarch.errors import InvalidInput
 from polyarch.nn import InterChoice
 from polyarch.nn.operations import conv_bn, inverted_residual
 from polyarch.spaces import MACRO_OPERATIONS, MACRO_STAGES, macro_space
 from polyarch.supernets.chain import LayerChain, LayerOptions
+from polyarch.supernets.supernet import pooled_head, require_sizes
 
 
 class MacroSupernet(LayerChain):
     """Stem, eight layers in stages of 2, 3 and 3, 1x1 convolution, pooled linear head.
 
     The first layer of a stage halves the resolution and doubles the channels; its ``identity`` is a 1x1 convolution.
-    With the default widths the networks have the parameter counts of the table. They are the benchmark's but for ReLU6,
-    where it has ReLU.
+    With the default widths the networks are the benchmark's, with the parameter counts of its table, except for ReLU6
+    in place of ReLU. Accepts images of any size: (B, in_channels, H, W) -> (B, classes).
 
     Args:
         channels: after the stem.
         head_channels: channels of the last 1x1 convolution.
-        in_channels: channels of the images.
-        classes: number of classes.
         interchoice: weights that depend on the layers before.
-
-    Images of any size go in: (B, in_channels, H, W) -> (B, classes).
     """
 
     def __init__(
@@ -39,21 +38,12 @@ class MacroSupernet(LayerChain):
         classes: int = 10,
         interchoice: InterChoice | None = None,
     ) -> None:
-        if min(channels, head_channels, in_channels) < 1 or classes < 2:
-            raise InvalidInput(
-                "Expected channels, head_channels and in_channels of 1 or more and 2 or more classes. "
-                f"Got {channels=}, {head_channels=}, {in_channels=}, {classes=}."
-            )
+        require_sizes(classes, channels=channels, head_channels=head_channels, in_channels=in_channels)
         stages = [stage for stage, length in enumerate(MACRO_STAGES, start=1) for _ in range(length)]
         widths = [channels, *(channels * 2**stage for stage in stages)]
         layers = [_layer(inputs, outputs) for inputs, outputs in pairwise(widths)]
         stem = nn.Sequential(*conv_bn(in_channels, channels, 3))
-        head = nn.Sequential(
-            *conv_bn(widths[-1], head_channels, 1),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(head_channels, classes),
-        )
+        head = pooled_head(*conv_bn(widths[-1], head_channels, 1), width=head_channels, classes=classes)
         super().__init__(macro_space(), stem, layers, head, interchoice)
 
 

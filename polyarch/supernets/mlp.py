@@ -1,4 +1,4 @@
-"""Networks for tables in which the depth and the width of every block are the choices."""
+"""A supernet for tables in which the depth and the width of every block are the choices."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, call, gate_for
+from polyarch.nn import ChoiceBlock, call, gate_for, plus
 from polyarch.spaces import Architecture, Choice, Gates, Space
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, require_sizes
 
 
 @dataclass(frozen=True)
 class _UsedBlocks:
-    """The canonical key: blocks beyond the depth do not tell networks apart."""
+    """The canonical key, which ignores blocks beyond the depth."""
 
     def __call__(self, architecture: Architecture) -> str:
         depth = int(architecture.option("depth"))
@@ -25,14 +24,14 @@ class _UsedBlocks:
 class MLPSupernet(Supernet):
     """A residual network of fully connected blocks: a_0 = f_0(x), a_i = a_{i-1} + f_i(a_{i-1}), logits = head(a_d).
 
-    A block is BN-ReLU-Linear-BN-ReLU-Linear; its inner width is a choice, and so is the depth d. The blocks of a
-    shallow network are the first blocks of a deep one. Gates of the depth mix the features a_d.
+    A block is BN-ReLU-Linear-BN-ReLU-Linear. Its inner width is a choice, and so is the depth d. A shallow network uses
+    the first blocks of a deep one. Gates of the depth mix the features a_d.
 
     Args:
         features: numbers per example; examples of other shapes are flattened.
         width: of the features a_i.
         max_depth: the largest d; the smallest is 1.
-        inner_widths: on offer for every block, named like ``h64``.
+        inner_widths: the options of every block, named like ``h64``.
     """
 
     def __init__(
@@ -44,11 +43,8 @@ class MLPSupernet(Supernet):
         max_depth: int = 4,
         inner_widths: Sequence[int] = (64, 128, 256),
     ) -> None:
-        if min(features, width, max_depth, *inner_widths) < 1 or not inner_widths or classes < 2:
-            raise InvalidInput(
-                "Expected features, widths and depth of 1 or more and 2 or more classes. "
-                f"Got {features=}, {width=}, {max_depth=}, {inner_widths=}, {classes=}."
-            )
+        narrowest = min(inner_widths, default=0)
+        require_sizes(classes, features=features, width=width, max_depth=max_depth, inner_width=narrowest)
         depths = Choice("depth", tuple(str(depth) for depth in range(1, max_depth + 1)), kind="wiring")
         options = tuple(f"h{inner}" for inner in inner_widths)
         blocks = [Choice(f"block{index}", options) for index in range(max_depth)]
@@ -72,12 +68,11 @@ class MLPSupernet(Supernet):
                 break
             x = x + self.blocks[index](x, architecture[name])
             if isinstance(depth, Tensor):
-                term = gate_for(depth, index, x) * x
-                mixed = term if mixed is None else mixed + term
+                mixed = plus(mixed, gate_for(depth, index, x) * x)
         return call(self.head, x if mixed is None else mixed)
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The weights outside the blocks and those of the chosen widths up to the depth."""
+        """The number of weights outside the blocks and of the chosen widths up to the depth."""
         fixed, options = self._parameter_table
         used = self.space.choice_names[1 : architecture["depth"] + 2]
         return fixed + sum(options[name, architecture[name]] for name in used)

@@ -1,4 +1,4 @@
-"""Any torch module as a supernet: its `OneOf`, `Repeat` and `Maybe` blocks are the choices."""
+"""Any torch module as a supernet whose choices are its `OneOf`, `Repeat` and `Maybe` blocks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from polyarch.errors import InvalidInput
+from polyarch.errors import InvalidInput, first_line
 from polyarch.nn.block_selection import (
     CHOSEN,
     BlockRunner,
@@ -26,25 +25,25 @@ from polyarch.nn.block_selection import (
     running,
 )
 from polyarch.spaces import Architecture, Gates, Space
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, evaluating, require_gates
 
 
 @dataclass(frozen=True)
 class RunChoices:
-    """A canonical key that leaves out the choices inside of what is not run.
+    """A canonical key that ignores choices inside of options that do not run.
 
     Args:
-        outer: the positions of the choices that are always run.
-        inner: position, option -> the positions of the choices that this option runs, next to those further in.
+        outer: the positions of the choices that always run.
+        inner: position, option -> the positions of the choices directly inside this option.
     """
 
     outer: tuple[int, ...]
     inner: tuple[tuple[tuple[int, ...], ...], ...]
 
     def __call__(self, architecture: Architecture) -> str:
-        """The option of every choice that is run, ``-`` for the others.
+        """The options of all choices that run, ``-`` for the others.
 
-        Equal keys agree from the outer choices inwards on what is run, so no name of an option can be mistaken.
+        Equal keys agree on what runs, from the outer choices inwards, so that the names are unambiguous.
         """
         waiting, run = list(self.outer), set(self.outer)
         while waiting:
@@ -57,10 +56,9 @@ class RunChoices:
 
 
 class ModuleSupernet(Supernet):
-    """A network of one's own; see `from_module`.
+    """A user's network; see `from_module`.
 
-    Nothing of the network is changed: ``net.model`` is the module, and outside of supernet calls its blocks run their
-    defaults.
+    The network ``net.model`` stays unchanged: outside of supernet calls its blocks run their defaults.
     """
 
     def __init__(self, model: nn.Module, *, name: str | None = None) -> None:
@@ -70,19 +68,19 @@ class ModuleSupernet(Supernet):
         self.model = model
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
-        """(B, ...) -> (B, classes), or whatever the network gives."""
+        """(B, ...) -> (B, classes), or any other output of the network."""
         selected = SelectedOptions(self._selections(architecture))
         with running(selected):
             output = self.model(x)
         return cast(Tensor, marked(output, selected))
 
     def extract(self, architecture: Architecture) -> nn.Module:
-        """A copy of the network in which every block is what was chosen there; other options are not copied."""
+        """A copy of the network in which the chosen option replaces every block; other options are not copied."""
         chosen = dict(zip(self.space.choice_names, self.space.validate(architecture).indices, strict=True))
         return copy.deepcopy(self.model, {id(CHOSEN): chosen})
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The weights of the extracted network; those that several modules share count once."""
+        """The number of weights of the extracted network; weights that modules share count once."""
         self.space.validate(architecture)
         waiting, seen = [self.model], set[nn.Module]()
         parameters = set[nn.Parameter]()
@@ -97,17 +95,10 @@ class ModuleSupernet(Supernet):
         return sum(parameter.numel() for parameter in parameters)
 
     def _selections(self, architecture: Architecture | Gates) -> Mapping[str, int | OptionWeights]:
-        names = self.space.choice_names
         if isinstance(architecture, Architecture):
-            return dict(zip(names, self.space.validate(architecture).indices, strict=True))
-        for choice in self.space.choices:
-            gates = architecture.get(choice.name)
-            if gates is None or gates.dim() not in (1, 2) or gates.shape[-1] != len(choice):
-                found = "nothing" if gates is None else f"shape {tuple(gates.shape)}"
-                raise InvalidInput(
-                    f"Expected gates ({len(choice)},) or (batch, {len(choice)}) for {choice.name!r}. Got {found}."
-                )
-        return {name: OptionWeights.of(architecture[name]) for name in names}
+            return dict(zip(self.space.choice_names, self.space.validate(architecture).indices, strict=True))
+        weights = {choice.name: require_gates(architecture, choice) for choice in self.space.choices}
+        return {name: OptionWeights.of(gates) for name, gates in weights.items()}
 
 
 def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
@@ -139,12 +130,12 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
 
     Args:
         model: takes one tensor. It is used, not copied.
-        example: a batch to try it on: all options are run once on what reaches them, and the first that does not fit
-            is reported. Modes and buffers stay as they are. Where the only choice is a `Repeat`, a copy is tried too:
-            if all depths can come from one walk, the supernet is a `RepeatSupernet`.
-        name: the name of the space; by default that of the module's class.
+        example: a batch to try it on: every option runs once on the input that reaches it, and the first that does not
+            fit is reported. Modes and buffers stay unchanged. If the only choice is a `Repeat` and a trial on a copy
+            shows that one pass can compute all depths, the supernet is a `RepeatSupernet`.
+        name: of the space; by default the name of the module's class.
     """
-    from polyarch.supernets.repeated import repeat_supernet  # it builds on this file
+    from polyarch.supernets.repeated import repeat_supernet  # it imports this module
 
     net = ModuleSupernet(model, name=name)
     if example is None:
@@ -154,7 +145,7 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
 
 
 def _blocks(model: nn.Module) -> list[SearchBlock]:
-    """The blocks in order of definition; the same block in several places is one."""
+    """The blocks in order of definition; a block used in several places counts once."""
     paths: dict[str, str] = {}
     blocks = []
     for path, module in model.named_modules():
@@ -165,7 +156,7 @@ def _blocks(model: nn.Module) -> list[SearchBlock]:
         if isinstance(module, SearchBlock):
             if module.name in paths:
                 raise InvalidInput(
-                    f"Expected every block to have a name of its own. "
+                    f"Expected every block to have its own name. "
                     f"Got {module.name!r} at {paths[module.name]!r} and {path!r}."
                 )
             paths[module.name] = path
@@ -203,7 +194,7 @@ def _nearest(module: nn.Module) -> Iterator[SearchBlock]:
 
 
 class _Trial(BlockRunner):
-    """Runs every option of every block, says which does not fit, and goes on with the default's output."""
+    """Runs every option of every block, reports the first that does not fit, and continues with the default."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = names
@@ -219,30 +210,23 @@ class _Trial(BlockRunner):
         for option in block.choice.options:
             try:
                 outputs.append(next(results))
-            except InvalidInput:  # from a block inside this option, which says more
+            except InvalidInput:  # from a block inside this option, with more detail
                 raise
             except Exception as error:
-                reason = next(iter(str(error).splitlines()), "").rstrip(".")
                 raise InvalidInput(
                     f"Expected option {option!r} of {block.name!r} to run on an input of shape "
-                    f"{', '.join(map(str, shapes))}. Got {type(error).__name__}: {reason}."
+                    f"{', '.join(map(str, shapes))}. Got {type(error).__name__}: {first_line(error)}."
                 ) from error
             require_alike(block, (block.choice.options[0], outputs[0]), (option, outputs[-1]), dtypes=True)
         return outputs[block.default]
 
 
 def _try(model: nn.Module, space: Space, example: Tensor) -> None:
-    """One pass in evaluation mode that runs everything."""
+    """Runs every option in one pass in evaluation mode."""
     trial = _Trial(space.choice_names)
-    modes = [(module, module.training) for module in model.modules()]
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if not is_lazy(buffer)}
-    model.eval()
-    try:
-        with torch.no_grad(), running(trial):
-            functional_call(model, buffers, (example.clone(),))  # a layer may write into its buffers or its input
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with evaluating(model), running(trial):
+        functional_call(model, buffers, (example.clone(),))  # a layer may write into its buffers or its input
     for name in space.choice_names:
         if name not in trial.reached:
             raise InvalidInput(f"Expected the network to use its block {name!r}. Got a pass that never reached it.")

@@ -1,4 +1,8 @@
-"""The NAS-Bench-1shot1 supernet: operations on the nodes of a cell that is repeated as in NAS-Bench-101."""
+"""The NAS-Bench-1shot1 supernet: operations on the nodes of a cell that is repeated as in NAS-Bench-101.
+
+Zela, Siems and Hutter (2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting One-shot Neural Architecture Search",
+arXiv:2001.10422.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +12,22 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor, nn
 
-from polyarch.errors import InvalidInput
-from polyarch.nn import ChoiceBlock, call, gate_for, skips_zeros
+from polyarch.nn import ChoiceBlock, call, gate_for, plus, skips_zeros
 from polyarch.nn.operations import conv_bn_relu, nb101_operation, relu_conv_bn
-from polyarch.spaces import (
-    NB101_OPERATIONS,
-    NB101_PARENTS,
-    Architecture,
-    Gates,
-    Space,
-    nb101_parents,
-    nb101_space,
-)
+from polyarch.spaces import NB101_OPERATIONS, NB101_PARENTS, Architecture, Gates, Space, nb101_parents, nb101_space
 from polyarch.spaces.nb101 import parents_of
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, count_parameters, pooled_head, require_sizes
 
 Feeds = tuple[Mapping[int, Tensor | None], ...]
-"""For every node, the nodes that feed it with their weights () or (B,); None is a weight of one."""
+"""For every node, the nodes that feed it and their weights () or (B,); None is a weight of one."""
 
 
 class GraphCell(nn.Module):
     """Node j is its operation on the sum of its parents; the output is the concatenation of its parents.
 
-    Nodes have C channels. The input has others: where it is a parent, a 1x1 convolution stands for it, one for each
-    node and one for the output. Nodes that are no parents of the output leave their part of it zero, which keeps shapes
-    and weights of the next cell the same for all architectures: (B, inputs, H, W) -> (B, (nodes + 1) C, H, W).
+    Nodes have C channels. Where the input is a parent, a 1x1 convolution projects it, one for each node and one for the
+    output. Nodes that are not parents of the output leave their part of it zero, so that shapes and weights of the next
+    cell are the same for all architectures: (B, inputs, H, W) -> (B, (nodes + 1) C, H, W).
     """
 
     def __init__(self, inputs: int, channels: int, nodes: int) -> None:
@@ -48,7 +43,7 @@ class GraphCell(nn.Module):
         values: dict[int, Tensor] = {}
         for node, block in enumerate(self.blocks, start=1):
             terms = self._terms(x, node, feeds[node], values)
-            if terms:  # else it is a loose end
+            if terms:  # otherwise nothing depends on it
                 assert isinstance(block, ChoiceBlock)
                 values[node] = block(sum(terms[1:], start=terms[0]), operations[block.choice])
         last = len(self.projections)
@@ -59,7 +54,7 @@ class GraphCell(nn.Module):
     def _terms(
         self, x: Tensor, node: int, sources: Mapping[int, Tensor | None], values: Mapping[int, Tensor]
     ) -> list[Tensor]:
-        """What the sources of a node pass on to it."""
+        """The weighted features of the sources of a node."""
         terms = []
         for source, weight in sources.items():
             value = values[source] if source else call(self.projections[node - 1], x)
@@ -69,12 +64,12 @@ class GraphCell(nn.Module):
 
 @lru_cache(maxsize=65536)
 def live_feeds(parents: tuple[tuple[int, ...], ...]) -> Feeds:
-    """The parents of the nodes that the output depends on; loose ends have none."""
+    """The parents of the nodes that the output depends on; other nodes have none."""
     return _useful([dict.fromkeys(sources) for sources in parents])
 
 
 def _useful(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
-    """The same for nodes that the output depends on, nothing for loose ends."""
+    """The sources of nodes that the output depends on; nothing for other nodes."""
     used = {len(feeds) - 1}
     for node in reversed(range(len(feeds))):
         if node in used:
@@ -83,22 +78,18 @@ def _useful(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
 
 
 def weighted_feeds(gates: Gates, space: Space) -> Feeds:
-    """Every node is fed by all nodes before it, with the summed gates of the wiring options that name them."""
+    """All nodes feed all later ones, weighted by the summed gates of the wiring options that name them."""
     feeds: list[dict[int, Tensor | None]] = [{}]
     for choice in space.choices:
         if choice.kind == "wiring":
             weights: dict[int, Tensor | None] = {}
             for index, option in enumerate(choice.options):
                 for source in parents_of(option):
-                    gate, total = gates[choice.name][..., index], weights.get(source)
-                    weights[source] = gate if total is None else total + gate
+                    weights[source] = plus(weights.get(source), gates[choice.name][..., index])
             feeds.append(weights)
-    return _weighty(feeds) if skips_zeros() else tuple(feeds)
-
-
-def _weighty(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
-    """Without sources of weight zero, and without nodes that are loose ends then."""
-    # A node all of whose sources have weight zero keeps them: it still makes something of its input, of zeros.
+    if not skips_zeros():
+        return tuple(feeds)
+    # A node whose sources all have weight zero keeps them: its operation turns zeros into something else.
     return _useful(
         [{source: w for source, w in sources.items() if w is None or w.any()} or sources for sources in feeds]
     )
@@ -107,29 +98,21 @@ def _weighty(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
 class NB101Supernet(Supernet):
     """Stem, three stacks of cells with max-pooling between them, 1x1 convolution, pooled linear head.
 
-    The cells are those of NAS-Bench-1shot1's own supernet: all nodes have the same width, and a cell puts out the
-    concatenation of them all. NAS-Bench-101 divides the width among the parents of the output instead; see
-    `nb101_network` for its networks.
+    As in NAS-Bench-1shot1's own supernet, all nodes have the same width, and the output of a cell concatenates them
+    all. NAS-Bench-101 divides the width among the parents of the output instead. Accepts images of any size:
+    (B, in_channels, H, W) -> (B, classes).
 
     Args:
         space: 1, 2 or 3.
         channels: C of the stem and the first stack; it doubles with each stack. The benchmark's networks have 128.
         cells: cells per stack; the benchmark's networks and 1shot1's supernet have 3.
-        in_channels: channels of the images.
-        classes: number of classes.
-
-    Images of any size go in: (B, in_channels, H, W) -> (B, classes).
     """
 
     def __init__(
         self, space: int = 1, *, channels: int = 16, cells: int = 3, in_channels: int = 3, classes: int = 10
     ) -> None:
         super().__init__(nb101_space(space))
-        if min(channels, cells, in_channels) < 1 or classes < 2:
-            raise InvalidInput(
-                "Expected channels, cells and in_channels of 1 or more and 2 or more classes. "
-                f"Got {channels=}, {cells=}, {in_channels=}, {classes=}."
-            )
+        require_sizes(classes, channels=channels, cells=cells, in_channels=in_channels)
         nodes = len(NB101_PARENTS[space]) - 2
         self.stem = conv_bn_relu(in_channels, channels, 3)
         layers: list[nn.Module] = []
@@ -142,12 +125,7 @@ class NB101Supernet(Supernet):
                 layers.append(GraphCell(inputs, width, nodes))
                 inputs = (nodes + 1) * width
         self.layers = nn.ModuleList(layers)
-        self.head = nn.Sequential(
-            relu_conv_bn(inputs, width, 1, affine=False),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(width, classes),
-        )
+        self.head = pooled_head(relu_conv_bn(inputs, width, 1, affine=False), width=width, classes=classes)
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, in_channels, H, W) -> (B, classes)."""
@@ -161,7 +139,7 @@ class NB101Supernet(Supernet):
         return call(self.head, x)
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The weights of the extracted network: loose ends do not count, as in NAS-Bench-101."""
+        """The number of weights of the extracted network, without unused nodes, as in NAS-Bench-101."""
         feeds = live_feeds(nb101_parents(architecture))
         everything, operations = self._parameter_table
         unused = sum(self._projection_sizes[node] for node, sources in enumerate(feeds) if 0 not in sources)
@@ -173,4 +151,4 @@ class NB101Supernet(Supernet):
         """For every node, the parameters of the projections of the input to it, over all cells."""
         cells = [layer for layer in self.layers if isinstance(layer, GraphCell)]
         rows = zip(*(cell.projections for cell in cells), strict=True)
-        return [0, *(sum(weight.numel() for module in row for weight in module.parameters()) for row in rows)]
+        return [0, *(count_parameters(*row) for row in rows)]

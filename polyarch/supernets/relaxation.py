@@ -1,4 +1,8 @@
-"""A supernet as a differentiable search sees it: what is weighed, mixed passes, and the way to an architecture."""
+"""The relaxation of a supernet for differentiable search: weighted choices, mixed passes, and discretisation.
+
+Liu, Simonyan and Yang (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055. Edge normalisation: Xu et
+al. (2020), "PC-DARTS: Partial Channel Connections for Memory-Efficient Architecture Search", arXiv:1907.05737.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,19 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from polyarch.spaces import (
-    DARTS_CELLS,
-    DARTS_EDGES,
-    DARTS_NODES,
-    Architecture,
-    Choice,
-    Edge,
-    Gates,
-    Space,
-    edge_name,
-)
+from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, DARTS_NODES, Architecture, Choice, Edge, Gates, Space, edge_name
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.supernet import Supernet
 
 ChosenOptions = dict[str, int]
-"""Weighed choice -> the option that an architecture takes there; choices that it does not use are left out."""
+"""Choice -> the option that an architecture takes there, without choices that it does not use."""
 
 
 class Relaxation(nn.Module):
-    """Weighs the choices of the supernet's own space, and takes the heaviest option of each.
+    """Weighs the choices of the supernet's own space and selects the option of largest weight for each.
 
-    A distribution over ``space`` is what a differentiable search learns. ``net.space`` and ``space`` differ where the
-    edges that are weighed are more than those that an architecture has.
+    A differentiable search learns a distribution over ``space``, which differs from ``net.space`` if it weighs more
+    edges than an architecture has.
     """
 
     def __init__(self, net: Supernet, space: Space | None = None) -> None:
@@ -38,29 +32,28 @@ class Relaxation(nn.Module):
         self.space = space or net.space
 
     def forward(self, x: Tensor, gates: Gates) -> Tensor:
-        """Logits (B, classes) with the options of every weighed choice mixed by gates (O,) or (B, O)."""
+        """Logits (B, classes) with the options of every choice mixed by gates (O,) or (B, O)."""
         logits: Tensor = self.net(x, gates)
         return logits
 
     def chosen(self, weights: Gates) -> ChosenOptions:
-        """The option of every choice with the largest weight, the first among equals."""
+        """The option of largest weight of every choice, the first among equals."""
         return {name: int(weights[name].argmax()) for name in self.space.choice_names}
 
     def architecture(self, weights: Gates) -> Architecture:
-        """The architecture, in ``net.space``, that the weights (O,) of all choices point at."""
+        """The architecture in ``net.space`` that the weights (O,) of all choices select."""
         return Architecture(self.net.space, tuple(self.chosen(weights)[name] for name in self.net.space.choice_names))
 
 
 class DartsRelaxation(Relaxation):
-    """Weighs the operations on all 14 edges of both cells, and keeps the two strongest edges into every node.
+    """Weighs the operations on all 14 edges of both cells and keeps the two strongest edges into every node.
 
-    Choice ``normal 0->2`` has the operations of the space and ``none``, which takes weight and passes nothing on. The
-    strength of an edge is the largest weight of an operation on it, times the weight of the edge where edges are
-    weighed too.
+    Choices such as ``normal 0->2`` have the operations of the space and ``none``, which takes weight and passes nothing
+    on. The strength of an edge is the largest weight of an operation on it, times the weight of the edge if it has one.
 
     Args:
-        weigh_edges: whether edges into a node have weights of their own, choices like ``normal 2``, that sum to one
-            (the edge normalisation of PC-DARTS).
+        weigh_edges: whether edges into a node have weights that sum to one, in choices such as ``normal 2`` (the edge
+            normalisation of PC-DARTS).
     """
 
     net: DartsSupernet
@@ -80,11 +73,11 @@ class DartsRelaxation(Relaxation):
         self.weigh_edges = weigh_edges
 
     def forward(self, x: Tensor, gates: Gates) -> Tensor:
-        """Logits (B, classes)."""
+        """Logits (B, classes) with the operations on every edge mixed."""
         return self.net.forward_edges(x, {cell: self._edge_weights(gates, cell) for cell in DARTS_CELLS})
 
     def chosen(self, weights: Gates) -> ChosenOptions:
-        """The operations on the eight edges of each cell that the architecture has."""
+        """The operations on the eight edges of each cell that the architecture keeps."""
         found: ChosenOptions = {}
         for cell in DARTS_CELLS:
             on_edges = self._edge_weights(weights, cell)
@@ -95,7 +88,7 @@ class DartsRelaxation(Relaxation):
         return found
 
     def architecture(self, weights: Gates) -> Architecture:
-        """The two strongest edges into every node, each with its heaviest operation but ``none``."""
+        """The two strongest edges into every node, each with its strongest operation other than ``none``."""
         chosen = self.chosen(weights)
         options: dict[str, str] = {}
         for cell in DARTS_CELLS:
@@ -108,7 +101,7 @@ class DartsRelaxation(Relaxation):
         return self.net.space.architecture(options)
 
     def _edge_weights(self, gates: Gates, cell: str) -> Mapping[Edge, Tensor]:
-        """The weights of the operations but ``none`` on every edge, (O,) or (B, O)."""
+        """The weights of the operations other than ``none`` on every edge, (O,) or (B, O)."""
         weights: dict[Edge, Tensor] = {}
         for source, target in DARTS_EDGES:
             gate = gates[f"{cell} {edge_name(source, target)}"][..., :-1]
@@ -119,12 +112,12 @@ class DartsRelaxation(Relaxation):
 
 
 def relaxation_of(net: Supernet, *, weigh_edges: bool = False) -> Relaxation:
-    """The relaxation that fits the supernet: edges for DARTS cells, the choices of the space for all others."""
+    """The relaxation of a supernet: over edges for DARTS cells, over the choices of the space for all others."""
     return DartsRelaxation(net, weigh_edges=weigh_edges) if isinstance(net, DartsSupernet) else Relaxation(net)
 
 
 def without_option(weights: Gates, choice: str, option: int) -> dict[str, Tensor]:
-    """The weights with one option taken out: its weight is 0, and those of the others sum to what all had."""
+    """The weights with that of one option set to 0 and the others rescaled to the same sum."""
     kept = weights[choice].clone()
     kept[option] = 0.0
     total = kept.sum()

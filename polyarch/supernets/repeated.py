@@ -1,4 +1,4 @@
-"""A network of one's own whose only choice is a depth: all depths from one walk."""
+"""A user's network whose only choice is a depth: one pass computes all depths."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Gates
 from polyarch.supernets.module import ModuleSupernet
+from polyarch.supernets.supernet import mix_logits
 
 
 class DepthStatistics(nn.Module):
-    """The running averages of one batch norm layer at every depth: (O, C), and the batches they have seen: (O,)."""
+    """The running averages (O, C) of a batch norm layer at every depth, and the batches (O,) they have seen."""
 
     means: Tensor
     variances: Tensor
@@ -37,8 +38,8 @@ class DepthStatistics(nn.Module):
             assert average is not None
             self.register_buffer(name, average.expand(options, *average.shape).clone())
 
-    def give(self, layer: _BatchNorm, index: int) -> None:
-        """The layer gets the averages of one depth."""
+    def load_into(self, layer: _BatchNorm, index: int) -> None:
+        """Sets the averages of the layer to those of one depth."""
         for average, rows in (
             (layer.running_mean, self.means),
             (layer.running_var, self.variances),
@@ -49,24 +50,23 @@ class DepthStatistics(nn.Module):
 
 
 class RepeatSupernet(ModuleSupernet):
-    """A network whose only choice is a `Repeat`, which every pass runs once: every depth is an exit.
+    """A network whose only choice is a `Repeat` that every pass runs once: every depth is an exit.
 
-    Several depths are one call of the network: the `Repeat` is walked to the deepest of them, their outputs are joined
-    along the batch, (K * B, ...), and what follows runs once on all of them. Gates mix the logits of the exits:
-    net(x, g) = sum_d g_d logits_d, where other networks of one's own mix the outputs of the `Repeat`.
+    One call of the network computes several depths: the `Repeat` runs to the deepest of them, their outputs are joined
+    along the batch, (K * B, ...), and everything after it runs once on all of them. Gates mix the logits of the exits,
+    net(x, g) = sum_d g_d logits_d, whereas a `ModuleSupernet` mixes the outputs of the `Repeat`.
 
-    The layers after the `Repeat` are shared by all depths, but their batch statistics differ. In training mode these
-    are taken per depth; the running averages of each depth, with which it is evaluated and extracted, belong to the
-    supernet, and the layers' own stay as they were. Layers before and inside of the `Repeat` see every batch once per
-    walk, so their averages move once per call. Only batch normalisation is taken apart like this.
+    All depths share the layers after the `Repeat`, but not their batch statistics: in training mode batch normalisation
+    works per depth, and the supernet holds running averages of each depth, used to evaluate and extract it; the layers'
+    own averages stay unchanged. Layers before and inside the `Repeat` update their averages once per call.
 
-    `from_module` makes it, and does not where a trial shows that exits cannot share a batch: a skip around the
-    `Repeat`, a fixed batch size, a layer that runs both before and after it. Neither where activation checkpointing
-    runs the `Repeat` or a batch norm layer after it a second time. It has to be switched on before `from_module` for
-    that; inside of the repeated blocks it may be used at any time.
+    `from_module` makes it unless a trial shows that exits cannot share a batch: because of a skip around the `Repeat`,
+    a fixed batch size, a layer that runs both before and after it, or activation checkpointing that runs the `Repeat`
+    or a batch norm layer after it a second time. Switch such checkpointing on before `from_module`; inside the repeated
+    blocks it is always possible.
 
     Args:
-        norms: the paths, in the module, of the batch norm layers with running averages that run after the `Repeat`.
+        norms: the paths of the batch norm layers with running averages that run after the `Repeat`.
     """
 
     def __init__(self, model: nn.Module, norms: Sequence[str] = (), *, name: str | None = None) -> None:
@@ -89,22 +89,21 @@ class RepeatSupernet(ModuleSupernet):
             )
         if len(logits) < weights.shape[-1]:
             weights = weights[..., list(selection.indices)]
-        formula = "o,ob...->b..." if weights.dim() == 1 else "bo,ob...->b..."
-        return torch.einsum(formula, weights.to(logits), logits)
+        return mix_logits(weights, logits)
 
     def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
-        """(K, B, classes) from one walk to the deepest of them, in the order asked."""
+        """(K, B, classes) from one pass to the deepest of them, in the given order."""
         return self._together(x, [self.space.validate(architecture).indices[0] for architecture in architectures])
 
     def extract(self, architecture: Architecture) -> nn.Module:
         """A copy of the network at one depth, with the running averages of that depth."""
         network = super().extract(architecture)
         for layer, statistics in self.statistics_of(network):
-            statistics.give(layer, architecture.indices[0])
+            statistics.load_into(layer, architecture.indices[0])
         return network
 
     def statistics_of(self, model: nn.Module) -> Iterator[tuple[_BatchNorm, DepthStatistics]]:
-        """The batch norm layers after the `Repeat`, in the network or a copy of it, with their running averages."""
+        """The batch norm layers after the `Repeat`, in the network or a copy, and their averages per depth."""
         for path, statistics in zip(self.norms, self.statistics, strict=True):
             layer = model.get_submodule(path)
             assert isinstance(layer, _BatchNorm) and isinstance(statistics, DepthStatistics)
@@ -115,9 +114,9 @@ class RepeatSupernet(ModuleSupernet):
         return logits.reshape(len(indices), len(logits) // len(indices), *logits.shape[1:])
 
     def _exits(self, x: Tensor, indices: Sequence[int]) -> Tensor:
-        """The logits (K * B, classes) of K depths, one after the other."""
+        """The logits (K * B, classes) of K depths, concatenated."""
         with ExitStack() as stack:
-            exits = _Exits(self, indices, stack)
+            exits = _JoinedExits(self, indices, stack)
             with running(exits):
                 logits: Tensor = self.model(x)
         if not exits.run_once:
@@ -125,8 +124,8 @@ class RepeatSupernet(ModuleSupernet):
         return logits
 
 
-class _Exits(BlockRunner):
-    """Joins the outputs of the asked depths along the batch; from then on batch norm layers work per depth."""
+class _JoinedExits(BlockRunner):
+    """Joins the outputs of the given depths along the batch; from then on batch norm layers work per depth."""
 
     def __init__(self, net: RepeatSupernet, indices: Sequence[int], stack: ExitStack) -> None:
         self.net = net
@@ -138,11 +137,11 @@ class _Exits(BlockRunner):
         """(B, ...) -> (K * B, ...)."""
         require_known(block, self.net.space.choice_names)
         if self.run_once:
-            raise InvalidInput(f"Expected a pass to run {block.name!r} once. Got a second time.")
+            raise InvalidInput(f"Expected a pass to run {block.name!r} once. Got a second run.")
         self.run_once = True
         output = _joined(self._outputs(block, args, kwargs))
         known = {id(layer.running_mean): (layer, rows) for layer, rows in self.net.statistics_of(self.net.model)}
-        # Entered only now: a mode costs time at every operation, and most of them are in the walk.
+        # Entered only now, because a mode costs time at every operation, and most of them are in the Repeat.
         self.stack.enter_context(_NormPerDepth(known, self.indices, len(output)))
         return output
 
@@ -155,9 +154,9 @@ class _Exits(BlockRunner):
 
 
 class _NormPerDepth(TorchFunctionMode):
-    """Cuts the batch of every batch norm call into its K depths: part k is normalised as depth k alone would be.
+    """Splits the batch of every batch norm call into its K depths and normalises each as if it were alone.
 
-    Modes belong to a thread, and a layer is known by the tensor of its running means: nothing is stored on a module.
+    Modes belong to a thread, and the tensor of its running means identifies a layer, so no module holds state.
     """
 
     def __init__(
@@ -173,20 +172,20 @@ class _NormPerDepth(TorchFunctionMode):
         return self._per_depth(*args, **kwargs) if func is F.batch_norm else func(*args, **kwargs)
 
     def _per_depth(self, x: Tensor, mean: Tensor | None, variance: Tensor | None, **options: Any) -> Tensor:
-        """(K * n, C, ...) -> (K * n, C, ...); n is a multiple of B where more than the batch was flattened."""
+        """(K * n, C, ...) -> (K * n, C, ...); n is a multiple of B if more than the batch was flattened."""
         if len(x) % max(self.rows, 1):
             raise InvalidInput(
                 f"Expected batch normalisation after the Repeat of all {self.rows} examples at once. Got {len(x)}."
             )
         parts = zip(self.indices, x.tensor_split(len(self.indices)), strict=True)
-        if mean is None or id(mean) not in self.known:  # no running averages, or some that all depths share
+        if mean is None or id(mean) not in self.known:  # no running averages, or averages that all depths share
             return _joined([F.batch_norm(part, mean, variance, **options) for _, part in parts])
         layer, statistics = self.known[id(mean)]
         normalised = []
         for index, part in parts:
             if options["training"]:
                 statistics.batches[index] += 1
-                if layer.momentum is None:  # torch's name for the cumulative average
+                if layer.momentum is None:  # torch then takes the cumulative average
                     options["momentum"] = 1 / float(statistics.batches[index])
             normalised.append(F.batch_norm(part, statistics.means[index], statistics.variances[index], **options))
         return _joined(normalised)
@@ -197,29 +196,29 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 
 def repeat_supernet(net: ModuleSupernet, example: Tensor) -> RepeatSupernet | None:
-    """The same network with all depths from one walk, or nothing if it has other choices or exits cannot be batched."""
+    """The same network as a `RepeatSupernet`, or None if it has other choices or exits cannot share a batch."""
     blocks = [module for module in net.model.modules() if isinstance(module, SearchBlock)]
     if len(blocks) > 1 or not isinstance(blocks[0], Repeat):
         return None
     try:
-        with global_seed(0, "exits"):  # for layers that draw; the caller's state is put back
+        with global_seed(0, "exits"):  # for random layers; the caller's state is restored
             norms = _try(copy.deepcopy(net.model), example.detach())
-    except Exception:  # whatever a user's forward can raise on a larger batch
+    except Exception:  # a user's forward can raise anything on a larger batch
         return None
     return None if norms is None else RepeatSupernet(net.model, norms, name=net.space.name)
 
 
 def _try(model: nn.Module, example: Tensor) -> list[str] | None:
-    """The paths of the layers that need statistics per depth, or nothing if exits cannot be batched.
+    """The paths of the layers that need statistics per depth, or None if exits cannot share a batch.
 
-    They can if together they give what every depth gives alone, and if a backward pass runs nothing again that has to
-    know the depths.
+    They can if each depth gives the same output in a joint batch as alone, and if a backward pass does not run again
+    any layer that depends on the depth.
 
     Args:
-        model: a copy; its modes, statistics and hooks are changed.
+        model: a copy; the trial changes its modes, statistics and hooks.
     """
     (repeat,) = (module for module in model.modules() if isinstance(module, Repeat))
-    calls: list[nn.Module | None] = []  # None is where the Repeat ends
+    calls: list[nn.Module | None] = []  # None marks the end of the Repeat
     for module in (repeat, *norm_layers(model)):
         module.register_forward_pre_hook(lambda module, _: calls.append(module))
     repeat.register_forward_hook(lambda *_: calls.append(None))
@@ -233,9 +232,9 @@ def _try(model: nn.Module, example: Tensor) -> list[str] | None:
     ]
     trial = RepeatSupernet(model, norms)
     generator = generator_at(0, "exits")
-    for _, statistics in trial.statistics_of(model):  # different ones: where an example gets another depth's, it shows
+    for _, statistics in trial.statistics_of(model):  # different ones, to detect the use of another depth's
         statistics.means.copy_(torch.rand(statistics.means.shape, generator=generator))
-    # A batch of one could be broadcast, two are symmetric once they are normalised, and equal values prove nothing.
+    # One example could be broadcast, two are symmetric once normalised, and equal ones prove nothing.
     noise = torch.cat([example] * 3)
     if example.is_floating_point():
         noise = torch.rand(noise.shape, generator=generator).to(noise)
@@ -258,11 +257,11 @@ def _after(calls: list[nn.Module | None]) -> set[nn.Module | None]:
 
 
 def _agree(net: RepeatSupernet, x: Tensor) -> bool:
-    """Whether every depth gives the same together with others as alone, where what it gives is not left to chance."""
+    """Whether every depth gives the same output with others as alone, unless its output is random."""
     depths = list(net.space.enumerate())
     for depth, together in zip(depths, net.forward_many(x.clone(), depths), strict=True):
         for layer, statistics in net.statistics_of(net.model):
-            statistics.give(layer, depth.indices[0])
+            statistics.load_into(layer, depth.indices[0])
         alone = ModuleSupernet.forward(net, x.clone(), depth)
         if not _close(together, alone) and (
             not net.training or _close(ModuleSupernet.forward(net, x.clone(), depth), alone)
@@ -272,7 +271,7 @@ def _agree(net: RepeatSupernet, x: Tensor) -> bool:
 
 
 def _close(actual: Tensor, expected: Tensor) -> bool:
-    """Up to rounding, which layers that divide by small deviations amplify; what is mixed up is far off."""
+    """Equality up to rounding errors, which division by small deviations amplifies; real errors are far larger."""
     tolerance = torch.finfo(expected.dtype).eps ** (1 / 3)
     return actual.shape == expected.shape and torch.allclose(
         actual, expected, rtol=tolerance, atol=tolerance * float(expected.abs().max())

@@ -1,14 +1,14 @@
-"""A hard path through a cell in which vectors are added to what goes into operations, with few passes over values.
+"""A hard path through a cell that adds inter-choice biases to the inputs of operations, in few passes over values.
 
-To add a vector (C, 1, 1) to a value (B, C, H, W) takes a pass over the value, and one over its gradient. Two things
-make it cheaper:
+Adding a vector (C, 1, 1) to a value (B, C, H, W) takes a pass over the value and one over its gradient. Two tricks make
+it cheaper:
 
-- Operations that pass constants on as they are, as skips do, leave the vector to what comes after them: to a sum of
-  vectors, the shift of the node they feed.
-- A normalisation layer adds a vector at no cost, in both directions. So in training the first convolution that feeds a
-  node adds its shift, and the vector of the first convolution that the node feeds.
+- Operations that pass constants through unchanged, such as skips, defer the vector: it joins the shift, a sum of
+  vectors, of the node they feed.
+- A normalisation layer adds a vector for free, forwards and backwards. So in training the first convolution that feeds
+  a node adds its shift, together with the vector of the first convolution that the node feeds.
 
-Where a path is written down or judged, vectors are added where they belong.
+When a path is recorded or evaluated, vectors are added where they belong.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from torch import Tensor
 from polyarch.nn import ChoiceBlock, plus
 
 Step = tuple[int, int, int, int, tuple[int, ...]]
-"""One operation of a hard path: (edge, source node, target node, option, options chosen before that count)."""
+"""One operation of a hard path: (edge, source node, target node, option, options of the predecessors)."""
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """What comes together at a node.
+    """The operations that feed a node.
 
     Args:
-        node: which.
+        node: the node.
         steps: edge, source and option of everything that feeds it.
-        kept: those of the steps that pass constants on.
-        carrier: the edge whose normalisation layer adds vectors, if one does.
-        rider: the edge from this node whose vector is among them, if there is one.
+        kept: those of the steps that pass constants through.
+        carrier: the edge whose normalisation layer adds vectors, if any.
+        rider: the edge from this node whose vector is among them, if any.
     """
 
     node: int
@@ -47,15 +47,15 @@ class Arrival:
 def shifted_path(
     blocks: Sequence[ChoiceBlock], steps: tuple[Step, ...], x: Tensor, shift: Tensor | None, *, ride: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The last node's value and what is still to be added to it; no value where nothing reaches it.
+    """The last node's value, None if nothing reaches it, and the shift still to be added to it.
 
     Args:
         blocks: of the edges.
         steps: in the order of their targets.
-        shift: what is still to be added to x.
+        shift: still to be added to x.
         ride: whether normalisation layers add vectors.
     """
-    # Node j is nodes[j] + shifts[j], less the vector of the edge riders[j], which is in nodes[j] already.
+    # Node j is nodes[j] + shifts[j] minus the vector of the edge riders[j], which nodes[j] already contains.
     nodes: list[Tensor | None] = [x, None, None, None]
     shifts: list[Tensor | None] = [shift, None, None, None]
     riders: list[int | None] = [None] * 4
@@ -78,7 +78,7 @@ def shifted_path(
         total = None
         for edge, source, option in arrival.steps:
             value = nodes[source]
-            assert value is not None  # sources come before what they feed
+            assert value is not None  # nodes come before the nodes they feed
             after = left if edge == arrival.carrier else None
             total = plus(total, blocks[edge].between(value, missing.get(edge), option, after))
         nodes[arrival.node], riders[arrival.node] = total, arrival.rider
@@ -87,11 +87,11 @@ def shifted_path(
 
 
 def _needed(shift: Tensor | None, vectors: dict[int, Tensor | None], edge: int, rider: int | None) -> Tensor | None:
-    """What is to be added to a node's value before it goes through an edge.
+    """The vector to add to a node's value before it goes through an edge.
 
     Args:
-        shift: what is to be added to the value anyway.
-        rider: the edge whose vector is in the value already.
+        shift: of the node.
+        rider: the edge whose vector the value already contains.
     """
     own = vectors[edge]
     if own is None or edge == rider:
@@ -105,12 +105,12 @@ def _needed(shift: Tensor | None, vectors: dict[int, Tensor | None], edge: int, 
 
 @lru_cache(maxsize=65536)
 def arrivals_of(steps: tuple[Step, ...], keeping: tuple[int, ...], normalising: tuple[int, ...]) -> tuple[Arrival, ...]:
-    """The nodes that something feeds, in order.
+    """The nodes with inputs, in order.
 
     Args:
         steps: of the path.
-        keeping: the options that pass constants on.
-        normalising: the options that end in a normalisation layer which may add vectors.
+        keeping: the options that pass constants through.
+        normalising: the options that end in a normalisation layer that may add vectors.
     """
     arrivals = []
     convolutions = [step for step in steps if step[3] in normalising]

@@ -1,9 +1,12 @@
-"""The wired supernet: stages of modules that read one or several of the modules before them."""
+"""The wired supernet: stages of modules that read one or several of the modules before them.
+
+Deng, Dong, Zhang and Zhu (2020), "Understanding and Exploring the Network with Stochastic Architectures", NeurIPS.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +16,7 @@ from polyarch.nn import DependentModule, WiredModule, call, record, skips_zeros
 from polyarch.nn.operations import relu_conv_bn
 from polyarch.nn.wired_module import Read, ReadAs, ReadAsEach, Reading, ReadWeighted
 from polyarch.spaces import Architecture, Gates, module_sources, wired_shape, wired_space
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, pooled_head, require_sizes
 
 StageReadings = Sequence[Reading]
 """How each module of a stage reads the features before it."""
@@ -22,24 +25,21 @@ StageReadings = Sequence[Reading]
 class WiredSupernet(Supernet):
     """Stem, stages of ReLU-Conv3x3-BN modules with a down-sampling module between them, pooled linear head.
 
-    A module reads the uniform mean of its active inputs: sum_i m_i f_i / sum_i m_i over the features f_i before it in
-    its stage, where m is 1 for the module before, and for all others the gate of ``on``. With gates (B, O) every
-    example has a wiring of its own; the batch statistics are those of the whole batch then.
+    A module reads the mean of its active inputs: sum_i m_i f_i / sum_i m_i over the features f_i before it in its
+    stage, where m is 1 for the module just before it, and the gate of ``on`` for all others. With gates (B, O) every
+    example has its own wiring, and the batch statistics are those of the whole batch. Accepts images of any size:
+    (B, in_channels, H, W) -> (B, classes).
 
-    With ``wirings`` the coefficients of the inputs and the scale and shift of the normalisation layers in stages belong
-    to the wiring: each example goes by those of its own (running statistics, convolutions, stem, down-sampling and head
-    are shared). Only these wirings can be used then.
+    With ``wirings``, every wiring has its own coefficients of the inputs and its own scale and shift of the
+    normalisation layers in stages; running statistics, convolutions, stem, down-sampling and head are shared. Only
+    these wirings can then be used.
 
     Args:
         width: channels of the first stage; they double with each stage. WRN-28-10 has 160.
         modules: per stage.
-        in_channels: channels of the images.
-        classes: number of classes.
-        wirings: those that have weights of their own; by default there are no such weights.
-        auxiliary: whether there is a second classifier, on the features of the last stage but one. It is for training
-            alone, see `with_auxiliary`: ``forward`` and extracted networks do without.
-
-    Images of any size go in: (B, in_channels, H, W) -> (B, classes).
+        wirings: those with weights of their own; none by default.
+        auxiliary: whether to add a second classifier on the features of the last stage but one, for training only: see
+            `with_auxiliary`. ``forward`` and extracted networks ignore it.
     """
 
     def __init__(
@@ -54,11 +54,7 @@ class WiredSupernet(Supernet):
         auxiliary: bool = False,
     ) -> None:
         super().__init__(wired_space(stages, modules))
-        if min(width, in_channels) < 1 or classes < 2:
-            raise InvalidInput(
-                "Expected width and in_channels of 1 or more and 2 or more classes. "
-                f"Got {width=}, {in_channels=}, {classes=}."
-            )
+        require_sizes(classes, width=width, in_channels=in_channels)
         if auxiliary and stages < 2:
             raise InvalidInput(f"Expected 2 or more stages for an auxiliary classifier. Got {stages}.")
         self.wirings = None if wirings is None else tuple(self.space.validate(wiring) for wiring in wirings)
@@ -68,18 +64,17 @@ class WiredSupernet(Supernet):
         self._per_stage = modules
         sources = [module_sources(wiring) for wiring in self.wirings or ()]
         self.stem = nn.Sequential(nn.Conv2d(in_channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width))
+        widths = [width * 2**stage for stage in range(stages)]
         self.blocks = nn.ModuleList(
-            DependentModule(width * 2**stage, [wiring[stage][module] for wiring in sources])
+            DependentModule(widths[stage], [wiring[stage][module] for wiring in sources])
             if sources
-            else WiredModule(width * 2**stage)
+            else WiredModule(widths[stage])
             for stage in range(stages)
             for module in range(modules)
         )
-        self.downs = nn.ModuleList(
-            relu_conv_bn(width * 2**stage, width * 2 ** (stage + 1), 3, stride=2) for stage in range(stages - 1)
-        )
-        self.head = _classifier(width * 2 ** (stages - 1), classes)
-        self.auxiliary = _classifier(width * 2 ** (stages - 2), classes) if auxiliary else None
+        self.downs = nn.ModuleList(relu_conv_bn(*pair, 3, stride=2) for pair in pairwise(widths))
+        self.head = pooled_head(nn.ReLU(), width=widths[-1], classes=classes)
+        self.auxiliary = pooled_head(nn.ReLU(), width=widths[-2], classes=classes) if auxiliary else None
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, in_channels, H, W) -> (B, classes)."""
@@ -93,15 +88,15 @@ class WiredSupernet(Supernet):
         return self.head(outputs[-1]), self.auxiliary(outputs[-2])
 
     def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
-        """(S, B, classes); what several wirings have in common from the start is computed once.
+        """(S, B, classes); modules that wirings share from the start on are computed once.
 
-        A module depends on all modules before it, through the chain. So wirings in the order of what their modules read
-        are the leaves of a tree, which is walked depth first: no more features are held than by one wiring. In training
-        mode the running statistics of a shared module move once.
+        A module depends on all modules before it, through the chain. So wirings sorted by what their modules read are
+        the leaves of a tree, and a depth-first walk holds no more features than one wiring. In training mode the
+        running statistics of a shared module are updated once.
         """
         rows = [[read for stage in self._readings(wiring, x) for read in (None, *stage)] for wiring in architectures]
         logits: dict[int, Tensor] = {}
-        features: list[Tensor] = []  # of the nodes of all stages so far; node 0 of a stage is its input
+        features: list[Tensor] = []  # of all nodes so far; node 0 of a stage is its input
         before: list[Reading | None] = []
         for row in sorted(range(len(rows)), key=lambda row: _sorting_key(rows[row])):
             common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, rows[row], strict=False)))
@@ -117,13 +112,13 @@ class WiredSupernet(Supernet):
         return torch.stack([logits[row] for row in range(len(rows))])
 
     def extract_many(self, architectures: Sequence[Architecture]) -> nn.Module:
-        """One plain network without a polyarch class inside: the walk of ``forward_many``, every weight there once."""
+        """One plain network without a polyarch class inside that computes ``forward_many``, with every weight once."""
         if not architectures:
             raise InvalidInput("Expected at least one wiring. Got none.")
         return record(self, lambda x: self.forward_many(x, architectures))
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The weights of the wiring's network: without the auxiliary classifier and the weights of other wirings."""
+        """The number of weights without the auxiliary classifier and the weights of other wirings."""
         unused = set() if self.auxiliary is None else set(self.auxiliary.parameters())
         for module in self.modules():
             if isinstance(module, DependentModule):
@@ -131,7 +126,7 @@ class WiredSupernet(Supernet):
         return sum(parameter.numel() for parameter in self.parameters() if parameter not in unused)
 
     def _outputs(self, x: Tensor, architecture: Architecture | Gates) -> list[Tensor]:
-        """What every stage puts out."""
+        """The output of every stage."""
         outputs: list[Tensor] = []
         for stage, reads in enumerate(self._readings(architecture, x)):
             features = [self._stage_input(stage, outputs[-1] if stage else x)]
@@ -170,12 +165,12 @@ class WiredSupernet(Supernet):
         return self._known[wiring]
 
     def _as_wirings(self, on: Tensor, wirings: Sequence[Architecture]) -> ReadAs | ReadAsEach:
-        """Which wirings gates (E,) or (E, B) stand for."""
+        """The wirings that gates (E,) or (E, B) represent."""
         bits = torch.tensor([wiring.indices for wiring in wirings], device=on.device)  # (S, E)
         equal = (bits.reshape(*bits.shape, *[1] * (on.dim() - 1)) == on).all(1)  # (S,) or (S, B)
         if not equal.any(0).all():
             raise InvalidInput(
-                f"Expected gates of the {len(wirings)} wirings with weights of their own. Got gates of something else."
+                f"Expected gates of the {len(wirings)} wirings with weights of their own. Got gates of another wiring."
             )
         indices = equal.int().argmax(0)
         if on.dim() == 1:
@@ -184,12 +179,8 @@ class WiredSupernet(Supernet):
         return ReadAsEach(tuple(used.tolist()), rows)
 
 
-def _classifier(width: int, classes: int) -> nn.Sequential:
-    return nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
-
-
 def _sorting_key(readings: Sequence[Reading | None]) -> list[tuple[int, ...]]:
-    """Puts wirings next to those with which they have most in common."""
+    """Sorts wirings next to those that they share most modules with."""
     return [
         reading.sources if isinstance(reading, Read) else (reading.wiring,)
         for reading in readings

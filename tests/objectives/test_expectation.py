@@ -135,18 +135,6 @@ def test_draws_come_from_the_generator(net: Supernet) -> None:
     assert first == again != other
 
 
-def test_another_likelihood_can_be_passed(net: Supernet) -> None:
-    def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-        return -(outputs[..., 0] - targets).square()
-
-    q = joint(net)
-    draws = support(q)
-    outputs = torch.stack([net(BATCH.inputs, architecture) for architecture in draws])
-    expected = (q.log_prob(draws).exp() * squared_error(outputs, BATCH.targets).mean(-1)).sum()
-    value = ExactExpectation(log_likelihood=squared_error)(net, q, BATCH, generator=generator_at(0, "unused"))
-    torch.testing.assert_close(value, expected)
-
-
 def test_no_draws_are_a_mistake() -> None:
     with pytest.raises(InvalidInput, match="1 or more samples"):
         SampledExpectation(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.distributions import FactorisedCategorical
-from polyarch.predictive import Mixture
+from polyarch.predictive import Mixture, most_probable
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Space, parse_wiring, wired_space
 from polyarch.supernets import ChainSupernet, FullyConnectedDepth, NB201Supernet, Supernet, WiredSupernet
@@ -53,7 +54,8 @@ def preference(space: Space) -> FactorisedCategorical:
 
 
 def mixture_of(net: Supernet, most: int) -> Mixture:
-    return Mixture.under(net, preference(net.space), most=most, temperature=1.5)
+    architectures, values = zip(*most_probable(preference(net.space), most), strict=True)
+    return Mixture(net.extract_many(architectures), [math.exp(v) for v in values], temperature=1.5).eval()
 
 
 def inputs(examples: int) -> Tensor:

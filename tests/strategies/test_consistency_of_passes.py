@@ -13,7 +13,7 @@ from polyarch.data import Batch, Batches
 from polyarch.distributions import Empirical, Uniform
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at, global_seed
-from polyarch.strategies import Consistency, DropoutPass, RandomPass, Strategy, WiringPass
+from polyarch.strategies import Consistency, DrawUnit, DropoutPass, RandomPass, Strategy, WiringPass
 from polyarch.supernets import MLPSupernet, NB201Supernet
 from polyarch.testing import StrategyContract, random_data, same_bits
 from polyarch.training import fit
@@ -35,18 +35,18 @@ def sgd(module: nn.Module) -> torch.optim.Optimizer:
 
 
 class TestWiringsPerExample(StrategyContract):
-    per_example = True
+    draws: DrawUnit = "example"
 
     def make_batches(self) -> list[Batch]:
         return list(Batches(random_data((3, 8, 8)), 8).epoch(0))
 
     def make_strategy(self) -> Strategy:
         net, q = cells()
-        return Consistency(WiringPass(net, q, per_example=self.per_example), sgd(net), weight=2.0, ramp_steps=10)
+        return Consistency(WiringPass(net, q, draws=self.draws), sgd(net), weight=2.0, ramp_steps=10)
 
 
 class TestWiringsPerBatch(TestWiringsPerExample):
-    per_example = False
+    draws: DrawUnit = "batch"
 
 
 class TestDropout(StrategyContract):
@@ -146,7 +146,7 @@ def test_wirings_per_example_and_per_batch() -> None:
         each = rows_of(net, q, x, WiringPass(net, q).logits(x, generator))
         assert all(len(found) == 1 for found in each)  # so the three can be told apart
         assert set.union(*each) == {0, 1, 2}
-        shared = [rows_of(net, q, x, WiringPass(net, q, per_example=False).logits(x, generator)) for _ in range(12)]
+        shared = [rows_of(net, q, x, WiringPass(net, q, draws="batch").logits(x, generator)) for _ in range(12)]
         assert all(len(set.intersection(*batch)) == 1 for batch in shared)
         assert {min(batch[0]) for batch in shared} == {0, 1, 2}
 

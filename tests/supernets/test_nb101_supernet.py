@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from nb101_examples import FIRST, INCEPTION
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock
 from polyarch.randomness import generator_at
-from polyarch.spaces import NB101_OPERATIONS, NB101_PARENTS, Architecture, NB101Cell, Space, nb101_cell
-from polyarch.supernets import NB101Supernet, Supernet, nb101_network
+from polyarch.spaces import NB101_OPERATIONS, NB101_PARENTS, Architecture, Space
+from polyarch.supernets import NB101Supernet, Supernet
 from polyarch.supernets.nb101 import GraphCell, live_feeds
-from polyarch.supernets.nb101_network import node_channels
 from polyarch.testing import SupernetContract
 
 CONV1, CONV3, POOL = NB101_OPERATIONS
@@ -75,36 +73,6 @@ def test_a_cell_sums_parents_and_puts_them_out_side_by_side() -> None:
     feeds = live_feeds(((), (0,), (0, 1), (1, 2), (0, 1), (0, 3)))
     torch.testing.assert_close(cell(x, feeds, architecture), expected)
     assert not torch.equal(three, one)  # every node has its own projection
-
-
-@pytest.mark.parametrize(("cell", "parameters"), [(INCEPTION, 2_694_282), (FIRST, 8_555_530)])
-def test_networks_have_the_published_sizes(cell: NB101Cell, parameters: int) -> None:
-    with torch.device("meta"):
-        network = nb101_network(cell)
-    assert sum(weight.numel() for weight in network.parameters()) == parameters
-
-
-def test_widths_are_divided_among_the_parents_of_the_output() -> None:
-    assert node_channels(INCEPTION, 128) == [0, 32, 32, 32, 32, 32, 0]
-    assert node_channels(INCEPTION, 10) == [0, 3, 3, 2, 2, 2, 0]  # node 3 feeds node 4 alone
-
-
-@pytest.mark.parametrize("space", NB101_PARENTS)
-def test_networks_of_all_spaces_run(space: int) -> None:
-    generator = generator_at(1, "space")
-    x = torch.randn(2, 1, 9, 7, generator=generator_at(0, "x"))
-    for _ in range(4):
-        architecture = NB101Supernet(space, channels=1, cells=1).space.sample(generator)
-        network = nb101_network(nb101_cell(architecture), channels=5, cells=1, in_channels=1, classes=3)
-        assert network(x).shape == (2, 3)
-        assert all("polyarch" not in type(module).__module__ for module in network.modules())
-
-
-def test_a_cell_without_nodes_is_a_projection() -> None:
-    network = nb101_network(NB101Cell.of([[0, 1], [0, 0]], ["input", "output"]), channels=2, cells=1, classes=3)
-    assert network(torch.randn(2, 3, 4, 4, generator=generator_at(0, "x"))).shape == (2, 3)
-    sizes = [27 * 2 + 4, 2 * 2 + 4, 2 * 4 + 8, 4 * 8 + 16, 8 * 3 + 3]
-    assert sum(weight.numel() for weight in network.parameters()) == sum(sizes)
 
 
 @pytest.mark.parametrize("settings", [{"channels": 0}, {"cells": 0}, {"in_channels": 0}, {"classes": 1}])

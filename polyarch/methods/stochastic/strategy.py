@@ -57,7 +57,7 @@ def stochastic_training(run: Run) -> Training:
         strategy: Strategy = make(run.net, architectures, optimizer, loss=loss)
     else:
         steps = train.epochs * len(run.feed.training_batches(train.batch_size))
-        passes = WiringPass(run.net, Empirical(run.net.space, architectures), per_example=chosen.draws == "example")
+        passes = WiringPass(run.net, Empirical(run.net.space, architectures), draws=chosen.draws)
         ramp = round(chosen.ramp_share * steps)
         strategy = Consistency(passes, optimizer, ramp_steps=ramp, weight=chosen.consistency_weight, loss=loss)
     return Training(strategy, optimizer, [*early_stopping(run), *weight_splitting(run, optimizer)])
