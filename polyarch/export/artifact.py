@@ -109,9 +109,7 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
 def read_artifact(folder: Path, build: Build) -> Artifact:
     """Reads what ``write_artifact`` wrote, with the networks in evaluation mode.
 
-    Args:
-        build: makes the networks from their settings, and decides which settings from a file it accepts; nothing here
-            imports or unpickles anything.
+    ``build`` decides which settings it accepts from a file; nothing here imports or unpickles anything.
     """
     description, metadata = read_records(folder)
     weights = read_weights(folder / WEIGHTS_FILE)

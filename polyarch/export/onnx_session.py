@@ -11,12 +11,7 @@ from polyarch.export.records import OUTPUTS
 
 
 class OnnxSession:
-    """An ONNX program on the CPU, with as many threads as torch uses.
-
-    Args:
-        content: the bytes of ``model.onnx``.
-        feature: what needs onnxruntime, for the error if it is not installed.
-    """
+    """An ONNX program on the CPU, with as many threads as torch uses; ``feature`` names its purpose in errors."""
 
     def __init__(self, content: bytes, feature: str) -> None:
         try:

@@ -44,10 +44,7 @@ class MemberRecord(Record):
 
 
 class Description(Record):
-    """``architecture.json``: what builds the networks; ``input_shape`` is the shape of one raw example.
-
-    ``shared`` means that one network computes the logits of all members in one pass.
-    """
+    """``architecture.json``: what builds the networks; see `Artifact`."""
 
     format: Literal[2]
     network: dict[str, Any]
@@ -64,10 +61,7 @@ class InputRecord(Record):
 
 
 class ColumnRecord(Record):
-    """A column of numbers if ``categories`` is null, otherwise of category indices.
-
-    Missing values are NaN, unknown categories -1.
-    """
+    """A column of numbers, or of category indices; missing values are NaN, unknown categories -1."""
 
     name: str
     categories: tuple[str, ...] | None
@@ -81,10 +75,7 @@ class ExportRecord(Record):
 
 
 class Metadata(Record):
-    """``metadata.json``: everything needed to use the programs without polyarch.
-
-    ``exit_confidence`` is the confidence at which an example leaves a shared network early.
-    """
+    """``metadata.json``: everything needed to use the programs without polyarch; see `Artifact`."""
 
     input: InputRecord
     outputs: dict[str, str] = OUTPUTS

@@ -35,11 +35,7 @@ def load_network(folder: Path) -> nn.Module:
 
 
 def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
-    """Loads an artifact with its networks in evaluation mode.
-
-    Args:
-        module: the function that makes the user's own network, or the class of their space.
-    """
+    """Loads an artifact in evaluation mode; ``module`` makes the user's own network, or is the class of their space."""
 
     def build(network: dict[str, Any], input_shape: tuple[int, ...], classes: int) -> Extract:
         return _extract(network, input_shape, classes, module)

@@ -135,11 +135,7 @@ class Predictor:
         return max(1, min(MOST_EXAMPLES, MOST_VALUES // math.prod(self.input_shape)))
 
     def __call__(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> Predictions:
-        """Predictions for (B, *input_shape) raw examples of ``input_dtype``.
-
-        Args:
-            names: of the examples in error messages; by default ``example 0``, ``example 1``, ...
-        """
+        """Predictions for (B, *input_shape) raw examples of ``input_dtype``; error messages use their names."""
         self.check(inputs, names=names)
         if not len(inputs):
             nothing = torch.empty(0)

@@ -17,11 +17,7 @@ Values = NDArray[np.float64]
 
 
 def correlation(measure: str, x: Values, y: Values) -> float | None:
-    """Spearman's, Kendall's (tau-b) or Pearson's correlation of two (n,) arrays; None if one of them is constant.
-
-    Args:
-        measure: ``spearman``, ``kendall`` or ``pearson``.
-    """
+    """The correlation "spearman", "kendall" (tau-b) or "pearson" of two (n,) arrays; None if one is constant."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     from scipy import stats  # takes a second to import; commands that rank nothing do not wait for it

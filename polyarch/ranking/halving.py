@@ -108,12 +108,9 @@ def successive_halving(
 
 
 def halving_on_curves(losses: ArrayLike, rungs: Sequence[int], factor: float = 2.0) -> Elimination:
-    """Replays `successive_halving` on the stored losses of full runs.
+    """Replays `successive_halving` on the losses (n, T) of full runs, NaN from the step at which a run diverged.
 
     ``halving_on_curves(losses, [T])`` eliminates nothing: its order is the full ranking.
-
-    Args:
-        losses: (n, T) training losses; NaN from the step at which a run diverged.
     """
     curves = np.asarray(losses, np.float64)
     if curves.ndim != 2:

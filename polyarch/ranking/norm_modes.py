@@ -20,10 +20,8 @@ from polyarch.supernets import Supernet
 class NormModes:
     """Accuracies of n architectures with the weights of a supernet, under both kinds of normalisation statistics.
 
-    Args:
-        batch: (n,) with the statistics of each batch, as in training.
-        running: (n,) with the running averages, as in evaluation.
-        spearman: the rank correlation of the two; None if one of them is constant.
+    ``batch``, (n,), uses the statistics of each batch, as in training; ``running``, (n,), the running averages.
+    ``spearman`` is their rank correlation, None if one of them is constant.
     """
 
     batch: tuple[float, ...]
@@ -32,11 +30,7 @@ class NormModes:
 
 
 def norm_modes(net: Supernet, architectures: Sequence[Architecture], valid: BatchSource) -> NormModes:
-    """Evaluates 3 or more architectures twice on the same validation batches; the supernet is not changed.
-
-    Args:
-        valid: batches of the same size as in training, because batch statistics depend on it.
-    """
+    """Evaluates 3 or more architectures twice, on batches of the same size as in training; keeps the supernet."""
 
     def accuracies(policy: NormPolicy) -> tuple[float, ...]:
         judge = ValAcc(valid, valid, policy=policy)  # neither policy uses training data

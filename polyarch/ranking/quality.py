@@ -18,10 +18,7 @@ from polyarch.ranking.correlations import Values, correlation, paired
 
 @dataclass(frozen=True)
 class RankQuality:
-    """Agreement of predictions with the truth over n architectures.
-
-    ``sparse_kendall`` is Kendall's tau with a rounded truth: differences too small to matter become ties.
-    """
+    """Agreement of predictions with the truth; for sparse Kendall, truths with negligible differences are ties."""
 
     n: int
     spearman: Interval

@@ -19,11 +19,7 @@ Draws = Callable[[int], Architecture]
 
 @dataclass(frozen=True)
 class JudgedDraw:
-    """A drawn network with its held-out accuracy (0..1) and mean negative log-likelihood, and its cost.
-
-    ``notation`` is that of `GatedSupernet.notation`: under a latency limit the position alone does not identify the
-    network.
-    """
+    """A drawn network with its held-out accuracy (0..1) and loss in nats, its cost, and `GatedSupernet.notation`."""
 
     position: int
     notation: str
@@ -38,11 +34,8 @@ class DrawScoring:
     """Judges one draw at a time; a task for executors.
 
     Each network is extracted, so that a small one is cheap to judge, and normalises with the running averages of the
-    training. Worker processes receive only positions and repeat the draws themselves.
-
-    Args:
-        draws: kinds of draws by name.
-        batches: held-out examples.
+    training. Worker processes receive only positions and repeat the draws themselves. ``draws`` has the kinds of draws
+    by name, ``batches`` the held-out examples.
     """
 
     net: GatedSupernet

@@ -24,11 +24,7 @@ class Limit:
 
 
 class Limits:
-    """Decides which architectures are allowed; every cost is measured once per architecture.
-
-    Args:
-        limits: checked in this order, so put the cheap ones first; without limits everything is allowed.
-    """
+    """Allows architectures within all limits, which are checked in order; measures every cost only once."""
 
     def __init__(self, net: Supernet, limits: Sequence[Limit] = ()) -> None:
         self.net = net

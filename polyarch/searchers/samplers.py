@@ -50,11 +50,7 @@ class Proposed:
 
 
 class ArchitectureSampler(BaseSampler):
-    """Proposes whole architectures; a draw depends only on the study and on (seed, number of earlier proposals).
-
-    Args:
-        accept: restricts the proposals, e.g. to architectures within hard limits.
-    """
+    """Proposes accepted architectures; a draw depends only on the study and on (seed, number of proposals)."""
 
     def __init__(self, space: Space, *, seed: int, accept: Accept | None = None) -> None:
         self.space = space

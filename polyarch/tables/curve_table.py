@@ -147,11 +147,7 @@ class CurveTable(Truth):
 
     @classmethod
     def load(cls, path: Path, space: Space | None = None) -> CurveTable:
-        """Reads what ``save`` wrote.
-
-        Args:
-            space: supplies constraints and canonical form, which are not in the file; its name and choices must match.
-        """
+        """Reads what ``save`` wrote; ``space`` supplies constraints and canonical form, which the file lacks."""
         if not path.is_file():
             raise MissingData(f"Expected a table of learning curves at {path}. Found no such file.")
         with reading_arrays(path, "a table of learning curves") as arrays:

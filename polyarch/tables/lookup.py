@@ -1,4 +1,4 @@
-"""The truth that a run is compared with: found by name or path, and about the space of the run."""
+"""Finds the truth for the space of a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from polyarch.tables.sources import SOURCES, load_truth, table_file
 from polyarch.tables.truth import Truth
 
 FEWEST = 3
-"""Architectures that a correlation needs."""
+"""The number of architectures that a correlation needs."""
 
 NB201_COLUMN = re.compile(r"(cifar10|cifar100|imagenet16|params)_\w+")
-"""A column of the NAS-Bench-201 table may stand alone, without ``nb201:``."""
+"""A column of the NAS-Bench-201 table needs no ``nb201:`` before it."""
 
 
 def whole_name(name: str) -> str:
-    """The same truth by a name that does not depend on the current folder, so that a run can be resumed."""
+    """The name with an absolute path, so that a run can be resumed from another folder."""
     found = None if name.partition(":")[0] in SOURCES else table_file(name)
     if found is None:
         return name
@@ -27,7 +27,7 @@ def whole_name(name: str) -> str:
 
 
 def truth_for(name: str, space: Space) -> Truth:
-    """The truth of this name or path; the space may be a part of the truth's, with fewer options."""
+    """The truth of this name or path, which must cover the space."""
     truth = load_truth(f"nb201:{name}" if NB201_COLUMN.fullmatch(name) else name)
     if not _is_part(space, truth.space):
         raise ConfigError(
@@ -44,7 +44,7 @@ def truth_for(name: str, space: Space) -> Truth:
 
 
 def known_members(truth: Truth, space: Space) -> list[Architecture] | None:
-    """The members of the space that a table of some architectures knows, no network twice; None for other truths."""
+    """The different networks of the space that an incomplete table knows; None for complete truths."""
     if not isinstance(truth, CurveTable) or len(truth) >= truth.space.size:
         return None
     options = {choice.name: choice.options for choice in space.choices}
@@ -58,7 +58,7 @@ def known_members(truth: Truth, space: Space) -> list[Architecture] | None:
 
 
 def _is_part(space: Space, whole: Space) -> bool:
-    """Whether every member of one space is, by names, a combination of the other's options."""
+    """Whether one space has the choices of another, with the same or fewer options."""
     return space.choice_names == whole.choice_names and all(
         set(choice.options) <= set(whole[choice.name].options) for choice in space.choices
     )

@@ -125,12 +125,10 @@ class NASBench101(Truth):
 
 
 def convert_nasbench101(source: Path, out: Path, progress: Callable[[int], None] | None = None) -> None:
-    """Writes the means over the runs of ``nasbench_only108.tfrecord`` or ``nasbench_full.tfrecord``.
+    """Writes the means over the runs of ``nasbench_only108.tfrecord`` or ``nasbench_full.tfrecord`` to an npz file.
 
-    Args:
-        source: records of JSON: hash, epochs, matrix, operations, and evaluations as a protocol buffer in base64.
-        out: the npz file to write; 15 MB for the smaller source.
-        progress: receives the number of runs read so far.
+    Records are JSON: hash, epochs, matrix, operations, and evaluations as a protocol buffer in base64. ``progress``
+    receives the number of runs read so far.
     """
     if not source.is_file():
         raise MissingData(f"Expected NAS-Bench-101 at {source}. Found no such file.")

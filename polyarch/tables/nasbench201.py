@@ -32,12 +32,7 @@ NOTATION = "|?~0|+|?~0|?~1|+|?~0|?~1|?~2|"
 class NASBench201(Truth):
     """True values of cells by column, e.g. ``cifar10_test_200`` (percent) or ``params_cifar10``.
 
-    The text of the table stays in memory (6 MB), and a column is parsed at its first use.
-
-    Args:
-        header: the names of the columns.
-        lines: the rows as comma-separated text.
-        column: the column of ``accuracy``.
+    The lines of the table stay in memory (6 MB), and a column is parsed at its first use; ``column`` is the accuracy.
     """
 
     def __init__(self, header: Sequence[str], lines: Sequence[bytes], column: str = "cifar10_test_200") -> None:

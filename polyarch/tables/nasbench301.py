@@ -35,10 +35,7 @@ class Surrogate(Protocol):
 
 
 class NASBench301(Truth):
-    """Predicted validation accuracies on CIFAR-10, in percent, of the networks of the DARTS space.
-
-    They are not measurements but the mean prediction of an ensemble, without noise.
-    """
+    """Validation accuracies of DARTS networks on CIFAR-10 in percent, as an ensemble predicts them without noise."""
 
     name = "nb301"
 

@@ -12,11 +12,7 @@ from polyarch.spaces import Architecture, Space
 
 
 class RowIndex:
-    """The architectures of a table, one per row, found by the names of their options.
-
-    Args:
-        indices: the chosen option of every choice, (rows, choices), all rows different.
-    """
+    """Finds architectures by the names of their options among different rows of ``indices``, (rows, choices)."""
 
     def __init__(self, space: Space, indices: ArrayLike) -> None:
         sizes = np.array([len(choice) for choice in space.choices])

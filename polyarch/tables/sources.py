@@ -21,13 +21,7 @@ from polyarch.tables.truth import Truth
 
 @dataclass(frozen=True)
 class TruthSource:
-    """A truth with a name.
-
-    Args:
-        what: one line for lists.
-        place: the file or folder inside the data folder.
-        load: makes the truth from the text after the colon, which may be empty.
-    """
+    """A truth with a one-line description, its place in the data folder, and a loader for the text after a colon."""
 
     what: str
     place: str

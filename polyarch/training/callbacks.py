@@ -93,12 +93,9 @@ class Callback:
 
 
 class Schedule(Callback):
-    """Sets the learning rate from the step alone, so that a resume restores it.
+    """Sets the learning rate to rate(completed steps, total steps), e.g. `cosine`, so that a resume restores it.
 
     The optional ``rate_factor`` of a parameter group multiplies its learning rate.
-
-    Args:
-        rate: maps (completed steps, total steps) to the learning rate; see `cosine` and `piecewise`.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, rate: Callable[[int, int], float]) -> None:

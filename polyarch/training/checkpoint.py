@@ -40,10 +40,7 @@ class CheckpointStore:
             old.unlink(missing_ok=True)
 
     def load(self) -> dict[str, Any] | None:
-        """The newest intact checkpoint, with a warning for each damaged one; ``None`` if the folder has none.
-
-        Raises `CorruptFile` if all of them are damaged.
-        """
+        """The newest intact checkpoint, with a warning for each damaged one; None if the folder is empty."""
         files = self._files()
         for path in files:
             try:

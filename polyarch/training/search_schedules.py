@@ -46,12 +46,7 @@ class WeightsFirst(Callback):
 
 
 class SkipDropout(Callback):
-    """Changes the dropout behind skip connections in the course of the search.
-
-    Args:
-        layers: the dropout layers; see `polyarch.nn.drop_skips`.
-        rate: maps the completed share of the steps, 0..1, to the dropout probability.
-    """
+    """Sets the dropout behind skips (see `polyarch.nn.drop_skips`) to rate(completed share of the steps)."""
 
     def __init__(self, layers: list[nn.Dropout], rate: Callable[[float], float]) -> None:
         self.layers = layers

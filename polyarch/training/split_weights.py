@@ -19,11 +19,7 @@ class SplitWeights(Callback):
     """Splits the weights of a supernet with ``InterChoice("split")`` before the first step of an epoch.
 
     Every copy starts with the weights, statistics and optimiser state of its operation. The state of the supernet
-    records the split, so that a resume needs nothing else.
-
-    Args:
-        optimizer: holds all parameters of the supernet.
-        epoch: the number of epochs before the split.
+    records the split, so that a resume needs nothing else. ``optimizer`` holds all parameters of the supernet.
     """
 
     def __init__(self, net: Supernet, optimizer: torch.optim.Optimizer, *, epoch: int) -> None:
