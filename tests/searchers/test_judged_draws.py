@@ -127,7 +127,7 @@ def candidate(position: int, accuracy: float, loss: float) -> JudgedDraw:
     return JudgedDraw(position, "", accuracy, loss, parameters=10 - position, macs=1.0)
 
 
-def test_the_best_candidate() -> None:
+def test_the_best_draw() -> None:
     """Accuracy first, then the loss, then the earlier one; what it costs does not matter."""
     few = [candidate(0, 0.8, 0.1), candidate(1, 0.9, 0.7), candidate(2, 0.9, 0.5), candidate(3, 0.9, 0.5)]
     assert best_draw(few).position == 2

@@ -24,9 +24,8 @@ from scipy.stats import spearmanr
 from polyarch.errors import NotFiniteError
 from polyarch.randomness import derive_seed
 from polyarch.results import Results
-from polyarch.runs.comparison import Item
 from polyarch.runs.display import Quiet
-from polyarch.runs.retraining import Retraining
+from polyarch.runs.retraining import Retraining, TrainingItem
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.start import Beginning
 from polyarch.spaces import Choice, Space
@@ -166,7 +165,7 @@ def test_ctrl_c_loses_no_finished_network(
 ) -> None:
     stop, train, calls = StopRequest(), Retraining.train, []
 
-    def interrupted(self: Retraining, item: Item, *rest: Any) -> Any:
+    def interrupted(self: Retraining, item: TrainingItem, *rest: Any) -> Any:
         calls.append(item)
         if len(calls) == 3:
             stop.ask()
@@ -196,9 +195,9 @@ def test_the_whole_of_a_small_space(tmp_path: Path) -> None:
 
 def test_networks_that_diverge_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = Retraining.train
-    bad: list[Item] = []
+    bad: list[TrainingItem] = []
 
-    def diverging(self: Retraining, item: Item, *rest: Any) -> Any:
+    def diverging(self: Retraining, item: TrainingItem, *rest: Any) -> Any:
         bad.append(item) if not bad else None
         if item == bad[0]:
             raise NotFiniteError("Expected a finite training loss. Got nan; try a lower learning rate.")

@@ -42,11 +42,11 @@ NEUTRAL = 0.02
 """A normalised improvement that differs by less counts as the same."""
 TIMED_STEPS = 24
 
-Item = tuple[str, str, int]
+WeightsAndSeed = tuple[str, str, int]
 """A space, a kind of weights and a seed; or a space, ``cost`` and 0."""
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, WeightsAndSeed]:
     """Every space with every kind and as many seeds as the settings say, and the time of training steps by space."""
     runs = {
         f"{space}, {kind}, seed {seed}": (space, kind, seed)
@@ -58,7 +58,7 @@ def items(settings: Settings) -> dict[str, Item]:
     return {**runs, **{f"{space}, cost": (space, "cost", 0) for space in settings["spaces"]}}
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: WeightsAndSeed, folder: Path) -> dict[str, Any]:
     """Trains a supernet by single paths and judges a fixed set by validation accuracy; or times its steps."""
     space, kind, seed = item
     if kind == "cost":

@@ -30,16 +30,16 @@ from polyarch_experiments.posterior_guided.gated_networks import (
 from polyarch_experiments.posterior_guided.guided_draws_claims import counts, figures, judge, tables
 from polyarch_experiments.seeds import seeded
 
-Item = tuple[str, int]
+FamilyAndSeed = tuple[str, int]
 """``data, family`` and a seed."""
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, FamilyAndSeed]:
     """Every family on every data set, all first seeds first."""
     return seeded(counts(settings))
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: FamilyAndSeed, folder: Path) -> dict[str, Any]:
     """Trains the same network three times: with learned drop probabilities, with fixed ones, and without gates."""
     name, seed = item
     data, family = name.split(", ")

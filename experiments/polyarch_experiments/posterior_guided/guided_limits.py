@@ -27,7 +27,7 @@ from polyarch_experiments.posterior_guided.gated_networks import (
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 
-Item = tuple[str, int]
+LimitAndSeed = tuple[str, int]
 """``data, when`` and a seed."""
 
 WHEN = {"after": "limit after training", "during": "limit while training"}
@@ -39,12 +39,12 @@ def counts(settings: Settings) -> dict[str, int]:
     return {f"{data}, {when}": settings["seeds"] for data in settings["data"] for when in WHEN}
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, LimitAndSeed]:
     """Both ways on every data set, all first seeds first."""
     return seeded(counts(settings))
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: LimitAndSeed, folder: Path) -> dict[str, Any]:
     """Learns a posterior, within the limit or not, and draws networks that keep it."""
     name, seed = item
     data, when = name.split(", ")

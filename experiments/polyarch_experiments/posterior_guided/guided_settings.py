@@ -17,11 +17,11 @@ from polyarch_experiments.posterior_guided.gated_networks import LARGE, SMALL, T
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 
-Item = tuple[str, int]
+VariantAndSeed = tuple[str, int]
 """``data, variant`` and a seed."""
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, VariantAndSeed]:
     """Every variant on every data set, all first seeds first."""
     return seeded(counts(settings))
 
@@ -40,7 +40,7 @@ def variants(settings: Settings) -> list[str]:
     ]
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: VariantAndSeed, folder: Path) -> dict[str, Any]:
     """Trains one variant and draws from its posterior."""
     name, seed = item
     data, variant = name.split(", ")

@@ -25,16 +25,16 @@ from polyarch_experiments.stochastic.batch_means import batch_mean_variances
 from polyarch_experiments.stochastic.shared_wirings_claims import counts, figures, judge, tables
 from polyarch_experiments.stochastic.wired_networks import LARGE, SMALL, TINY, build, draw_wirings, member_logits, train
 
-Item = tuple[str, int]
+MethodAndSeed = tuple[str, int]
 """``data, method`` and a seed."""
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, MethodAndSeed]:
     """Every method on every data set, all first seeds first."""
     return seeded(counts(settings))
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: MethodAndSeed, folder: Path) -> dict[str, Any]:
     """Trains one network and judges wirings with its weights, on test examples."""
     name, seed = item
     data, method = name.split(", ")

@@ -21,13 +21,13 @@ from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.stochastic.wired_networks import LARGE, SMALL, TINY, build, draw_wirings, member_logits
 
-Item = tuple[str, int]
+MethodAndSeed = tuple[str, int]
 """``data, method`` and a seed."""
 
 KINDS = {"supervised": "labels only", "nsa-i": "wirings, labels only", "pi": "Pi model (dropout)", "wirings": "wirings"}
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, MethodAndSeed]:
     """Every method on every data set, all first seeds first."""
     return seeded(counts(settings))
 
@@ -43,7 +43,7 @@ def methods(settings: Settings) -> list[str]:
     return ["supervised", "nsa-i", *weighted]
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: MethodAndSeed, folder: Path) -> dict[str, Any]:
     """Trains with some of the labels; images without labels are all training images."""
     name, seed = item
     data, method = name.split(", ")

@@ -27,16 +27,16 @@ from polyarch_experiments.stochastic.mc_dropout import MCDropout
 from polyarch_experiments.stochastic.wired_networks import LARGE, SMALL, TINY, build, draw_wirings, train
 from polyarch_experiments.stochastic.wiring_ensemble_claims import counts, figures, judge, tables
 
-Item = tuple[str, int]
+MethodAndSeed = tuple[str, int]
 """``data, method`` and a seed."""
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, MethodAndSeed]:
     """Every method on every data set, all first seeds first."""
     return seeded(counts(settings))
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: MethodAndSeed, folder: Path) -> dict[str, Any]:
     """Trains the networks of one method and judges them as one mixture: temperature and weights on validation data."""
     name, seed = item
     data, method = name.split(", ")

@@ -20,20 +20,20 @@ from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS
 PATHS = {"fair": 5, "multi_path": 4, "multi_path_meta_prox": 4}
 """Paths that see every batch; the other strategies have one."""
 
-Item = tuple[str, int]
+StrategyAndSeed = tuple[str, int]
 """A strategy and a seed, or ``truth`` and the number of a share of the architectures."""
 
 TOGETHER = 4
 """Architectures of one item that trains them alone: the data are loaded once for all of them."""
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, StrategyAndSeed]:
     """Every strategy with every seed, and the architectures that are trained alone, some at a time."""
     shares = -(-settings["own_truth"] // TOGETHER)
     return {**seeded(settings["strategies"]), **{f"truth {share}": ("truth", share) for share in range(shares)}}
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: StrategyAndSeed, folder: Path) -> dict[str, Any]:
     """Trains a supernet and scores the fixed set of cells with it, or trains some of these cells alone."""
     name, number = item
     architectures = fixed_set(nb201_space(), settings["architectures"])

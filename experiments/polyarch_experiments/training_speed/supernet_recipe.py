@@ -19,7 +19,7 @@ from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, corr
 
 SCORED = ("sotl", "sotl_last", "val_acc", "params", "macs")
 
-Item = tuple[str, int]
+RecipeAndSeed = tuple[str, int]
 """The name of a recipe and a seed."""
 
 
@@ -29,12 +29,12 @@ def fair(**settings: Any) -> dict[str, Any]:
     return {**content, "train": {**content["train"], "strategy": "fair"}}
 
 
-def items(settings: Settings) -> dict[str, Item]:
+def items(settings: Settings) -> dict[str, RecipeAndSeed]:
     """Every recipe with its seeds."""
     return seeded(settings["seeds"])
 
 
-def run(settings: Settings, item: Item, folder: Path) -> dict[str, Any]:
+def run(settings: Settings, item: RecipeAndSeed, folder: Path) -> dict[str, Any]:
     """Trains a supernet and scores the fixed set of cells with it."""
     name, seed = item
     store = folder / f"{name.replace(' ', '-').replace(',', '')}-{seed}"
