@@ -87,7 +87,8 @@ def suggest(asked: RunSettings, data: Dataset, builder: Builder | None = None) -
         proposal, run = widest(asked, data, found, _proposals(data))
         found["space"], reason = proposal.settings, proposal.reason
     else:
-        reason, run = "your own network", trial(asked, data, found, builder)
+        run = trial(asked, data, found, builder)
+        reason = "your own network" if asked.space.kind == "module" else "as asked for"
     reasons = [f"space {run.settings.space.kind}: {reason}"]
     schedule, reason = _schedule(run, asked)
     reasons.append(reason)
