@@ -90,24 +90,24 @@ class Search:
     """The stages of one run, which hand what they learned on to the next."""
 
     def __init__(self, run: Run) -> None:
-        self.of = run
+        self.run = run
         self.learned: LearnedRelaxation | None = None
         self.best: list[Architecture] = []
 
     def train(self, outcome: Outcome) -> None:
         """Learns weights and q; the stages that follow go on with the supernet that was trained last."""
-        self.learned = learned = learn(self.of)
+        self.learned = learned = learn(self.run)
         trained = learned.run
-        self.of = replace(self.of, net=trained.net, networks=replace(self.of.networks, make=trained.networks.make))
+        self.run = replace(self.run, net=trained.net, networks=replace(self.run.networks, make=trained.networks.make))
         outcome.net, outcome.record = trained.net, record_of(learned)
-        outcome.training = TrainingRecord(strategy=self.of.method.name, history=learned.history)
+        outcome.training = TrainingRecord(strategy=self.run.method.name, history=learned.history)
 
     def choose(self, outcome: Outcome) -> None:
         """Finds what q points at, and architectures near it for the ensemble."""
         assert self.learned is not None
-        self.best = find_architectures(self.of, self.learned)
+        self.best = find_architectures(self.run, self.learned)
         outcome.record = record_of(self.learned, self.best[0])
 
     def retrain(self, outcome: Outcome) -> None:
         """Trains what was chosen alone."""
-        compare(self.of, outcome, self.best)
+        compare(self.run, outcome, self.best)

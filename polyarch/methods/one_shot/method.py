@@ -147,20 +147,20 @@ class Search:
     """The stages of one run, which hand their networks on to the next."""
 
     def __init__(self, run: Run) -> None:
-        self.of = run
+        self.run = run
         self.record = OneShotRecord()
         self.second: Supernet | None = None
 
     def train(self, outcome: Outcome) -> None:
         """Trains the supernet and, beside it, a second one by which the ranking is checked."""
-        ranks = self.of.until != "train"
-        with second_supernet(self.of) if ranks else nullcontext() as second:
-            outcome.training = train_supernet(self.of)
+        ranks = self.run.until != "train"
+        with second_supernet(self.run) if ranks else nullcontext() as second:
+            outcome.training = train_supernet(self.run)
             self.second = second() if second else None
 
     def rank(self, outcome: Outcome) -> None:
         """Ranks random architectures, all to the end or with early elimination."""
-        run, outcome.record = self.of, self.record
+        run, outcome.record = self.run, self.record
         if not run.settings.rank.architectures:
             return
         if run.settings.rank.halving:
@@ -173,12 +173,12 @@ class Search:
 
     def search(self, outcome: Outcome) -> None:
         """Looks for the best architecture."""
-        self.record.search = search(self.of)
+        self.record.search = search(self.run)
 
     def retrain(self, outcome: Outcome) -> None:
         """Trains the best alone."""
         assert self.record.search is not None
-        compare(self.of, outcome, ensemble_members(self.of, self.record.search), outcome.training.q)
+        compare(self.run, outcome, ensemble_members(self.run, self.record.search), outcome.training.q)
 
 
 def _score_seconds(run: Run, names: Sequence[str]) -> float:

@@ -148,21 +148,21 @@ class Search:
     """The stages of one run, which hand what they learned on to the next."""
 
     def __init__(self, run: Run) -> None:
-        self.of = run
+        self.run = run
         self.learned: LearnedPosterior | None = None
         self.drawn: DrawnCandidates | None = None
 
     def train(self, outcome: Outcome) -> None:
         """Learns kernels and drop probabilities."""
-        self.learned = learn_posterior(self.of)
-        outcome.training = TrainingRecord(strategy=self.of.method.name, history=self.learned.history)
+        self.learned = learn_posterior(self.run)
+        outcome.training = TrainingRecord(strategy=self.run.method.name, history=self.learned.history)
 
     def draw(self, outcome: Outcome) -> None:
         """Draws networks and judges them."""
         assert self.learned is not None
-        self.drawn = draw_candidates(self.of, self.learned)
+        self.drawn = draw_candidates(self.run, self.learned)
 
     def retrain(self, outcome: Outcome) -> None:
         """Trains the best draw further, and the whole network alone."""
         assert self.learned is not None and self.drawn is not None
-        compare_draws(self.of, outcome, self.learned, self.drawn)
+        compare_draws(self.run, outcome, self.learned, self.drawn)
