@@ -15,7 +15,7 @@ from polyarch.spaces.darts import (
     parse_darts,
 )
 from polyarch.spaces.macro import MACRO_OPERATIONS, MACRO_STAGES, macro_space, macro_string, parse_macro
-from polyarch.spaces.moves import crossover, mutate, neighbours
+from polyarch.spaces.mutation import mutate
 from polyarch.spaces.nb101 import (
     NB101_OPERATIONS,
     NB101_PARENTS,
@@ -68,7 +68,6 @@ __all__ = [
     "NB101Cell",
     "Space",
     "cell_depths",
-    "crossover",
     "darts_edges",
     "darts_space",
     "darts_string",
@@ -83,7 +82,6 @@ __all__ = [
     "nb101_space",
     "nb201_space",
     "nb201_string",
-    "neighbours",
     "operation_count",
     "parse_darts",
     "parse_macro",

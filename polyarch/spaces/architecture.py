@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -65,7 +64,7 @@ class Choice:
 class Architecture:
     """One network of a space: an option index for every choice. Immutable and hashable.
 
-    Get one from ``space.architecture(...)``, by sampling, or from JSON. ``architecture["edge"]`` is the index of the
+    Get one from ``space.architecture(...)`` or by sampling. ``architecture["edge"]`` is the index of the
     option chosen at ``edge``, ``architecture.option("edge")`` its name.
     """
 
@@ -132,26 +131,8 @@ class Architecture:
         return gates
 
     def to_dict(self) -> dict[str, str]:
-        """Choice name -> option name."""
+        """Choice name -> option name; ``space.architecture`` reads it, even if options were reordered."""
         return dict(zip(self.space.choice_names, self.names, strict=True))
-
-    def to_json(self) -> str:
-        """JSON with names instead of indices, so that it survives a reordering of the options."""
-        return json.dumps({"space": self.space.name, "choices": self.to_dict()})
-
-    @staticmethod
-    def from_json(text: str, space: Space) -> Architecture:
-        """Reads the output of ``to_json``, which must be for this space."""
-        try:
-            content: Any = json.loads(text)
-            name, choices = content["space"], content["choices"]
-            entries = dict(choices)
-        except (ValueError, KeyError, TypeError):
-            shown = text if len(text) <= 60 else text[:60] + "..."
-            raise InvalidInput(f"Expected JSON with the keys 'space' and 'choices'. Got {shown!r}.") from None
-        if name != space.name:
-            raise InvalidInput(f"Expected an architecture of space {space.name!r}. Got one of {name!r}.")
-        return space.architecture(entries)
 
 
 def per_example_gates(architectures: Sequence[Architecture]) -> Gates:

@@ -10,7 +10,7 @@ from torch import nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import Maybe, OneOf, Repeat
-from polyarch.spaces import Architecture, Choice, Space, macro_space, nb201_space
+from polyarch.spaces import Choice, Space, macro_space, nb201_space
 from polyarch.supernets import MLPSupernet
 from polyarch.supernets.depth import depth_space
 
@@ -21,7 +21,7 @@ def test_kinds_do_not_tell_choices_apart() -> None:
     spaces = [Space("s", (choice,)) for choice in (first, second)]
     assert spaces[0] == spaces[1] and hash(spaces[0]) == hash(spaces[1])
     architecture = spaces[0].architecture(["b"])
-    assert Architecture.from_json(architecture.to_json(), spaces[1]) == architecture
+    assert spaces[1].architecture(architecture.to_dict()) == architecture
     assert pickle.loads(pickle.dumps(spaces[1])).choices[0].kind == "wiring"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from polyarch.errors import ImpossibleSpace, InvalidInput, UnknownName
 from polyarch.randomness import generator_at
-from polyarch.spaces import Architecture, Choice, Constraint, Space, crossover, mutate, nb201_space
+from polyarch.spaces import Architecture, Choice, Constraint, Space, mutate, nb201_space
 from polyarch.supernets import ChainSupernet
 from polyarch.supernets.depth import depth_space
 from polyarch.testing import SpaceContract
@@ -176,12 +176,7 @@ A_C = Architecture(SMALL, (0, 0))
         (lambda: SMALL.architecture("ac"), InvalidInput, "Expected 2 option names"),
         (lambda: SMALL.architecture(["a", "b"]), UnknownName, "option of choice 'y'"),
         (lambda: SMALL.validate(Architecture(depth_space(1), (0,))), InvalidInput, "Got one of 'depth1'"),
-        (lambda: Architecture.from_json("[]", SMALL), InvalidInput, "keys 'space' and 'choices'"),
-        (lambda: Architecture.from_json("{", SMALL), InvalidInput, "keys 'space' and 'choices'"),
-        (lambda: Architecture.from_json('{"space": "small", "choices": 3}', SMALL), InvalidInput, "keys"),
-        (lambda: Architecture.from_json('{"space": "big", "choices": {}}', SMALL), InvalidInput, "one of 'big'"),
         (lambda: mutate(Architecture(ONE, (0,)), generator_at(0, "")), ImpossibleSpace, "two options"),
-        (lambda: crossover(A_C, Architecture(depth_space(1), (0,)), generator_at(0, "")), InvalidInput, "one space"),
     ],
 )
 def test_mistakes_are_explained(make: Callable[[], object], error: type[Exception], message: str) -> None:
