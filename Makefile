@@ -32,13 +32,15 @@ docs: .venv/installed-docs
 clean:
 	rm -rf .venv runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/pyvenv.cfg:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "polyarch needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml constraints.txt | .venv/pyvenv.cfg
 	$(BIN)/pip install --quiet --editable '.[report,onnx]'
 	touch $@
 
-.venv/installed-dev: .venv/installed experiments/pyproject.toml
+.venv/installed-dev: pyproject.toml constraints.txt experiments/pyproject.toml | .venv/pyvenv.cfg
 	$(BIN)/pip install --quiet --editable '.[dev,tensorboard,report,onnx,serve,parquet,huggingface]' --editable experiments
 	touch $@
 

@@ -11,10 +11,10 @@ from polyarch.reports.section import Section, Tile
 from polyarch.results import Record, Results
 from polyarch.runs.checks import check_run
 from polyarch.runs.comparison import compare
-from polyarch.runs.journal import run_missing
 from polyarch.runs.plan import PlannedStage, Timings, planned_export, planned_retraining, time_steps
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome, Stage
+from polyarch.runs.workspace import run_missing
 from polyarch.settings import Settings
 from polyarch.spaces import Architecture
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from polyarch.distributions import Empirical
 from polyarch.methods.one_shot import spos
-from polyarch.runs.optimisers import sgd, smoothed_loss
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training
+from polyarch.runs.training import Training, sgd, smoothed_loss
 
 POOL = 64
 
