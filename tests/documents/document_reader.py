@@ -25,7 +25,7 @@ from PIL import Image
 
 from polyarch.cli import app
 from polyarch.data.downloads import DOWNLOADS
-from polyarch.facade import Found
+from polyarch.facade import SearchResult
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments import PRESETS
@@ -245,9 +245,9 @@ FOR_PEOPLE: dict[str, Callable[[str], object]] = {
 class TinySearch:
     """`polyarch.search` in which budgets only get smaller."""
 
-    real: Callable[..., Found]
+    real: Callable[..., SearchResult]
 
-    def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> Found:
+    def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> SearchResult:
         given = dict(settings or {})
         tiny = TINY_METHOD if "method" in options else TINY
         small = {key: min(value, given.get(key, value)) for key, value in tiny.items()}
