@@ -40,7 +40,8 @@ class UnknownName(InvalidInput, KeyError):
         known = list(known)
         self._arguments = (kind, name, known)
         hint = closest_name(str(name), known)
-        self.message = f"Expected a {kind} out of {', '.join(known)}. Got {str(name)!r}.{hint}"
+        article = "an" if kind[:1] in "aeiou" else "a"
+        self.message = f"Expected {article} {kind} out of {', '.join(known)}. Got {str(name)!r}.{hint}"
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would print the repr of the message

@@ -11,8 +11,7 @@ from torch import Tensor
 from polyarch.errors import InvalidInput
 from polyarch.objectives import log_marginal
 from polyarch.predictive.checks import check_outputs, normalised_weights
-from polyarch.predictive.log_space import log_probabilities
-from polyarch.predictive.uncertainty import Detection, detect, uncertainty_scores
+from polyarch.predictive.uncertainty import Detection, detect, log_probabilities, uncertainty_scores
 from polyarch_experiments.stochastic.attacks import PGD
 
 Members = Callable[[Tensor], Tensor]

@@ -7,7 +7,7 @@ from torch import Generator, Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
-from polyarch.predictive.log_space import log_probabilities
+from polyarch.predictive.uncertainty import log_probabilities
 
 
 class MCDropout(nn.Module):
