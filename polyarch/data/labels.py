@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,18 +20,6 @@ MOST_FRACTIONS = 50
 """More distinct fractions than this are taken for the targets of a regression."""
 
 Array = npt.NDArray[Any]
-Place = Callable[[int], str]
-"""How error messages refer to the position of a label."""
-
-
-def example_place(position: int) -> str:
-    """The place of a label in an array, counted from 0."""
-    return f"example {position}"
-
-
-def row_place(position: int) -> str:
-    """The place of a label in a table, counted from 1."""
-    return f"row {position + 1}"
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class ClassLabels:
     values: tuple[int | float | str, ...]
 
     @classmethod
-    def of(cls, labels: Array, origin: str, place: Place = example_place) -> ClassLabels:
+    def of(cls, labels: Array, origin: str, place: str = "example") -> ClassLabels:
         """The classes that occur in the training labels (N,)."""
         found = np.unique(_uniform(labels, origin, place))
         if len(found) == 0:
@@ -60,7 +48,7 @@ class ClassLabels:
         """The labels as texts."""
         return tuple(map(str, self.values))
 
-    def encode(self, labels: Array, origin: str, place: Place = example_place) -> Tensor:
+    def encode(self, labels: Array, origin: str, place: str = "example") -> Tensor:
         """(N,) labels -> (N,) class indices."""
         uniform = _uniform(labels, origin, place)
         index = {value: position for position, value in enumerate(self.values)}
@@ -71,7 +59,7 @@ class ClassLabels:
             first = int(np.flatnonzero(encoded < 0)[0])
             raise DataError(
                 f"Expected only labels that occur in the training data in {origin}. "
-                f"Found {str(uniform[first])!r} in {place(first)}."
+                f"Found {str(uniform[first])!r} in {_position(place, first)}."
             )
         return torch.from_numpy(encoded)
 
@@ -88,7 +76,7 @@ def check_counts(targets: Tensor, class_names: Sequence[str], origin: str, *, fe
             )
 
 
-def _uniform(labels: Array, origin: str, place: Place) -> Array:
+def _uniform(labels: Array, origin: str, place: str) -> Array:
     """Labels as int64, as float64 if some are fractions, or as text."""
     match labels.dtype.kind:
         case "i" | "u":
@@ -97,9 +85,8 @@ def _uniform(labels: Array, origin: str, place: Place) -> Array:
             unusable = ~np.isfinite(labels)
             if unusable.any():
                 first = int(np.flatnonzero(unusable)[0])
-                raise DataError(
-                    f"Expected a label for every example of {origin}. Found {labels[first]} in {place(first)}."
-                )
+                where = _position(place, first)
+                raise DataError(f"Expected a label for every example of {origin}. Found {labels[first]} in {where}.")
             whole = bool((labels == np.floor(labels)).all() and (np.abs(labels) < 2**53).all())
             return labels.astype(np.int64 if whole else np.float64)
         case "b" | "U" | "T":
@@ -108,3 +95,8 @@ def _uniform(labels: Array, origin: str, place: Place) -> Array:
             return labels.astype(np.str_)
         case _:
             raise DataError(f"Expected integers or texts as labels in {origin}. Found {labels.dtype}.")
+
+
+def _position(place: str, index: int) -> str:
+    """``example 0`` of an array, or ``row 1`` of a table, whose rows are counted from 1."""
+    return f"{place} {index + (place == 'row')}"

@@ -13,7 +13,7 @@ from torch import Tensor
 from polyarch.data.columns import TRUTH_WORDS, Cells, Column, cells_of, encode_rows, require_distinct
 from polyarch.data.dataset import Dataset
 from polyarch.data.examples import TableData
-from polyarch.data.labels import Array, ClassLabels, check_counts, row_place
+from polyarch.data.labels import Array, ClassLabels, check_counts
 from polyarch.data.splits import stratified_indices
 from polyarch.errors import DataError, InvalidInput, closest_name
 
@@ -51,8 +51,8 @@ def table_dataset(
     train, test = _named_by_text(train), test and _named_by_text(test)
     target = target_column(list(train.frame.columns), target, train.origin)
     labels = _labels(train, target)
-    classes = ClassLabels.of(labels, f"column {target!r} of {train.origin}", row_place)
-    targets = classes.encode(labels, train.origin, row_place)
+    classes = ClassLabels.of(labels, f"column {target!r} of {train.origin}", "row")
+    targets = classes.encode(labels, train.origin, "row")
     check_counts(targets, classes.names, train.origin, fewest=2 if test else 3)
     rows = torch.arange(len(targets))
     if test is None:
@@ -64,7 +64,7 @@ def table_dataset(
     if test is None:
         test_data = TableData(inputs[test_rows], targets[test_rows], count)
     else:
-        test_targets = classes.encode(_labels(test, target), test.origin, row_place)
+        test_targets = classes.encode(_labels(test, target), test.origin, "row")
         test_data = TableData(encode_rows(test.frame, columns, origin=test.origin), test_targets, count)
     return Dataset(name, train_data, test_data, classes.names, columns, (*train.notes, *notes))
 
@@ -132,7 +132,7 @@ def _labels(table: TableSource, target: str) -> Array:
     if len(absent):
         raise DataError(
             f"Expected a label in column {target!r} of {table.origin} in every row. "
-            f"Found none in {row_place(int(absent[0]))}."
+            f"Found none in row {int(absent[0]) + 1}."
         )
     written_truths = cells.texts is not None and all(text.lower() in TRUTH_WORDS for text in cells.texts)
     if cells.are_numbers and not written_truths:

@@ -5,8 +5,7 @@ from polyarch.nn.channel_removal import ChannelGraph
 from polyarch.nn.choice_block import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
 from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
-from polyarch.nn.exits import Exits
-from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, dependent_weights
+from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, SplitCopies, dependent_weights
 from polyarch.nn.network_cost import NetworkCost, multiply_accumulates, zero_input
 from polyarch.nn.norm_policies import (
     AdaptedStatistics,
@@ -15,12 +14,11 @@ from polyarch.nn.norm_policies import (
     ReestimatedStatistics,
     RunningStatistics,
 )
+from polyarch.nn.operations import ReductionBlock, bottleneck
 from polyarch.nn.partial_channels import PartialChannels, partial_channels, require_parts
 from polyarch.nn.path_recording import call, record
-from polyarch.nn.residual_blocks import ReductionBlock, bottleneck
 from polyarch.nn.search_blocks import Maybe, OneOf, Repeat
-from polyarch.nn.split_copies import SplitCopies
-from polyarch.nn.stacked_networks import StackedNetworks
+from polyarch.nn.stacked_logits import Exits, StackedNetworks
 from polyarch.nn.wired_module import DependentModule, WiredModule, WiringNorm
 
 __all__ = [

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from polyarch.errors import InvalidInput
 from polyarch.nn.choice_vectors import ChoiceVectors, Selection
 from polyarch.nn.grouped_operations import mix_grouped, shaped
+from polyarch.nn.interchoice import SplitCopies
 from polyarch.nn.operations import ends_in_norm, raised, weighted
 from polyarch.nn.path_recording import call, constant
-from polyarch.nn.split_copies import SplitCopies
 
 _skips_zeros: ContextVar[Literal["no", "per option", "per example"]] = ContextVar("polyarch_skips_zeros", default="no")
 

@@ -2,7 +2,8 @@
 
 NAS-Bench-201: Dong & Yang (2020), arXiv:2001.00326. DARTS: Liu et al. (2019), arXiv:1806.09055. NAS-Bench-101: Ying et
 al. (2019), arXiv:1902.09635. Inverted residuals: Sandler et al. (2018), "MobileNetV2: Inverted Residuals and Linear
-Bottlenecks", arXiv:1801.04381.
+Bottlenecks", arXiv:1801.04381. Pre-activation: He et al. (2016), "Identity Mappings in Deep Residual Networks",
+arXiv:1603.05027.
 """
 
 from __future__ import annotations
@@ -150,6 +151,34 @@ class FactorizedReduce(Composed):
         """(B, inputs, H, W) -> (B, outputs, H/2, W/2)."""
         x = call(self.activation, x)
         return call(self.norm, torch.cat([call(self.even, x), call(self.odd, call(self.shift, x))], dim=1))
+
+
+class ReductionBlock(nn.Module):
+    """Halves the resolution: (B, C, H, W) -> (B, outputs, H/2, W/2).
+
+    y = conv_b(conv_a(x)) + conv1x1(avg_pool2x2(x)), the residual block between the stages of NAS-Bench-201.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(relu_conv_bn(inputs, outputs, 3, stride=2), relu_conv_bn(outputs, outputs, 3))
+        # ceil_mode rounds odd sizes as the strided convolution does
+        self.shortcut = nn.Sequential(
+            nn.AvgPool2d(2, stride=2, ceil_mode=True), nn.Conv2d(inputs, outputs, 1, bias=False)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, outputs, H/2, W/2)."""
+        return call(self.body, x) + call(self.shortcut, x)
+
+
+def bottleneck(channels: int, inner: int, kernel: int = 3) -> nn.Sequential:
+    """Pre-activation bottleneck without shortcut: BN-ReLU-1x1, BN-ReLU-kxk, BN-ReLU-1x1; keeps the shape."""
+    return nn.Sequential(
+        nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, inner, 1, bias=False),
+        nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, inner, kernel, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, channels, 1, bias=False),
+    )  # fmt: skip
 
 
 def ends_in_norm(operation: nn.Module | None) -> TypeGuard[nn.Sequential]:

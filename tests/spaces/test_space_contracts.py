@@ -50,7 +50,7 @@ class TestSpaceWithoutNeighbours(SpaceContract):
 
     def test_mutation_says_that_it_is_impossible(self) -> None:
         space = self.make_space()
-        with pytest.raises(ImpossibleSpace, match="neighbour"):
+        with pytest.raises(ImpossibleSpace, match="acceptable mutation"):
             mutate(space.sample(generator_at(0, "space")), generator_at(0, "mutate"))
 
 
