@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from polyarch.reports import plots
-from polyarch.reports.headline import entries
+from polyarch.reports.headline import Entry
 from polyarch.reports.shares import learned_shares, option_chart
 from polyarch.reports.specs import Row, Spec, curve
 from polyarch.results import Accuracy, Results
@@ -13,13 +13,12 @@ from polyarch.results import Accuracy, Results
 LOSSES = {"loss": "training loss", "valid_loss": "validation loss"}
 
 
-def charts(results: Results, *, spells_out: bool = True) -> Iterator[tuple[str, Spec]]:
+def charts(results: Results, contenders: Sequence[Entry], *, spells_out: bool = True) -> Iterator[tuple[str, Spec]]:
     """Ids of places on the page and what is drawn there, as far as the run has come.
 
     Args:
         spells_out: whether a learned distribution is shown option by option.
     """
-    contenders = entries(results)
     if contenders:
         yield "contenders", plots.contenders(contenders)
     supernet = list(curve(results.training.history, LOSSES))

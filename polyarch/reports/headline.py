@@ -31,8 +31,8 @@ class Entry:
         return compared(self.mean - other.mean)
 
 
-def entries(results: Results) -> list[Entry]:
-    """The contenders and the mixtures that are not among them; one of them is the answer."""
+def entries(results: Results, answer: Role = Role.BEST) -> list[Entry]:
+    """The contenders and the mixtures that are not among them; the first with the role of the answer is the answer."""
     found = [
         Entry(one.name, one.role, one.mean, one.std if len(one.runs) > 1 else None, tuple(r.accuracy for r in one.runs))
         for one in results.comparison or []
@@ -41,10 +41,9 @@ def entries(results: Results) -> list[Entry]:
     for one in results.predictors:
         is_mixture = len(one.members) > 1
         if one.name not in known and (is_mixture or not results.comparison):
-            role = Role.MIXTURE if is_mixture else Role.BEST
+            role = Role.MIXTURE if is_mixture else Role.BASELINE if one.folder is None else Role.BEST
             found.append(Entry(one.name, role, one.accuracy, None, (one.accuracy,)))
-    wanted = Role.BEST if results.default in (None, "artifact") else Role.MIXTURE
-    chosen = with_role(found, wanted) or next(iter(found), None)
+    chosen = with_role(found, answer) or next(iter(found), None)
     return [replace(entry, is_answer=True) if entry is chosen else entry for entry in found]
 
 
@@ -53,7 +52,7 @@ def with_role(found: Sequence[Entry], role: Role) -> Entry | None:
     return next((entry for entry in found if entry.role is role), None)
 
 
-def answer(found: Sequence[Entry]) -> Entry | None:
+def answer_of(found: Sequence[Entry]) -> Entry | None:
     """The one that the run leads to."""
     return next((entry for entry in found if entry.is_answer), None)
 
@@ -71,7 +70,7 @@ def predictor_in(results: Results, folder: str | None) -> PredictorRecord | None
 def sentences(results: Results) -> list[str]:
     """The result in words; a difference within the spread is not called a gain."""
     found = entries(results)
-    best = answer(found)
+    best = answer_of(found)
     if best is None:
         return ["This run has not reached the comparison yet, so there are no test results."]
     parameters = exported_parameters(results)
@@ -92,7 +91,7 @@ def tiles(results: Results) -> Iterator[Tile]:
 def accuracy_tiles(results: Results) -> Iterator[Tile]:
     """Test accuracies: of the answer, compared with random architectures, and of a mixture."""
     found = entries(results)
-    best, random = answer(found), with_role(found, Role.RANDOM)
+    best, random = answer_of(found), with_role(found, Role.RANDOM)
     if best is None:
         return
     runs = several(len(best.accuracies), "seed")
@@ -102,7 +101,7 @@ def accuracy_tiles(results: Results) -> Iterator[Tile]:
         difference, spread = best.mean - random.mean, _spread(best, random)
         within = "within" if spread is not None and abs(difference) <= spread else "more than"
         note = "spread unknown" if spread is None else f"{within} the spread"
-        yield Tile("vs. random architectures", signed(difference), f"points; {note}")
+        yield Tile("vs. random", signed(difference), f"points; {note}")
     for predictor in mixtures(results)[:1]:
         yield Tile("ensemble", percent(predictor.accuracy), several(len(predictor.members), "network"))
 

@@ -41,7 +41,8 @@ def render(results: Results, section: Section | None = None) -> str:
 
     section = section or section_of(results)
     scripts = {"library": library(), "script": resource("page.js")}
-    found = {**dict(charts(results, spells_out=section.spells_out)), **section.charts}
+    entries = headline.entries(results, section.answer)
+    found = {**dict(charts(results, entries, spells_out=section.spells_out)), **section.charts}
     environment = _environment(section)
     macros: Any = environment.get_template("macros.html").make_module({"charts": found})
     sentences = headline.sentences(results) if section.sentences is None else section.sentences
@@ -61,7 +62,7 @@ def render(results: Results, section: Section | None = None) -> str:
         "charts": found,
         "sentences": list(sentences),
         "tiles": list(tiles),
-        "entries": headline.entries(results),
+        "entries": entries,
         "drawing": section.drawing or picture_of(results, best if section.spells_out else None),
         "parameters": headline.exported_parameters(results),
         "ensembles": [(one, _members(one)) for one in headline.mixtures(results) if section.spells_out],

@@ -9,6 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from polyarch.results import Role
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -28,6 +30,7 @@ class Section:
             Templates it includes lie in the same folder.
         sentences: the result in words, the two most important ones first.
         tiles: the numbers of the sentences.
+        answer: the role of the contender that is highlighted.
         drawing: a picture of what was found, in place of the best architecture.
         spells_out: whether architectures are shown option by option: not where there is a choice per channel.
         modes: further values of ``polyarch predict --mode``, and what they do.
@@ -38,6 +41,7 @@ class Section:
     template: Path | None = None
     sentences: Sequence[str] | None = None
     tiles: Sequence[Tile] | None = None
+    answer: Role = Role.BEST
     drawing: Markup | None = None
     spells_out: bool = True
     modes: Mapping[str, str] = field(default_factory=dict)

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polyarch.reports.html import render
-from polyarch.reports.words import breakable, count, figures, in_words, percent
+from rendered import charts_of, page_of, plain, snippets
 
 from polyarch.errors import MissingExtra
 from polyarch.reports import write_report
 from polyarch.reports.headline import entries, sentences, tiles
+from polyarch.reports.page import render
 from polyarch.reports.scripts import embedded_json, library
-from polyarch.reports.usage import blocks
+from polyarch.reports.section import Section, Tile
+from polyarch.reports.text import breakable, compared, count, figures, limits_text, listed, percent, several, the
+from polyarch.reports.usage import classes_text, exports
+from polyarch.results import Role
 
 
 @pytest.fixture
@@ -65,7 +68,14 @@ def test_report_shows_what_was_found(examples: Any, tmp_path: Path) -> None:
         assert words in text
     for decision in results.decisions:
         assert decision in text
-    for heading in ("Result", "What was chosen for you", "Training", "Agreement of estimators", "Use it", "Detection of OOD data"):
+    for heading in (
+        "Result",
+        "What was chosen for you",
+        "Training",
+        "Agreement of estimators",
+        "Use it",
+        "Detection of OOD data",
+    ):
         assert heading in text
     assert "The ensemble of 5 reaches 99.20 %, 1.10 percentage points above the best network alone." in plain(text)
     assert "0.9312" in text
@@ -227,16 +237,16 @@ def test_report_of_a_run_without_predictors(examples: Any) -> None:
 @pytest.mark.parametrize(
     ("gain", "words"),
     [
-        (0.02, "That is 2.00 percentage points above the mean of 10 random architectures trained the same way (96.20 % ± "
-               "1.10), more than the spread of 1.10 percentage points."),
+        (0.02, "That is 2.00 percentage points above the mean of 10 random architectures trained the same way "
+               "(96.20 % ± 1.10), more than the spread of 1.10 percentage points."),
         (0.003, "That is only 0.30 percentage points above the mean of 10 random architectures trained the same way "
                 "(96.20 % ± 1.10), within the spread of 1.10 percentage points: on these data, the search did not find "
                 "an architecture that is clearly better than a random one."),
         (0.0, "That is the same as the mean of 10 random architectures"),
         (-0.003, "0.30 percentage points below the mean of 10 random architectures trained the same way (96.20 % ± "
                  "1.10), within the spread"),
-        (-0.03, "more than the spread of 1.10 percentage points: on these data, the search did not find an architecture "
-                "that is better"),
+        (-0.03, "more than the spread of 1.10 percentage points: on these data, the search did not find an "
+                "architecture that is better"),
     ],
 )  # fmt: skip
 def test_headline_is_honest(examples: Any, gain: float, words: str) -> None:
@@ -260,7 +270,9 @@ def test_ensembles_are_contenders_once(examples: Any) -> None:
     names = [entry.name for entry in entries(results)]
     assert names[-2:] == ["ensemble of 5", "ensemble of random architectures"]
     assert "best architecture" not in names
-    results.comparison.append(examples.contender("ensemble of 5", Role.MIXTURE, [examples.draw(examples.CELL, _Fixed())], 0.97, 0.0))
+    results.comparison.append(
+        examples.contender("ensemble of 5", Role.MIXTURE, [examples.draw(examples.CELL, _Fixed())], 0.97, 0.0)
+    )
     assert [entry.name for entry in entries(results)].count("ensemble of 5") == 1
 
 

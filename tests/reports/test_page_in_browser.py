@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from PIL import Image
-from polyarch.reports.searched import ordered
-from polyarch.reports.words import key_of
 
+from polyarch.methods.one_shot.searched import ordered
 from polyarch.reports import write_report
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ ARGUMENTS = (
     *("--disable-component-update", "--disable-sync", "--no-first-run"),
 )
 NAMES = (
-    *("cell", "table", "own", "depth", "spirals", "photos", "baseline", "stochastic"),
+    *("cell", "table", "own", "depth", "spirals", "photos", "baseline", "stochastic", "differentiable"),
     *("guided", "guided depth", "guided, unfinished", "unfinished", "hostile"),
 )
 DRAWN = "html[data-charts]"
@@ -134,9 +133,9 @@ def test_all_charts_are_drawn(opened: Opened, name: str) -> None:
 
 def test_a_point_shows_its_architecture(opened: Opened, examples: Any) -> None:
     page = opened("cell")
-    best = ordered(examples.cell_results().search)[0]
+    best = ordered(examples.cell_results().record.search)[0]
     shown = hover(page, "#chart-sizes path[aria-roledescription=point]")
-    assert key_of(best.architecture) in shown
+    assert best.key in shown
     assert f"{best.parameters:,}" in shown
     assert "training speed" in shown
 

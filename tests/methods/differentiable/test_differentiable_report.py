@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from differentiable_examples import collapsed, deep, differentiable_results
-from rendered import charts_of, page_of
+from rendered import charts_of, page_of, read_again
 from rendered import section_of as part_of
 from report_examples import HOSTILE, cell_results
 
@@ -135,13 +135,12 @@ def test_one_choice_has_bars_and_long_searches_are_thinned() -> None:
     assert len(epochs) == 60 and epochs[0] == 0 and epochs[-1] == 149
 
 
-def test_names_cannot_become_html_and_the_record_survives_the_file() -> None:
+def test_names_cannot_become_html_and_the_record_survives_the_file(tmp_path: Path) -> None:
     record = collapsed()
     record.findings, record.notation = [HOSTILE], HOSTILE
     results = differentiable_results(record)
     assert HOSTILE not in render(results)
-    again = DifferentiableRecord.model_validate(json.loads(json.dumps(results.model_dump(mode="json")))["record"])
-    assert again == record
+    assert read_again(results, tmp_path) == results
 
 
 def test_before_anything_is_trained_alone() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from record_examples import interval
-from rendered import page_of, section_of
+from rendered import page_of, read_again, section_of
 from report_examples import cell_results
 
 from polyarch.methods.one_shot.ranking_trust import trust_rows, trust_sentences
@@ -99,7 +99,7 @@ def test_what_is_not_known_is_left_out() -> None:
     assert "ranking-trust" not in page_of(results)
 
 
-def test_scores_become_a_record_in_the_file() -> None:
+def test_scores_become_a_record_in_the_file(tmp_path: Path) -> None:
     """From scores to the report: the values of `trust` fit the record, and the record survives the file."""
     results = cell_results()
     scored = ranking_of(results).architectures
@@ -107,7 +107,6 @@ def test_scores_become_a_record_in_the_file() -> None:
     values = trust(scores, [scores["sotl"], scores["val_acc"]], resamples=20).to_dict()
     top = values.pop("top")
     ranking_of(results).trust = TrustRecord(**values, top_architecture=scored[top].architecture)
-    again = OneShotRecord.model_validate(json.loads(json.dumps(results.model_dump(mode="json")))["record"])
-    assert again == results.record
+    assert read_again(results, tmp_path) == results
     assert trust_of(results).seed_agreement == trust_of(results).estimator_agreement
     assert scored[top].key.replace("|", "|<wbr>") in section_of(results, "ranking-trust", "top")
