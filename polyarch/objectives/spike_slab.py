@@ -12,7 +12,6 @@ from torch import Tensor
 
 from polyarch.distributions import KeepDrop
 from polyarch.errors import InvalidInput
-from polyarch.supernets import GatedSupernet
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,8 @@ class SpikeSlab:
                 f"Got {self.num_data}, {self.length_scale} and {self.weight_decay}."
             )
 
-    def __call__(self, net: GatedSupernet, q: KeepDrop) -> Tensor:
-        """The penalty, a scalar differentiable in the kernels and in q."""
-        return self.penalty(net.square_norms(), q)
-
-    def penalty(self, square_norms: Tensor, q: KeepDrop) -> Tensor:
-        """The penalty from ||m||^2 of every group, (G,)."""
+    def __call__(self, square_norms: Tensor, q: KeepDrop) -> Tensor:
+        """The penalty from ||m||^2 of every group, (G,); a scalar differentiable in both."""
         return (self.factors(q) * square_norms).sum() - q.entropy() / self.num_data
 
     def factors(self, q: KeepDrop) -> Tensor:

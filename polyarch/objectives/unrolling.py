@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -108,28 +107,24 @@ def unrolled_gradient(
     if length < 1 or not batches:
         raise InvalidInput(f"Expected batches, and segments of 1 or more steps. Got {len(batches)} and {segment}.")
     parts = [batches[start : start + length] for start in range(0, len(batches), length)]
-    state = _start(weights, velocity)
-    starts, seen = [state], []
-    for some in parts[:-1]:
-        state, values = _steps(loss, state, _detached(settings), some, optimiser, graph=False)
+    starts, seen = [_start(weights, velocity)], []
+    for part in parts[:-1]:
+        state, values = _steps(loss, starts[-1], _detached(settings), part, optimiser, graph=False)
         starts.append(state)
         seen.append([value.item() for value in values])
-
-    def final_terms(end: _State, leaves: Tensors) -> list[Tensor]:
-        return [] if final_loss is None else [_finite(final_loss(end.weights, leaves))]
-
     gradient = {name: torch.zeros_like(value) for name, value in settings.items()}
     losses: list[float] = []
-    after: _Terms = final_terms
+    after: _State | None = None
     for index in reversed(range(len(parts))):
-        part = _pulled_back(loss, starts.pop(), settings, parts[index], optimiser, after, summed=final_loss is None)
+        found, state, after, direct = _backwards(
+            loss, starts.pop(), settings, parts[index], optimiser, after, final_loss
+        )
         if index == len(parts) - 1:
-            end = part.end
+            end = state
         else:
-            _check_repeated(part.losses, seen[index])
-        after = partial(_products, part.by_start)
-        _accumulate(gradient, part.direct)
-        losses = [*part.losses, *losses]
+            _check_repeated(found, seen[index])
+        _accumulate(gradient, direct)
+        losses = [*found, *losses]
     return Unrolled(losses, gradient, *end)
 
 
@@ -192,10 +187,6 @@ class _State(NamedTuple):
         return _State(_leaves(self.weights), _leaves(self.velocity))
 
 
-_Terms = Callable[[_State, Tensors], list[Tensor]]
-"""The terms of the objective besides a segment's losses, from the state at its end and the settings."""
-
-
 def _start(weights: Tensors, velocity: Tensors | None) -> _State:
     if velocity is None:
         velocity = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -233,35 +224,33 @@ def _steps(
     return state, losses
 
 
-class _PulledBack(NamedTuple):
-    """The losses and end of a segment, and the gradient of its objective in its start and in the settings."""
-
-    losses: list[float]
-    end: _State
-    by_start: _State
-    direct: dict[str, Tensor]
-
-
-def _pulled_back(
+def _backwards(
     loss: TrainingLoss,
     start: _State,
     settings: Tensors,
     batches: Sequence[Any],
     optimiser: InnerSGD,
-    after: _Terms,
-    *,
-    summed: bool,
-) -> _PulledBack:
-    """The gradient of the segment's losses, if they are summed, and of the terms after it.
+    after: _State | None,
+    final_loss: FinalLoss | None,
+) -> tuple[list[float], _State, _State, dict[str, Tensor]]:
+    """The losses and end of a segment, and the gradient of its objective in its start and in the settings.
 
     Its own function, so that the graph is freed before the next segment begins.
+
+    Args:
+        after: u, the gradient of everything after the segment in its end; None for the last segment.
     """
     start, leaves = start.leaves(), _leaves(settings)
     end, values = _steps(loss, start, leaves, batches, optimiser, graph=True)
-    objective = sum([*(values if summed else ()), *after(end, leaves)], start=torch.zeros(()))
+    terms = values if final_loss is None else []
+    if after is not None:
+        pairs = zip(after, end, strict=True)
+        terms = [*terms, *((u * tensors[name]).sum() for some, tensors in pairs for name, u in some.items())]
+    elif final_loss is not None:
+        terms = [_finite(final_loss(end.weights, leaves))]
+    objective = sum(terms, start=torch.zeros(()))
     by_weights, by_velocity, direct = _gradients(objective, start.weights, start.velocity, leaves)
-    losses = [value.item() for value in values]
-    return _PulledBack(losses, end.detached(), _State(by_weights, by_velocity), direct)
+    return [value.item() for value in values], end.detached(), _State(by_weights, by_velocity), direct
 
 
 def _gradients(value: Tensor, *groups: Tensors, graph: bool = False) -> list[dict[str, Tensor]]:
@@ -271,12 +260,6 @@ def _gradients(value: Tensor, *groups: Tensors, graph: bool = False) -> list[dic
     tensors = [tensor for group in groups for tensor in group.values()]
     slopes = iter(torch.autograd.grad(value, tensors, create_graph=graph, allow_unused=True))
     return [{name: slope for name in group if (slope := next(slopes)) is not None} for group in groups]
-
-
-def _products(cotangents: _State, end: _State, leaves: Tensors) -> list[Tensor]:
-    """<u, x> for every tensor x at the end of a segment that has a gradient u."""
-    pairs = zip(cotangents, end, strict=True)
-    return [(u * tensors[name]).sum() for some, tensors in pairs for name, u in some.items()]
 
 
 def _accumulate(totals: dict[str, Tensor], terms: Tensors) -> None:

@@ -1,6 +1,6 @@
 """Predictions of networks and mixtures, their uncertainty, and how well it is calibrated."""
 
-from polyarch.predictive.budget import JointCost, members_within
+from polyarch.predictive.budget import members_within
 from polyarch.predictive.calibration import (
     ConfidenceBin,
     brier,
@@ -11,10 +11,8 @@ from polyarch.predictive.calibration import (
 )
 from polyarch.predictive.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from polyarch.predictive.early_exit import (
-    LEAST_MASS,
     EarlyExit,
     ExitMeasure,
-    ExitOutput,
     choose_confidence,
     exit_curve,
 )
@@ -34,14 +32,11 @@ from polyarch.predictive.uncertainty import (
 
 __all__ = [
     "CORRUPTIONS",
-    "LEAST_MASS",
     "SEVERITIES",
     "ConfidenceBin",
     "Detection",
     "EarlyExit",
     "ExitMeasure",
-    "ExitOutput",
-    "JointCost",
     "Mixture",
     "RiskCoverageCurve",
     "auroc",

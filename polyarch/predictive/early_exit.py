@@ -19,7 +19,7 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import Exits
 from polyarch.predictive.calibration import negative_log_likelihood
 from polyarch.predictive.checks import check_labels, check_outputs, check_temperature, normalised_weights
-from polyarch.predictive.log_space import entropy_of_logs, log_probabilities
+from polyarch.predictive.uncertainty import entropy_of_logs, log_probabilities
 
 LEAST_MASS = 0.01
 """No example exits until the exits so far hold this share of the mixture weight.

@@ -1,4 +1,4 @@
-"""Weights of a mixture's members, from their predictions for validation examples.
+"""Weights of a mixture's members, from their logits (K, N, C) for validation examples with labels (N,).
 
 The members must not have seen these examples, and there should be many more examples than members. A member of almost
 no weight still costs a forward pass; to save it, leave the member out: `Mixture` normalises the other weights.
@@ -27,12 +27,7 @@ In double precision it vanishes next to 1, so that the weights still sum to 1.
 def responsibilities(logits: Tensor, labels: Tensor, weights: Tensor | Sequence[float]) -> Tensor:
     """p(k | x_n, y_n) = w_k p_k(y_n | x_n) / sum_j w_j p_j(y_n | x_n), (K, N) in float64; columns sum to 1.
 
-    For depths, they tell which inputs need depth.
-
-    Args:
-        logits: (K, N, C) of every member.
-        labels: (N,).
-        weights: (K,) of 0 or more, normalised here.
+    For depths, they tell which inputs need depth. The weights (K,) of 0 or more are normalised here.
     """
     log_p = _log_likelihoods(logits, labels)
     return torch.softmax(log_p + normalised_weights(weights, len(logits)).log().to(logits.device)[:, None], 0)
@@ -44,10 +39,6 @@ def posterior_weights(logits: Tensor, labels: Tensor) -> Tensor:
     This is the posterior over members under a uniform prior. A difference of d nats per example makes a ratio of
     exp(N d): with many examples nearly all weight goes to one member, even if a mixture of several would predict
     better; `stacked_weights` finds that mixture.
-
-    Args:
-        logits: (K, N, C) of every member.
-        labels: (N,).
     """
     return torch.softmax(_log_likelihoods(logits, labels).sum(1), 0).clamp_min(LEAST_WEIGHT)
 
@@ -61,11 +52,6 @@ def stacked_weights(logits: Tensor, labels: Tensor, *, iterations: int = 200) ->
 
     The likelihood L never falls, and after T iterations it is at most log(K) / T below the best, L* at w*: by Jensen's
     inequality every iteration lowers KL(w* || w), at most log K at the start, by at least L* - L.
-
-    Args:
-        logits: (K, N, C) of every member.
-        labels: (N,).
-        iterations: T.
     """
     if iterations < 1:
         raise InvalidInput(f"Expected 1 or more iterations. Got {iterations}.")

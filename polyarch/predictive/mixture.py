@@ -15,7 +15,7 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import StackedNetworks
 from polyarch.objectives import log_marginal
 from polyarch.predictive.checks import check_temperature, normalised_weights
-from polyarch.predictive.log_space import at_least_single, entropy_of_logs, log_probabilities
+from polyarch.predictive.uncertainty import at_least_single, entropy_of_logs, log_probabilities
 
 
 class Mixture(nn.Module):

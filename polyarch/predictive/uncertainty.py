@@ -29,9 +29,7 @@ def entropy(probabilities: Tensor) -> Tensor:
 def mutual_information(members: Tensor, weights: Tensor | Sequence[float] | None = None) -> Tensor:
     """H[sum_k w_k p_k] - sum_k w_k H[p_k] in nats, the disagreement of the members: (K, B, C) -> (B,).
 
-    Args:
-        members: the probabilities of every member.
-        weights: (K,) of 0 or more, normalised here; equal by default.
+    The weights (K,) of 0 or more are normalised here; they are equal by default.
     """
     mixture, shares = _mixture(members, weights)
     return (_entropy(mixture) - torch.einsum("k,kb->b", shares, _entropy(members))).clamp_min(0)
@@ -44,12 +42,7 @@ def max_probability(probabilities: Tensor) -> Tensor:
 
 
 def uncertainty_scores(members: Tensor, weights: Tensor | Sequence[float] | None = None) -> dict[str, Tensor]:
-    """All scores of a mixture by name, (K, B, C) -> (B,) each; mutual information only for several members.
-
-    Args:
-        members: the probabilities of every member.
-        weights: (K,) of 0 or more, normalised here; equal by default.
-    """
+    """All scores of a mixture by name, (K, B, C) -> (B,) each; mutual information only for several members."""
     mixture, shares = _mixture(members, weights)
     found = {"entropy": _entropy(mixture), "max_probability": 1 - mixture.amax(-1)}
     return {**found, "mutual_information": mutual_information(members, shares)} if len(members) > 1 else found
@@ -104,3 +97,20 @@ def _mixture(members: Tensor, weights: Tensor | Sequence[float] | None) -> tuple
 def _entropy(probabilities: Tensor) -> Tensor:
     terms: Tensor = torch.special.entr(probabilities)  # -p log p, 0 at 0, and just below 0 for a p rounded above 1
     return terms.sum(-1).clamp_min(0)
+
+
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """The precision to compute in: half precision has too few digits for differences of entropies."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def log_probabilities(logits: Tensor, temperature: Tensor | float) -> Tensor:
+    """log softmax(logits / T) in single precision or better: (..., C) -> (..., C)."""
+    logits = logits.to(at_least_single(logits.dtype))
+    return torch.log_softmax(logits / temperature, dim=-1)
+
+
+def entropy_of_logs(log_probabilities: Tensor) -> Tensor:
+    """-sum_c p_c log p_c from log p: (..., C) -> (...). The clamps make 0 log 0 = 0 and remove rounding below 0."""
+    finite = log_probabilities.clamp_min(torch.finfo(log_probabilities.dtype).min)
+    return (log_probabilities.exp() * -finite).sum(-1).clamp_min(0)

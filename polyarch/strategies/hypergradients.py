@@ -42,20 +42,11 @@ Batches = Sequence[Batch]
 class Hypergradient(ABC):
     """Leaves the gradient of an outer loss in ``.grad`` of the parameters of q."""
 
-    @property
-    def steps(self) -> int:
-        """T, the number of weight steps, with one training batch each."""
-        return 1
-
-    @property
-    def held_out_batches(self) -> int:
-        """The number of held-out batches it needs."""
-        return 0
-
-    @property
-    def advances(self) -> bool:
-        """Whether the weights have taken the T steps afterwards; otherwise they are unchanged."""
-        return False
+    steps: int = 1
+    """T, the number of weight steps, with one training batch each."""
+    held_out_batches: int = 0
+    advances: bool = False
+    """Whether the weights have taken the T steps afterwards; otherwise they are unchanged."""
 
     @abstractmethod
     def run(
@@ -106,12 +97,12 @@ class LossSum(Hypergradient):
         require_steps(self.steps)
 
     @property
-    def held_out_batches(self) -> int:
+    def held_out_batches(self) -> int:  # type: ignore[override]
         """T for SoVL, none for SoTL."""
         return self.steps if self.on == "held_out" else 0
 
     @property
-    def advances(self) -> bool:
+    def advances(self) -> bool:  # type: ignore[override]
         """True without repetition."""
         return not self.repeat
 
@@ -163,6 +154,6 @@ class _Snapshot:
 
 
 def require_steps(steps: int) -> None:
-    """Raises `InvalidInput` for a sum over no steps."""
+    """Requires 1 or more steps."""
     if steps < 1:
         raise InvalidInput(f"Expected 1 or more steps of the weights. Got {steps}.")

@@ -65,7 +65,7 @@ class PosteriorGuided(Strategy):
         with torch.no_grad():
             norms = self.net.square_norms()
             decay: list[float] = self.penalty.factors(self.q).tolist()
-        penalty = self.penalty.penalty(norms, self.q)
+        penalty = self.penalty(norms, self.q)
         objective = self.objective(inputs, targets, keep) + penalty
         loss = finite(objective)
         self.optimizer.zero_grad(set_to_none=True)

@@ -3,7 +3,6 @@
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
-from polyarch.supernets.gate_placement import Groups
 from polyarch.supernets.gated import GatedSupernet, gate, probe
 from polyarch.supernets.gated_depth import GatedDepthSupernet
 from polyarch.supernets.macro import MacroSupernet
@@ -26,7 +25,6 @@ __all__ = [
     "FullyConnectedDepth",
     "GatedDepthSupernet",
     "GatedSupernet",
-    "Groups",
     "MLPSupernet",
     "MacroSupernet",
     "ModuleSupernet",

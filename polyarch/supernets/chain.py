@@ -38,11 +38,7 @@ class ChainLayer(nn.Module):
         self.residual = residual
 
     def forward(self, x: Tensor, selection: Selection, previous: Sequence[Selection] = ()) -> Tensor:
-        """(B, C, H, W) -> (B, C', H', W').
-
-        Args:
-            previous: the selections of the layers that inter-choice weights depend on.
-        """
+        """(B, C, H, W) -> (B, C', H', W'), given the ``previous`` selections that inter-choice weights depend on."""
         if isinstance(selection, int) and not self.block.passes(selection):
             return x
         y: Tensor = self.block(x, selection, previous, shortcut=self.residual)
@@ -51,17 +47,11 @@ class ChainLayer(nn.Module):
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """The options of a layer of a chain.
+    """The options of a layer of a chain."""
 
-    Args:
-        operations: the modules by the names of their options; None passes the input on.
-        channels: of the input.
-        residual: whether the input is added to the output of the modules.
-    """
-
-    operations: Mapping[str, nn.Module | None]
-    channels: int
-    residual: bool
+    operations: Mapping[str, nn.Module | None]  # by the names of the options; None passes the input on
+    channels: int  # of the input
+    residual: bool  # whether the input is added to the output
 
 
 class LayerChain(Supernet):

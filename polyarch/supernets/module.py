@@ -104,6 +104,7 @@ class ModuleSupernet(Supernet):
 def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
     """A supernet whose choices are the `OneOf`, `Repeat` and `Maybe` blocks of a module, in order of definition.
 
+    >>> import torch
     >>> from polyarch.nn import Maybe, OneOf, Repeat
     >>> class Net(nn.Module):
     ...     def __init__(self):

@@ -27,21 +27,13 @@ Step = tuple[int, int, int, int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Arrival:
-    """The operations that feed a node.
-
-    Args:
-        node: the node.
-        steps: edge, source and option of everything that feeds it.
-        kept: those of the steps that pass constants through.
-        carrier: the edge whose normalisation layer adds vectors, if any.
-        rider: the edge from this node whose vector is among them, if any.
-    """
+    """The operations that feed a node."""
 
     node: int
-    steps: tuple[tuple[int, int, int], ...]
-    kept: frozenset[tuple[int, int, int]]
-    carrier: int | None
-    rider: int | None
+    steps: tuple[tuple[int, int, int], ...]  # edge, source and option of each operation
+    kept: frozenset[tuple[int, int, int]]  # the steps that pass constants through
+    carrier: int | None  # the edge whose normalisation layer adds vectors, if any
+    rider: int | None  # the edge from this node whose vector is among them, if any
 
 
 def shifted_path(
@@ -50,7 +42,6 @@ def shifted_path(
     """The last node's value, None if nothing reaches it, and the shift still to be added to it.
 
     Args:
-        blocks: of the edges.
         steps: in the order of their targets.
         shift: still to be added to x.
         ride: whether normalisation layers add vectors.
@@ -87,12 +78,7 @@ def shifted_path(
 
 
 def _needed(shift: Tensor | None, vectors: dict[int, Tensor | None], edge: int, rider: int | None) -> Tensor | None:
-    """The vector to add to a node's value before it goes through an edge.
-
-    Args:
-        shift: of the node.
-        rider: the edge whose vector the value already contains.
-    """
+    """The vector to add to a node's value, which already contains that of ``rider``, before it enters an edge."""
     own = vectors[edge]
     if own is None or edge == rider:
         return shift
@@ -108,7 +94,6 @@ def arrivals_of(steps: tuple[Step, ...], keeping: tuple[int, ...], normalising: 
     """The nodes with inputs, in order.
 
     Args:
-        steps: of the path.
         keeping: the options that pass constants through.
         normalising: the options that end in a normalisation layer that may add vectors.
     """

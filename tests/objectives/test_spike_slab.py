@@ -37,7 +37,7 @@ def test_the_formula(weight_decay: float | None) -> None:
         norm = net.model.get_submodule(name).get_parameter("weight").norm().item()
         weight = 1.5**2 * (1 - drop[name]) / (2 * 50) if weight_decay is None else weight_decay
         expected += weight * norm**2 - slices / 50 * entropy(drop[name])
-    found = SpikeSlab(num_data=50, length_scale=1.5, weight_decay=weight_decay)(net, q)
+    found = SpikeSlab(num_data=50, length_scale=1.5, weight_decay=weight_decay)(net.square_norms(), q)
     assert math.isclose(found.item(), expected, rel_tol=1e-6)
 
 
@@ -48,14 +48,14 @@ def test_gradients_match_differences(weight_decay: float | None) -> None:
     q = KeepDrop(net.space, net.groups, drop={"2": 0.3, "4": 0.6}).double()
     objective = SpikeSlab(num_data=50, length_scale=1.5, weight_decay=weight_decay)
     places: list[Tensor] = [q.logits, *(net.model.get_submodule(name).get_parameter("weight") for name in ("2", "4"))]
-    gradients = torch.autograd.grad(objective(net, q), places)
+    gradients = torch.autograd.grad(objective(net.square_norms(), q), places)
     for place, gradient in zip(places, gradients, strict=True):
         for index in range(min(place.numel(), 4)):
             ends = []
             for step in (1e-6, -2e-6):
                 with torch.no_grad():
                     place.view(-1)[index] += step
-                ends.append(objective(net, q).item())
+                ends.append(objective(net.square_norms(), q).item())
             with torch.no_grad():
                 place.view(-1)[index] += 1e-6
             assert math.isclose(gradient.view(-1)[index].item(), (ends[0] - ends[1]) / 2e-6, rel_tol=1e-5, abs_tol=1e-9)
@@ -72,7 +72,7 @@ def test_the_best_probability_for_given_kernels() -> None:
     for shift in (-0.1, 0.1, 0.0):
         with torch.no_grad():
             q.logits.copy_(best + shift)
-        found.append(objective.penalty(norms, q))
+        found.append(objective(norms, q))
     (slope,) = torch.autograd.grad(found[-1], [q.logits])
     torch.testing.assert_close(slope, torch.zeros_like(slope), rtol=0, atol=1e-12)
     assert found[-1] < min(found[:-1])
@@ -82,8 +82,8 @@ def test_a_constant_weight_tells_p_nothing_of_the_kernels() -> None:
     net = network()
     q = KeepDrop(net.space, net.groups, drop=0.3).double()
     constant = SpikeSlab(num_data=10, length_scale=1.0, weight_decay=0.1)
-    (first,) = torch.autograd.grad(constant.penalty(net.square_norms().detach(), q), [q.logits])
-    (second,) = torch.autograd.grad(constant.penalty(100 * net.square_norms().detach(), q), [q.logits])
+    (first,) = torch.autograd.grad(constant(net.square_norms().detach(), q), [q.logits])
+    (second,) = torch.autograd.grad(constant(100 * net.square_norms().detach(), q), [q.logits])
     assert first.equal(second)
 
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import Exits
-from polyarch.predictive import LEAST_MASS, EarlyExit, ExitMeasure, Mixture, choose_confidence, exit_curve
+from polyarch.predictive import EarlyExit, ExitMeasure, Mixture, choose_confidence, exit_curve
+from polyarch.predictive.early_exit import LEAST_MASS
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 

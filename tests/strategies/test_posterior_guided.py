@@ -52,7 +52,7 @@ def test_the_loss_of_a_step() -> None:
     with torch.no_grad():
         keep = guided.q.rsample_slices(8, temperature=0.2, generator=generator_at(0, "step"))
         expected = F.cross_entropy(last(keep * torch.relu(first(batch.inputs))), batch.targets)
-        expected = expected + guided.penalty(guided.net, guided.q)
+        expected = expected + guided.penalty(guided.net.square_norms(), guided.q)
     measured = guided.step([batch], generator=generator_at(0, "step"))
     assert math.isclose(measured["loss"], expected.item(), rel_tol=1e-6)
     assert 0 < measured["kept"] < 1
@@ -84,7 +84,7 @@ def test_gradients_are_those_of_loss_and_penalty(constant: float | None) -> None
     inputs, targets = TestTables().make_batches()[0]
     inputs = inputs.double()
     keep = q.rsample_slices(len(inputs), temperature=0.2, generator=generator_at(0, "step"))
-    whole = F.cross_entropy(net.forward_slices(inputs, keep), targets) + penalty(net, q)
+    whole = F.cross_entropy(net.forward_slices(inputs, keep), targets) + penalty(net.square_norms(), q)
     expected = torch.autograd.grad(whole, parameters, allow_unused=True)
     guided.step([Batch(inputs, targets)], generator=generator_at(0, "step"))
     found = [parameter.grad for parameter in parameters]
