@@ -1,6 +1,5 @@
 """The true performance of architectures: published tables, surrogates, and tables of your own."""
 
-from polyarch.tables.curve_csv import read_curve_csv
 from polyarch.tables.curve_table import CurveTable
 from polyarch.tables.curves import Curves
 from polyarch.tables.nasbench101 import NASBench101, convert_nasbench101
@@ -29,6 +28,5 @@ __all__ = [
     "load_truth",
     "parse_architecture",
     "published_notation",
-    "read_curve_csv",
     "spikenas_space",
 ]
