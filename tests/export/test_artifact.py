@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from polyarch.errors import InvalidInput
 from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.nn import StackedNetworks
+from polyarch.plugins import SPACES
 from polyarch.prediction.loading import load_artifact, load_network
-from polyarch.runs.spaces import SPACES
 
 
 def test_round_trip(written: tuple[Path, Artifact], examples: ModuleType) -> None:
