@@ -26,7 +26,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (search, predict, serve, train, rank):
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
+for command in (predict, serve, train, rank):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,20 +11,21 @@ from rich.table import Table
 
 from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
 from polyarch.errors import ConfigError, MissingExtra
-from polyarch.plugins import ESTIMATORS, METHODS, SPACES, STRATEGIES, method_named
+from polyarch.plugins import DEFAULT_METHOD, ESTIMATORS, METHODS, SAMPLERS, SPACES, STRATEGIES, method_named
 from polyarch.reports import write_report
 from polyarch.results import Results
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import (
     RunSettings,
     parse_assignments,
-    parse_prior,
+    parse_own_options,
     parse_quantity,
     read_toml,
     with_overrides,
 )
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
+from polyarch.runs.workspace import Workspace
 from polyarch.training import stop_on_signal
 
 DataOption = Annotated[
@@ -49,6 +51,7 @@ DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu, cuda, c
 
 
 def search(
+    context: typer.Context,
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
@@ -67,18 +70,13 @@ def search(
     strategy: StrategyOption = None,
     estimator: EstimatorOption = None,
     budget: Annotated[int | None, typer.Option("--budget", help="Architectures to score.")] = None,
-    sampler: Annotated[str | None, typer.Option("--sampler", help="random, exhaustive, evolution, nsga2.")] = None,
+    sampler: Annotated[str | None, typer.Option("--sampler", help=f"{', '.join(SAMPLERS)}.")] = None,
     max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters, e.g. 100k.")] = None,
     max_macs: Annotated[str | None, typer.Option("--max-macs", help="Most multiply-accumulates, e.g. 5M.")] = None,
     max_latency: Annotated[
         float | None, typer.Option("--max-latency", help="Most seconds per forward pass, measured here.")
     ] = None,
     max_minutes: Annotated[float | None, typer.Option("--max-minutes", help="Most minutes for all of it.")] = None,
-    rule: Annotated[str | None, typer.Option("--rule", help="How a depth is chosen: argmax, 95%, expected.")] = None,
-    prior: Annotated[
-        str | None, typer.Option("--prior", help="Over depths: geometric, uniform, or weights as 1,2,4,...")
-    ] = None,
-    updates: Annotated[str | None, typer.Option("--updates", help="Of the depth posterior: gradient or em.")] = None,
     ood: Annotated[
         str | None, typer.Option("--ood", help="Out-of-distribution images, to try the uncertainty on.")
     ] = None,
@@ -88,7 +86,10 @@ def search(
     ] = None,
     settings: SetOption = None,
 ) -> None:
-    """Find an architecture for data: train a supernet, rank, search, train the best alone, calibrate and export."""
+    """Find an architecture for data, train it alone, calibrate and export it.
+
+    Settings of the method's own section are options, too: --rule 95%, --members 5, ...
+    """
     if module is not None and space not in (None, "module"):
         raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
     described = config is not None or resume or any(word.startswith("space.") for word in settings or [])
@@ -110,11 +111,8 @@ def search(
         "data.ood": ood,
         "data.unlabelled": unlabelled,
         "method": method,
-        "depth.rule": rule,
-        "depth.prior": parse_prior(prior),
-        "depth.updates": updates,
     }
-    _run(None, out, config, resume, options, settings)
+    _run(None, out, config, resume, options, settings, context.args)
 
 
 def train(
@@ -187,11 +185,19 @@ def _run(
     resume: bool,
     options: dict[str, Any],
     assignments: list[str] | None,
+    further: Sequence[str] = (),
 ) -> None:
-    """The common way of `train`, `rank` and `search`."""
+    """The common way of `train`, `rank` and `search`.
+
+    Args:
+        further: options that the command does not know, but maybe the method.
+    """
     overrides = {key: value for key, value in options.items() if value is not None}
     overrides.update(parse_assignments(assignments or []))
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
+    stored = read_toml(Workspace(out).settings) if resume and Workspace(out).settings.exists() else {}
+    name = overrides.get("method") or {**stored, **(content or {})}.get("method", DEFAULT_METHOD)
+    overrides.update(parse_own_options(further, method_named(str(name))))
     with stop_on_signal() as stop:
         beginning = Beginning(out, Terminal(console), stop, until)
         if resume:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -206,14 +206,19 @@ def parse_quantity(text: str | None) -> float | None:
     return float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()]
 
 
-def parse_prior(text: str | None) -> str | list[float] | None:
-    """The name of a prior, or its weights separated by commas."""
-    if text is None or "," not in text:
-        return text
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidInput(f"Expected geometric, uniform, or weights such as 1,2,4. Got {text!r}.") from None
+def parse_own_options(words: Sequence[str], method: Method) -> dict[str, Any]:
+    """Options such as ``--rule 95%`` as settings of the method's section; numbers separated by commas are a list."""
+    found: dict[str, Any] = {}
+    fields = method.Settings.model_fields
+    remaining = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    for option, text in zip_longest(remaining[::2], remaining[1::2]):
+        name = option.removeprefix("--").replace("-", "_")
+        if not option.startswith("--") or name not in fields or text is None:
+            known = f", or a setting of {method.name}: {', '.join(fields)}" if fields else ""
+            raise ConfigError(f"Expected an option of the command and its value{known}. Got {option!r}.")
+        value = f"[{text}]" if re.fullmatch(r"[\d.eE+\-\s]+(,[\d.eE+\-\s]+)+", text) else text
+        found |= parse_assignments([f"{method.section}.{name}={value}"])
+    return found
 
 
 def resumed_settings(

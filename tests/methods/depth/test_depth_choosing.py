@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyarch import Repeat
 from polyarch.data import Column, Dataset, TableData, TensorData
-from polyarch.errors import ConfigError, InvalidInput, UnknownName
+from polyarch.errors import ConfigError, UnknownName
 from polyarch.methods.depth.method import DepthMethod
 from polyarch.methods.depth.settings import DepthSettings
 from polyarch.methods.depth.timing import forward_seconds
@@ -21,7 +21,7 @@ from polyarch.randomness import generator_at
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import EXPORT_SECONDS, PlannedStage, Timings, fitted, total_seconds
 from polyarch.runs.run import Run
-from polyarch.runs.settings import RunSettings, parse_prior
+from polyarch.runs.settings import RunSettings, parse_own_options
 from polyarch.runs.suggestion import merged, with_suggestions
 from polyarch.runs.workspace import Workspace
 
@@ -207,21 +207,26 @@ class TestPlan:
 @pytest.mark.parametrize(
     ("text", "prior"),
     [
-        (None, None),
         ("uniform", "uniform"),
         ("flat", "flat"),  # names are checked with the settings
-        ("1,2,4", [1.0, 2.0, 4.0]),
-        (" 0.5, 1e-3 ,2", [0.5, 0.001, 2.0]),
+        ("1,2,4", [1, 2, 4]),
+        (" 0.5, 1e-3 ,2", [0.5, 0.001, 2]),
+        ("1,two", "1,two"),
     ],
 )
-def test_priors_as_text(text: str | None, prior: Any) -> None:
-    assert parse_prior(text) == prior
+def test_priors_as_options(text: str, prior: Any) -> None:
+    method = method_named("variational-depth")
+    assert parse_own_options(["--prior", text], method) == {"depth.prior": prior}
+    assert parse_own_options([f"--prior={text}", "--rule", "95%"], method) == {
+        "depth.prior": prior,
+        "depth.rule": "95%",
+    }
 
 
-@pytest.mark.parametrize("text", ["1,two", "1,,2", ","])
-def test_priors_that_are_no_numbers(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"geometric, uniform, or weights such as 1,2,4. Got "):
-        parse_prior(text)
+@pytest.mark.parametrize("words", [["--nothing", "1"], ["--rule"], ["rule", "95%"]])
+def test_options_that_the_method_does_not_have(words: list[str]) -> None:
+    with pytest.raises(ConfigError, match="a setting of variational-depth: rule, prior, updates, depths. Got"):
+        parse_own_options(words, method_named("variational-depth"))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
         (["--data", "spirals", "--module", "net:two_choices"], "Got 2 choices in"),
         (["--data", "spirals", "--module", "net:no_depth"], "'stem' (2 options)"),
         (["--data", "spirals", "--space", "depth_fc", "--prior", "1,2,3"], "21 prior weights above 0, one per depth"),
-        (["--data", "spirals", "--prior", "1,two"], "weights such as 1,2,4"),
+        (["--data", "spirals", "--prior", "1,two"], "depth.prior"),
         (["--data", "spirals", "--prior", "flat"], "depth.prior"),
         (["--data", "spirals", "--rule", "median"], "depth.rule"),
         (["--data", "spirals", "--updates", "never"], "depth.updates"),

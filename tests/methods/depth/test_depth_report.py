@@ -96,7 +96,7 @@ def test_the_deepest_depth_is_a_warning() -> None:
 def test_the_baseline_has_no_posterior() -> None:
     results = baseline_results()
     assert said(results).startswith(
-        "On flowers, 7 networks of depths up to 12 were each trained alone; validation data favour depth 6. It reaches"
+        "On flowers, validation data favour depth 6 among 7 networks of depths up to 12, each trained alone. It reaches"
     )
     text = text_of(render(results))
     for words in ("posterior", "prior", "pruned", "mixture over", "--mode"):
