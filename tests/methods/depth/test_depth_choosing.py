@@ -225,7 +225,7 @@ def test_priors_as_options(text: str, prior: Any) -> None:
 
 @pytest.mark.parametrize("words", [["--nothing", "1"], ["--rule"], ["rule", "95%"]])
 def test_options_that_the_method_does_not_have(words: list[str]) -> None:
-    with pytest.raises(ConfigError, match="a setting of variational-depth: rule, prior, updates, depths. Got"):
+    with pytest.raises(ConfigError, match=r"a setting of variational-depth: rule, prior, updates, depths\. Got"):
         parse_own_options(words, method_named("variational-depth"))
 
 
