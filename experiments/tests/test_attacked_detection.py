@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.objectives import log_marginal
-from polyarch.predictive import Mixture, detect, entropy, max_probability, mutual_information
+from polyarch.predictive import Mixture, detect, entropy, mutual_information
 from polyarch.randomness import generator_at, global_seed
 from polyarch_experiments.stochastic.attacked import under_attack
 from polyarch_experiments.stochastic.attacks import PGD
@@ -76,7 +76,7 @@ def test_the_mixture_is_attacked_as_a_whole() -> None:
     found = under_attack(outputs, attack, x, labels, mixture.weights)
     assert found.accuracy == (q.argmax(-1) == labels).double().mean().item() < (p.argmax(-1) == labels).double().mean()
     assert found.entropy == detect(entropy(p), entropy(q))
-    assert found.max_probability == detect(-max_probability(p), -max_probability(q))
+    assert found.max_probability == detect(-p.amax(-1), -q.amax(-1))
     shares = mixture.weights
     assert found.mutual_information == detect(mutual_information(before, shares), mutual_information(after, shares))
 

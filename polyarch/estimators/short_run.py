@@ -1,8 +1,6 @@
 """The short training run from inherited weights that all estimators of training speed share.
 
-Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492, sum training losses
-from scratch; "Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator" (MSc thesis,
-University of Oxford, 2021) starts from the weights of a supernet.
+See `polyarch.estimators.training_speed` for the papers.
 """
 
 from __future__ import annotations
@@ -28,19 +26,12 @@ from polyarch.supernets import Supernet
 
 @dataclass(frozen=True)
 class Trace:
-    """The course of a short run of T steps, w_{t+1} = SGD step from w_t.
+    """The course of a short run of T steps, w_{t+1} = SGD step from w_t, with gradients g_t."""
 
-    Args:
-        losses: (T,) the loss of training minibatch t at w_t, before step t.
-        valid_losses: (T,) the loss of validation minibatch t at w_t.
-        gradient_sum: sum over coordinates of |sum_t g_t|, g_t the gradient of training loss t.
-        gradient_norm: sum_t ||g_t||_1.
-    """
-
-    losses: tuple[float, ...]
-    valid_losses: tuple[float, ...] | None = None
-    gradient_sum: float | None = None
-    gradient_norm: float | None = None
+    losses: tuple[float, ...]  # (T,) the loss of training minibatch t at w_t, before step t
+    valid_losses: tuple[float, ...] | None = None  # (T,) the loss of validation minibatch t at w_t
+    gradient_sum: float | None = None  # sum over coordinates of |sum_t g_t|
+    gradient_norm: float | None = None  # sum_t ||g_t||_1
 
 
 @dataclass(frozen=True)
@@ -142,7 +133,7 @@ class OngoingRun:
         self.losses = content["losses"]
 
     def _valid_loss(self, batch: Batch, step: int) -> float:
-        """The loss with the statistics of the batch; running statistics stay as they are."""
+        """The loss with the statistics of the batch; running statistics stay unchanged."""
         BatchStatistics().prepare(self.network, ())
         tracking = {layer: layer.track_running_stats for layer in norm_layers(self.network)}
         for layer in tracking:

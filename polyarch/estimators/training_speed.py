@@ -1,8 +1,8 @@
 """Estimators that read the trace of a short run: how fast an architecture learns.
 
-SoTL: Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492. The others are
-its relatives in "Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator" (MSc thesis,
-University of Oxford, 2021).
+SoTL: Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492. Runs from the
+weights of a supernet, and the other estimators: "Improving weight-sharing Neural Architecture Search with a marginal
+likelihood estimator" (MSc thesis, University of Oxford, 2021).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import replace
+from typing import ClassVar
 
 from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.estimators.estimator import Estimator
@@ -25,7 +26,12 @@ class TraceEstimator(Estimator):
     Estimators over the same `ShortRun` object share one run per architecture; `Scoring` takes care of that.
     """
 
+    needs: ClassVar[str | None] = None
+    """The argument of `ShortRun` that the estimator needs."""
+
     def __init__(self, run: ShortRun) -> None:
+        if self.needs is not None and getattr(run, self.needs) in (None, False):
+            raise InvalidInput(f"Expected a short run with {self.needs} for {self.name}. Got one without.")
         self.run = run
 
     @property
@@ -38,7 +44,7 @@ class TraceEstimator(Estimator):
         """The score that a trace gives."""
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """The score from a run of its own."""
+        """The score from a separate run."""
         return self.read(self.run.trace(net, architecture), architecture)
 
     def read(self, trace: Trace, architecture: Architecture) -> float:
@@ -69,11 +75,7 @@ class SoVL(TraceEstimator):
     """Minus the sum of validation losses along the run, one minibatch per step: -sum_t loss_valid(w_t, batch_t)."""
 
     name = "sovl"
-
-    def __init__(self, run: ShortRun) -> None:
-        if run.valid is None:
-            raise InvalidInput("Expected a short run with validation batches for sovl. Got one without.")
-        super().__init__(run)
+    needs = "valid"
 
     def value(self, trace: Trace) -> float:
         """Minus the sum of the validation losses, in nats."""
@@ -96,17 +98,11 @@ class TLMini(TraceEstimator):
         return -trace.losses[0]
 
 
-class _GradientEstimator(TraceEstimator):
-    def __init__(self, run: ShortRun) -> None:
-        if not run.gradients:
-            raise InvalidInput(f"Expected a short run with gradients=True for {self.name}. Got one without.")
-        super().__init__(run)
-
-
-class SoG(_GradientEstimator):
+class SoG(TraceEstimator):
     """The L1 norm of the sum of gradients along the run: sum over coordinates i of |sum_t g_{t,i}|."""
 
     name = "sog"
+    needs = "gradients"
 
     def value(self, trace: Trace) -> float:
         """How far plain gradient steps would have led, in L1 norm per unit of learning rate."""
@@ -114,10 +110,11 @@ class SoG(_GradientEstimator):
         return trace.gradient_sum
 
 
-class SoGN(_GradientEstimator):
+class SoGN(TraceEstimator):
     """The sum of gradient norms along the run: sum_t ||g_t||_1."""
 
     name = "sogn"
+    needs = "gradients"
 
     def value(self, trace: Trace) -> float:
         """The length of the path of plain gradient steps, in L1 norm per unit of learning rate."""

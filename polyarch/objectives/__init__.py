@@ -1,13 +1,14 @@
 """Objectives: expectations under q, the evidence lower bound, and gradients through training."""
 
-from polyarch.objectives.curvature import dominant_eigenvalue, flat_gradient, hessian_vector_product
-from polyarch.objectives.elbo import elbo, log_posterior
+from polyarch.objectives.curvature import dominant_eigenvalue
 from polyarch.objectives.expectation import (
     ExactExpectation,
     Expectation,
     SampledExpectation,
     categorical_log_likelihood,
+    elbo,
     log_marginal,
+    log_posterior,
     marginal_log_probabilities,
     support,
 )
@@ -35,8 +36,6 @@ __all__ = [
     "direct_gradient",
     "dominant_eigenvalue",
     "elbo",
-    "flat_gradient",
-    "hessian_vector_product",
     "log_marginal",
     "log_posterior",
     "marginal_log_probabilities",

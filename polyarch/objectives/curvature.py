@@ -30,11 +30,7 @@ def hessian_vector_product(gradient: Tensor, parameters: Sequence[Tensor], vecto
 
 
 def dominant_eigenvalue(
-    loss: Callable[[], Tensor],
-    parameters: Sequence[Tensor],
-    *,
-    generator: Generator,
-    steps: int = 20,
+    loss: Callable[[], Tensor], parameters: Sequence[Tensor], *, generator: Generator, steps: int = 20
 ) -> float:
     """The largest signed eigenvalue of the Hessian of a loss: of -3 and 2 it is 2.
 

@@ -63,19 +63,12 @@ class InnerSGD:
 
 @dataclass(frozen=True)
 class Unrolled:
-    """The result of T training steps.
+    """The result of T training steps."""
 
-    Attributes:
-        losses: L_t(w_t) of every batch before its step, T of them.
-        gradient: d objective / d settings, by the names of the settings.
-        weights: w_T.
-        velocity: v_T.
-    """
-
-    losses: list[float]
-    gradient: dict[str, Tensor]
-    weights: dict[str, Tensor]
-    velocity: dict[str, Tensor]
+    losses: list[float]  # L_t(w_t) of every batch before its step
+    gradient: dict[str, Tensor]  # d objective / d settings
+    weights: dict[str, Tensor]  # w_T
+    velocity: dict[str, Tensor]  # v_T
 
 
 def unrolled_gradient(

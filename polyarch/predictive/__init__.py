@@ -1,6 +1,5 @@
 """Predictions of networks and mixtures, their uncertainty, and how well it is calibrated."""
 
-from polyarch.predictive.budget import members_within
 from polyarch.predictive.calibration import (
     ConfidenceBin,
     brier,
@@ -10,22 +9,15 @@ from polyarch.predictive.calibration import (
     reliability,
 )
 from polyarch.predictive.corruptions import CORRUPTIONS, SEVERITIES, corrupt
-from polyarch.predictive.early_exit import (
-    EarlyExit,
-    ExitMeasure,
-    choose_confidence,
-    exit_curve,
-)
+from polyarch.predictive.early_exit import EarlyExit, ExitMeasure, choose_confidence, exit_curve
+from polyarch.predictive.member_selection import members_within, most_probable
 from polyarch.predictive.member_weights import posterior_weights, responsibilities, stacked_weights
 from polyarch.predictive.mixture import Mixture
-from polyarch.predictive.most_probable import most_probable
 from polyarch.predictive.selective_prediction import RiskCoverageCurve, risk_coverage, threshold_at
 from polyarch.predictive.uncertainty import (
     Detection,
-    auroc,
     detect,
     entropy,
-    max_probability,
     mutual_information,
     uncertainty_scores,
 )
@@ -39,7 +31,6 @@ __all__ = [
     "ExitMeasure",
     "Mixture",
     "RiskCoverageCurve",
-    "auroc",
     "brier",
     "calibration_error",
     "choose_confidence",
@@ -48,7 +39,6 @@ __all__ = [
     "entropy",
     "exit_curve",
     "fit_temperature",
-    "max_probability",
     "members_within",
     "most_probable",
     "mutual_information",

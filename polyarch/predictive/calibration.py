@@ -73,11 +73,7 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[C
 
 
 def fit_temperature(
-    logits: Tensor,
-    labels: Tensor,
-    weights: Tensor | Sequence[float] | None = None,
-    *,
-    log_deviation: float = math.inf,
+    logits: Tensor, labels: Tensor, weights: Tensor | Sequence[float] | None = None, *, log_deviation: float = math.inf
 ) -> float:
     """The T in 0.05..20 with the lowest -(1/N) (sum_n log sum_k w_k softmax(logits_kn / T)[y_n] - (log T)^2 / 2s^2).
 

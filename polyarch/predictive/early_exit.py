@@ -32,19 +32,12 @@ TOLERANCE = 0.01
 
 
 class ExitOutput(NamedTuple):
-    """The predictions for B examples, each from the exits up to the one it used.
+    """The predictions for B examples, each from the mixture of the exits up to the one it used."""
 
-    Args:
-        probabilities: (B, C) of the mixture of those exits.
-        entropy: (B,) of that mixture, in nats.
-        mutual_information: (B,) in nats, how much those exits disagree.
-        positions: (B,) the exit used, 0..K-1.
-    """
-
-    probabilities: Tensor
-    entropy: Tensor
-    mutual_information: Tensor
-    positions: Tensor
+    probabilities: Tensor  # (B, C)
+    entropy: Tensor  # (B,) in nats
+    mutual_information: Tensor  # (B,) in nats, how much those exits disagree
+    positions: Tensor  # (B,) the exit used, 0..K-1
 
 
 class EarlyExit(nn.Module):
@@ -116,17 +109,12 @@ class EarlyExit(nn.Module):
 
 @dataclass(frozen=True)
 class ExitMeasure:
-    """The cost and quality of early exit at one confidence.
-
-    Args:
-        mean_depth: the mean depth of the exits used.
-        negative_log_likelihood: the mean over examples, in nats.
-    """
+    """The cost and quality of early exit at one confidence."""
 
     confidence: float
-    mean_depth: float
+    mean_depth: float  # of the exits used
     accuracy: float
-    negative_log_likelihood: float
+    negative_log_likelihood: float  # in nats per example
 
 
 def exit_curve(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from polyarch.predictive.checks import check_probabilities, check_scores, normalised_weights
@@ -35,12 +34,6 @@ def mutual_information(members: Tensor, weights: Tensor | Sequence[float] | None
     return (_entropy(mixture) - torch.einsum("k,kb->b", shares, _entropy(members))).clamp_min(0)
 
 
-def max_probability(probabilities: Tensor) -> Tensor:
-    """The probability of the predicted class, (B, C) -> (B,); 1 minus it is a score."""
-    check_probabilities(probabilities)
-    return probabilities.amax(-1)
-
-
 def uncertainty_scores(members: Tensor, weights: Tensor | Sequence[float] | None = None) -> dict[str, Tensor]:
     """All scores of a mixture by name, (K, B, C) -> (B,) each; mutual information only for several members."""
     mixture, shares = _mixture(members, weights)
@@ -53,7 +46,7 @@ class Detection:
     """How well scores separate OOD examples from in-distribution ones.
 
     Args:
-        auroc: area under the ROC curve; 0.5 is chance.
+        auroc: area under the ROC curve, P(outside > inside) + P(outside = inside) / 2; 0.5 is chance.
         aupr: average precision, the area under the precision-recall curve; chance is the share of OOD examples.
         fpr95: the lowest share of in-distribution examples flagged at a threshold that finds 95 % of the OOD ones.
             Papers that count in-distribution examples as positives report ``detect(-outside, -inside).fpr95``.
@@ -66,25 +59,13 @@ class Detection:
 
 def detect(inside: Tensor, outside: Tensor) -> Detection:
     """All three measures for the scores of in-distribution (N,) and OOD (M,) examples."""
-    from sklearn.metrics import average_precision_score, roc_curve  # takes a second to import
+    from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve  # takes a second to import
 
-    labels, scores = _labelled(inside, outside)
+    scores = torch.cat([check_scores(inside), check_scores(outside)]).numpy()
+    labels = np.repeat([0, 1], [len(inside), len(outside)])
     fpr, tpr, _ = roc_curve(labels, scores, drop_intermediate=False)
-    precision = float(average_precision_score(labels, scores))
-    return Detection(auroc(inside, outside), precision, float(fpr[tpr >= 0.95].min()))
-
-
-def auroc(inside: Tensor, outside: Tensor) -> float:
-    """P(outside > inside) + P(outside = inside) / 2 over all pairs: (N,), (M,) -> 0..1."""
-    from sklearn.metrics import roc_auc_score  # takes a second to import
-
-    return float(roc_auc_score(*_labelled(inside, outside)))
-
-
-def _labelled(inside: Tensor, outside: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Labels, 1 for OOD, and scores of all examples."""
-    scores = torch.cat([check_scores(inside), check_scores(outside)])
-    return np.repeat([0, 1], [len(inside), len(outside)]), scores.numpy()
+    auroc, aupr = roc_auc_score(labels, scores), average_precision_score(labels, scores)
+    return Detection(float(auroc), float(aupr), float(fpr[tpr >= 0.95].min()))
 
 
 def _mixture(members: Tensor, weights: Tensor | Sequence[float] | None) -> tuple[Tensor, Tensor]:

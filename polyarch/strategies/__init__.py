@@ -2,13 +2,12 @@
 
 from polyarch.strategies.bilevel import Bilevel
 from polyarch.strategies.consistency import Consistency, DropoutPass, RandomPass, WiringPass
-from polyarch.strategies.guided_depth import GuidedDepth
 from polyarch.strategies.hypergradients import HeldOutLoss, Hypergradient, LossSum, take_step
 from polyarch.strategies.inner_loops import InnerLoop, InnerSteps, PathGradients
 from polyarch.strategies.mixed_supernet import MixedSupernet, Weighing
 from polyarch.strategies.one_shot import OneShot
 from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths
-from polyarch.strategies.posterior_guided import PosteriorGuided
+from polyarch.strategies.posterior_guided import GuidedDepth, PosteriorGuided
 from polyarch.strategies.stochastic import DrawUnit, StochasticArchitectures
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure
 from polyarch.strategies.supervised import Supervised

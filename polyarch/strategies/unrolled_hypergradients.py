@@ -1,8 +1,6 @@
 """Exact gradients of q through steps of the weights, and the central differences of second-order DARTS.
 
-Liu et al. (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055. The exact gradient of the sum of
-training losses: "Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator" (MSc thesis,
-University of Oxford, 2021).
+See `polyarch.strategies.hypergradients` for the papers.
 """
 
 from __future__ import annotations

@@ -55,15 +55,7 @@ class LayerOptions:
 
 
 class LayerChain(Supernet):
-    """Stem, a sequence of layers with a choice each, head.
-
-    Args:
-        space: one choice per layer, in order.
-        stem: (B, in_channels, H, W) -> (B, C, H', W').
-        layers: their options, in order.
-        head: the output of the last layer -> (B, classes).
-        interchoice: weights that depend on the layers before.
-    """
+    """Stem, layers with one choice of the space each, head; inter-choice weights depend on the layers before."""
 
     def __init__(
         self,
@@ -118,9 +110,8 @@ class ChainSupernet(LayerChain):
 
     Args:
         channels: output channels of every layer.
-        strides: stride of every layer, 1 by default.
-        kernels: kernel sizes to choose from.
-        expansions: expansion factors to choose from; the options are all pairs, named like ``k3e6``.
+        strides: of every layer, 1 by default.
+        kernels, expansions: the options are all pairs of kernel size and expansion factor, named like ``k3e6``.
         skip: whether shape-preserving layers can be left out.
         stem_channels: channels after the stem; its first convolution has twice as many.
         head_channels: channels of the last 1x1 convolution.

@@ -109,19 +109,15 @@ class DartsCell(nn.Module):
         if skips_zeros():
             selections = {edge: s for edge, s in selections.items() if isinstance(s, int) or s.any()}
         nodes = [call(self.earlier, earlier), call(self.previous, previous)]
+        step = 2 if self.kind == "reduce" else 1
         for target in DARTS_NODES:
             terms: list[Tensor] = [
                 self.edges[edge_name(source, target)](nodes[source], selections[source, target])
                 for source in range(target)
                 if (source, target) in selections
             ]
-            nodes.append(sum(terms[1:], start=terms[0]) if terms else self._nothing(nodes[0]))
+            nodes.append(sum(terms[1:], start=terms[0]) if terms else torch.zeros_like(nodes[0][:, :, ::step, ::step]))
         return torch.cat(nodes[2:], dim=1)
-
-    def _nothing(self, node: Tensor) -> Tensor:
-        """A node without input: (B, C, H, W) -> zeros (B, C, H, W), or half that resolution."""
-        step = 2 if self.kind == "reduce" else 1
-        return torch.zeros_like(node[:, :, ::step, ::step])
 
 
 class DartsSupernet(Supernet):

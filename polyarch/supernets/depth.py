@@ -166,9 +166,9 @@ def _normalise(x: Tensor, norms: list[nn.BatchNorm1d]) -> Tensor:
     """
     depth, batch, width = x.shape
     first = norms[0]
-    assert first.running_mean is not None and first.momentum is not None
-    means = torch.cat([norm.running_mean for norm in norms if norm.running_mean is not None])
-    variances = torch.cat([norm.running_var for norm in norms if norm.running_var is not None])
+    assert first.momentum is not None
+    means = torch.cat([norm.get_buffer("running_mean") for norm in norms])
+    variances = torch.cat([norm.get_buffer("running_var") for norm in norms])
     folded = F.batch_norm(
         x.transpose(0, 1).reshape(batch, depth * width),
         means,
@@ -182,9 +182,7 @@ def _normalise(x: Tensor, norms: list[nn.BatchNorm1d]) -> Tensor:
     if first.training:
         with torch.no_grad():
             for norm, mean, variance in zip(norms, means.split(width), variances.split(width), strict=True):
-                assert norm.running_mean is not None and norm.running_var is not None
-                assert norm.num_batches_tracked is not None
-                norm.running_mean.copy_(mean)
-                norm.running_var.copy_(variance)
-                norm.num_batches_tracked += 1
+                norm.get_buffer("running_mean").copy_(mean)
+                norm.get_buffer("running_var").copy_(variance)
+                norm.get_buffer("num_batches_tracked").add_(1)
     return folded.view(batch, depth, width).transpose(0, 1)

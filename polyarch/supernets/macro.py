@@ -21,12 +21,8 @@ class MacroSupernet(LayerChain):
 
     The first layer of a stage halves the resolution and doubles the channels; its ``identity`` is a 1x1 convolution.
     With the default widths the networks are the benchmark's, with the parameter counts of its table, except for ReLU6
-    in place of ReLU. Accepts images of any size: (B, in_channels, H, W) -> (B, classes).
-
-    Args:
-        channels: after the stem.
-        head_channels: channels of the last 1x1 convolution.
-        interchoice: weights that depend on the layers before.
+    in place of ReLU. Inter-choice weights depend on the layers before. Accepts images of any size:
+    (B, in_channels, H, W) -> (B, classes).
     """
 
     def __init__(

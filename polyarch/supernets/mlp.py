@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -12,13 +11,9 @@ from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet, require_sizes
 
 
-@dataclass(frozen=True)
-class _UsedBlocks:
+def _used_blocks(architecture: Architecture) -> str:
     """The canonical key, which ignores blocks beyond the depth."""
-
-    def __call__(self, architecture: Architecture) -> str:
-        depth = int(architecture.option("depth"))
-        return "|".join(architecture.names[: depth + 1])
+    return "|".join(architecture.names[: int(architecture.option("depth")) + 1])
 
 
 class MLPSupernet(Supernet):
@@ -48,7 +43,7 @@ class MLPSupernet(Supernet):
         depths = Choice("depth", tuple(str(depth) for depth in range(1, max_depth + 1)), kind="wiring")
         options = tuple(f"h{inner}" for inner in inner_widths)
         blocks = [Choice(f"block{index}", options) for index in range(max_depth)]
-        super().__init__(Space(f"mlp{max_depth}x{width}", (depths, *blocks), canonical=_UsedBlocks()))
+        super().__init__(Space(f"mlp{max_depth}x{width}", (depths, *blocks), canonical=_used_blocks))
         self.stem = nn.Sequential(nn.Flatten(), nn.Linear(features, width))
         self.blocks = nn.ModuleList(
             ChoiceBlock(choice.name, [_block(width, inner) for inner in inner_widths]) for choice in blocks

@@ -30,15 +30,10 @@ from polyarch.supernets.supernet import Supernet, evaluating, require_gates
 
 @dataclass(frozen=True)
 class RunChoices:
-    """A canonical key that ignores choices inside of options that do not run.
+    """A canonical key that ignores choices inside of options that do not run."""
 
-    Args:
-        outer: the positions of the choices that always run.
-        inner: position, option -> the positions of the choices directly inside this option.
-    """
-
-    outer: tuple[int, ...]
-    inner: tuple[tuple[tuple[int, ...], ...], ...]
+    outer: tuple[int, ...]  # the positions of the choices that always run
+    inner: tuple[tuple[tuple[int, ...], ...], ...]  # position, option -> positions of the choices directly inside
 
     def __call__(self, architecture: Architecture) -> str:
         """The options of all choices that run, ``-`` for the others.

@@ -22,6 +22,8 @@ from polyarch.spaces import Architecture, Gates
 from polyarch.supernets.module import ModuleSupernet
 from polyarch.supernets.supernet import mix_logits
 
+AVERAGES = {"means": "running_mean", "variances": "running_var", "batches": "num_batches_tracked"}
+
 
 class DepthStatistics(nn.Module):
     """The running averages (O, C) of a batch norm layer at every depth, and the batches (O,) they have seen."""
@@ -32,21 +34,14 @@ class DepthStatistics(nn.Module):
 
     def __init__(self, layer: nn.Module, options: int) -> None:
         super().__init__()
-        assert isinstance(layer, _BatchNorm)
-        own = {"means": layer.running_mean, "variances": layer.running_var, "batches": layer.num_batches_tracked}
-        for name, average in own.items():
-            assert average is not None
+        for name, of_layer in AVERAGES.items():
+            average = layer.get_buffer(of_layer)
             self.register_buffer(name, average.expand(options, *average.shape).clone())
 
-    def load_into(self, layer: _BatchNorm, index: int) -> None:
+    def load_into(self, layer: nn.Module, index: int) -> None:
         """Sets the averages of the layer to those of one depth."""
-        for average, rows in (
-            (layer.running_mean, self.means),
-            (layer.running_var, self.variances),
-            (layer.num_batches_tracked, self.batches),
-        ):
-            assert average is not None
-            average.copy_(rows[index])
+        for name, of_layer in AVERAGES.items():
+            layer.get_buffer(of_layer).copy_(self.get_buffer(name)[index])
 
 
 class RepeatSupernet(ModuleSupernet):

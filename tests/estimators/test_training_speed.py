@@ -300,12 +300,12 @@ class TestOneRunForAll:
 
 class TestWhatARunMustHave:
     def test_validation_batches(self) -> None:
-        with pytest.raises(InvalidInput, match="validation batches for sovl"):
+        with pytest.raises(InvalidInput, match="a short run with valid for sovl"):
             SoVL(ShortRun(TRAIN))
 
     @pytest.mark.parametrize("estimator", [SoG, SoGN])
     def test_gradients(self, estimator: type[SoG] | type[SoGN]) -> None:
-        with pytest.raises(InvalidInput, match=f"gradients=True for {estimator.name}"):
+        with pytest.raises(InvalidInput, match=f"a short run with gradients for {estimator.name}"):
             estimator(ShortRun(TRAIN))
 
 

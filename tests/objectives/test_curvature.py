@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.objectives import dominant_eigenvalue, flat_gradient, hessian_vector_product
+from polyarch.objectives.curvature import dominant_eigenvalue, flat_gradient, hessian_vector_product
 from polyarch.randomness import generator_at, global_seed
 
 

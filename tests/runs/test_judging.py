@@ -15,7 +15,7 @@ from polyarch.errors import ConfigError
 from polyarch.export import Program
 from polyarch.nn import StackedNetworks
 from polyarch.prediction.loading import load_artifact
-from polyarch.predictive import auroc
+from polyarch.predictive import detect
 from polyarch.randomness import generator_at
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.judging import CURVE_POINTS, Ensemble, judge, ood_batches
@@ -82,10 +82,10 @@ def test_a_mixture_of_two() -> None:
     with torch.no_grad():
         far = torch.stack([network(foreign) for _, network in members]).double()
     away = torch.special.entr(mix(far, record.temperature)).sum(1)
-    assert record.detection["entropy"]["auroc"] == pytest.approx(auroc(entropy, away), abs=1e-3)
+    assert record.detection["entropy"]["auroc"] == pytest.approx(detect(entropy, away).auroc, abs=1e-3)
     assert set(record.detection) == {"entropy", "max_probability", "mutual_information"}
     doubt = [1 - mix(values, record.temperature).amax(1) for values in (logits(inputs), far)]
-    assert record.detection["max_probability"]["auroc"] == pytest.approx(auroc(*doubt), abs=1e-3)
+    assert record.detection["max_probability"]["auroc"] == pytest.approx(detect(*doubt).auroc, abs=1e-3)
 
 
 def test_the_temperature_is_that_of_the_validation_data() -> None:

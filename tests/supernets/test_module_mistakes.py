@@ -37,7 +37,7 @@ class Pieces(nn.Module):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: OneOf("block1"), "choice 'block1' to have one or more distinct options. Got []."),
+        (lambda: OneOf("block1"), "one or more distinct options for 'block1'. Got []."),
         (lambda: OneOf("", a=TANH), "a choice to have a name"),
         (lambda: OneOf(TANH, a=TANH), "the name of a block first. Got Tanh."),
         (lambda: OneOf("block1", **{"a|b": TANH}), "options without '|' for choice 'block1'. Got ['a|b']."),

@@ -280,4 +280,4 @@ def test_references_beside_the_module_tree_are_followed() -> None:
 
 
 def test_the_example_in_the_documentation() -> None:
-    assert doctest.testmod(polyarch.supernets.module) == (0, 8)
+    assert doctest.testmod(polyarch.supernets.module) == (0, 9)

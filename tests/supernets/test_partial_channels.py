@@ -29,7 +29,7 @@ def images(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=generator_at(0, "images"))
 
 
-class TestPartialCellSupernet(SupernetContract):
+class TestPartialNB201Supernet(SupernetContract):
     def make_supernet(self) -> Supernet:
         return NB201Supernet(channels=4, cells=1, classes=3, partial=4).double()
 

@@ -27,7 +27,7 @@ CELLS = (
 )
 
 
-class TestCellSupernet(SupernetContract):
+class TestNB201Supernet(SupernetContract):
     def make_supernet(self) -> Supernet:
         return NB201Supernet(channels=3, cells=1, classes=4).double()
 
@@ -38,7 +38,7 @@ class TestCellSupernet(SupernetContract):
         return [parse_nb201(text, space) for text in CELLS]
 
 
-class TestDeepAffineCellSupernetOnOddImages(TestCellSupernet):
+class TestDeepAffineNB201SupernetOnOddImages(TestNB201Supernet):
     """Two cells per stage, one grey channel, sides that do not halve."""
 
     def make_supernet(self) -> Supernet:
@@ -51,7 +51,7 @@ class TestDeepAffineCellSupernetOnOddImages(TestCellSupernet):
         return super().make_architectures(space)[::3]  # whole, partly dead, and without anything but zeros and skips
 
 
-class TestCellSupernetOfFewOperations(SupernetContract):
+class TestNB201SupernetOfFewOperations(SupernetContract):
     """Without ``none``, in single precision and the memory format of training."""
 
     tolerance = 1e-4

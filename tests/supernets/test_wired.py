@@ -360,7 +360,7 @@ def test_the_network_has_one_convolution_per_module() -> None:
         ({"stages": 1, "auxiliary": True}, "2 or more stages"),
         ({"wirings": []}, "different wirings"),
         ({"modules": 4, "stages": 2, "wirings": [WIRINGS[0], WIRINGS[0]]}, "different wirings"),
-        ({"wirings": WIRINGS}, "Expected an architecture of space 'wired3x8'"),
+        ({"wirings": WIRINGS}, "Expected an architecture of 'wired3x8'"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, object], words: str) -> None:

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from polyarch.data import Batch, Batches, load, resident
 from polyarch.distributions import FactorisedCategorical
 from polyarch.errors import Interrupted, InvalidInput
-from polyarch.objectives import flat_gradient, hessian_vector_product
+from polyarch.objectives.curvature import flat_gradient, hessian_vector_product
 from polyarch.randomness import global_seed
 from polyarch.spaces import Architecture, darts_space
 from polyarch.strategies import Stateful, Strategy, Supervised

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyarch.estimators import ValAcc
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
-from polyarch.predictive import auroc
+from polyarch.predictive import detect
 from polyarch.randomness import generator_at
 from polyarch.ranking import norm_modes
 from polyarch.spaces import Architecture, per_example_gates
@@ -66,7 +66,7 @@ def run(settings: Settings, item: MethodAndSeed, folder: Path) -> dict[str, Any]
         # Where many wirings were seen, those that were not are the rarer ones, with more edges.
         found["edges"] = {side: _mean_edges(some) for side, some in (("seen", judged), ("unseen", fresh))}
         # Rounded, so that equal counts of right answers are equal numbers.
-        found["seen_auc"] = auroc(torch.tensor(found["unseen"]), torch.tensor(found["running"]))
+        found["seen_auc"] = detect(torch.tensor(found["unseen"]), torch.tensor(found["running"])).auroc
     return found
 
 

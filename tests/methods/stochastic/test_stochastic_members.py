@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from polyarch.runs.parts import Parts
 from torch import Tensor
 
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError, ImpossibleSpace
 from polyarch.estimators import shared_macs
 from polyarch.methods.stochastic.corruption import corrupted_detection
-from polyarch.methods.stochastic.ensemble import EVALUATED, LEAST_SHARE, Chosen, choose_members
-from polyarch.predictive import auroc, corrupt
+from polyarch.methods.stochastic.ensemble import EVALUATED, LEAST_SHARE, ChosenMembers, choose_members
+from polyarch.methods.stochastic.strategy import drawn_architectures
+from polyarch.predictive import corrupt, detect
 from polyarch.randomness import generator_at
-from polyarch.runs.display import Quiet
 from polyarch.runs.judging import Ensemble, MemberLogits
-from polyarch.runs.run import Context
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.workspace import Workspace
 
@@ -38,40 +37,40 @@ def noise(examples: int = 40, shift: float = 0.0) -> Dataset:
     return Dataset("noise", data, data.subset(range(0, examples, 2)), ("a", "b"))
 
 
-def context_of(folder: Path, settings: dict[str, Any], data: Dataset | None = None) -> Context:
+def run_of(settings: dict[str, Any], data: Dataset | None = None) -> Run:
     """With statistics and weights that are not those of its creation: fresh wirings are nearly alike."""
     asked = RunSettings.parse(with_overrides({}, settings), "the test")
-    parts = Parts.build(asked, data=data or noise())
-    for name, parameter in parts.net.named_parameters():
+    run = Run.build(asked, Workspace(Path("nowhere")), data=data or noise())
+    for name, parameter in run.net.named_parameters():
         with torch.no_grad():
             parameter.add_(torch.randn(parameter.shape, generator=generator_at(0, "noise", name)), alpha=0.5)
-    return Context(parts, Workspace(folder), Quiet())
+    return run
 
 
-def valid_logits(context: Context, chosen: Chosen) -> tuple[Tensor, Tensor]:
+def valid_logits(run: Run, chosen: ChosenMembers) -> tuple[Tensor, Tensor]:
     """By one architecture after the other."""
-    parts = context.parts
-    (inputs,) = parts.valid.stream([torch.arange(len(parts.valid))])
+    valid = run.feed.valid
+    (inputs,) = valid.stream([torch.arange(len(valid))])
     with torch.no_grad():
-        x = parts.preprocessing(inputs)
-        return torch.stack([parts.net(x, one).double() for one in chosen.architectures]), parts.valid.targets
+        x = run.feed.preprocessing(inputs)
+        return torch.stack([run.net(x, one).double() for one in chosen.architectures]), valid.targets
 
 
-def test_the_lowest_validation_loss_comes_first(tmp_path: Path) -> None:
-    context = context_of(tmp_path, {**WIRED, "stochastic.members": 3})
-    chosen = choose_members(context)
-    logits, targets = valid_logits(context, chosen)
+def test_the_lowest_validation_loss_comes_first() -> None:
+    run = run_of({**WIRED, "stochastic.members": 3})
+    chosen = choose_members(run)
+    logits, targets = valid_logits(run, chosen)
     losses = [float(F.cross_entropy(one, targets)) for one in logits]
     assert losses == sorted(losses) and losses[0] < losses[-1]
-    assert {one.key for one in chosen.architectures} == {one.key for one in context.parts.stochastic_architectures()}
+    assert {one.key for one in chosen.architectures} == {one.key for one in drawn_architectures(run)}
     assert list(chosen.members) == [0, 1, 2] and chosen.weights == pytest.approx([1 / 3] * 3)
     torch.testing.assert_close(chosen.logits.valid, logits, rtol=1e-5, atol=1e-6)
 
 
-def test_posterior_shares_are_those_of_the_likelihoods(tmp_path: Path) -> None:
-    context = context_of(tmp_path, {**WIRED, "stochastic.weighting": "posterior"}, noise(1200))
-    chosen = choose_members(context)
-    logits, targets = valid_logits(context, chosen)
+def test_posterior_shares_are_those_of_the_likelihoods() -> None:
+    run = run_of({**WIRED, "stochastic.weighting": "posterior"}, noise(1200))
+    chosen = choose_members(run)
+    logits, targets = valid_logits(run, chosen)
     likelihoods = torch.stack([-F.cross_entropy(one, targets, reduction="sum") for one in logits])
     expected = likelihoods.softmax(0)
     expected = torch.where(expected < LEAST_SHARE, 0.0, expected)
@@ -80,11 +79,11 @@ def test_posterior_shares_are_those_of_the_likelihoods(tmp_path: Path) -> None:
     assert [position for position, _ in chosen.kept] == [i for i, weight in enumerate(chosen.weights) if weight]
 
 
-def test_stacked_shares_have_the_highest_likelihood(tmp_path: Path) -> None:
+def test_stacked_shares_have_the_highest_likelihood() -> None:
     """No step from one member to another helps."""
-    context = context_of(tmp_path, {**WIRED, "stochastic.weighting": "stacked"})
-    chosen = choose_members(context)
-    logits, targets = valid_logits(context, chosen)
+    run = run_of({**WIRED, "stochastic.weighting": "stacked"})
+    chosen = choose_members(run)
+    logits, targets = valid_logits(run, chosen)
     true = logits.softmax(-1)[:, torch.arange(len(targets)), targets]  # (K, N)
     weights = torch.tensor(chosen.weights, dtype=torch.float64)
 
@@ -99,70 +98,71 @@ def test_stacked_shares_have_the_highest_likelihood(tmp_path: Path) -> None:
         assert likelihood(step) <= likelihood(weights) + 1e-4
 
 
-def test_the_budget_holds_for_all_members_together(tmp_path: Path) -> None:
-    free = choose_members(context_of(tmp_path, SHARED))
-    context = context_of(tmp_path, SHARED)
-    macs = shared_macs(context.parts.net, context.parts.network_shape)
+def test_the_budget_holds_for_all_members_together() -> None:
+    free = choose_members(run_of(SHARED))
+    run = run_of(SHARED)
+    macs = shared_macs(run.net, run.feed.network_shape)
     costs = [macs(free.architectures[:count]) for count in (1, 2, 3)]
     assert costs[0] < costs[1] < costs[2]
-    limited = choose_members(context_of(tmp_path, {**SHARED, "stochastic.max_macs": costs[1]}))
+    limited = choose_members(run_of({**SHARED, "stochastic.max_macs": costs[1]}))
     kept = [limited.architectures[position] for position in limited.members]
     assert kept[:2] == list(free.architectures[:2]) and macs(kept) <= costs[1]
-    one = choose_members(context_of(tmp_path, {**SHARED, "stochastic.max_macs": costs[0], "stochastic.members": 2}))
+    one = choose_members(run_of({**SHARED, "stochastic.max_macs": costs[0], "stochastic.members": 2}))
     assert macs([one.architectures[position] for position in one.members]) == costs[0]
 
 
-def test_of_many_only_the_first_are_looked_at(tmp_path: Path) -> None:
+def test_of_many_only_the_first_are_looked_at() -> None:
     many = {**SHARED, "space.modules": 5, "stochastic.architectures": 60, "stochastic.edge_probability": 0.5}
-    context = context_of(tmp_path, many)
-    drawn = context.parts.stochastic_architectures()
-    chosen = choose_members(context)
+    run = run_of(many)
+    drawn = drawn_architectures(run)
+    chosen = choose_members(run)
     assert len(drawn) == len(set(drawn)) == 60
     assert set(chosen.architectures) == set(drawn[:EVALUATED])
     assert len(chosen.members) == 5
 
 
-def test_limits_hold_for_every_member(tmp_path: Path) -> None:
+def test_limits_hold_for_every_member() -> None:
     cells = {"method": "stochastic", "workers": 1, "space.kind": "nb201", "space.channels": 2}
     cells |= {"stochastic.own_weights": False, "stochastic.architectures": 6}
     for limit, kept in ((None, False), (1500, True)):
-        parts = context_of(tmp_path, cells | ({"search.max_params": limit} if limit else {})).parts
-        sizes = [parts.net.parameter_count(one) for one in parts.stochastic_architectures()]
+        run = run_of(cells | ({"search.max_params": limit} if limit else {}))
+        sizes = [run.net.parameter_count(one) for one in drawn_architectures(run)]
         assert len(sizes) == 6 and (max(sizes) <= 1500) == kept
     with pytest.raises(ImpossibleSpace, match="params at most 5"):
-        context_of(tmp_path, {**WIRED, "search.max_params": 5}).parts.stochastic_architectures()
+        drawn_architectures(run_of({**WIRED, "search.max_params": 5}))
 
 
-def test_wirings_and_settings_must_agree(tmp_path: Path) -> None:
+def test_wirings_and_settings_must_agree() -> None:
     for settings, words in (
         ({**WIRED, "space.wirings": []}, r"Expected 5 space\.wirings.* Got 0"),
         ({**WIRED, "stochastic.own_weights": False}, r"Expected no space\.wirings with stochastic\.own_weights false"),
     ):
         with pytest.raises(ConfigError, match=words):
-            context_of(tmp_path, settings).parts.stochastic_architectures()
+            drawn_architectures(run_of(settings))
 
 
-def test_corrupted_copies_are_scored_by_hand(tmp_path: Path) -> None:
-    parts = context_of(tmp_path, WIRED).parts
-    members = parts.stochastic_architectures()[:2]
-    ensemble = Ensemble("two", members, parts.net.extract_many(members).eval(), [0.3, 0.7])
-    found = corrupted_detection(ensemble, parts, 2.0)
-    rows = torch.randperm(len(parts.data.test), generator=generator_at(0, "corrupted", 0))
-    (images,) = parts.data.test.stream([rows])
+def test_corrupted_copies_are_scored_by_hand() -> None:
+    run = run_of(WIRED)
+    members = drawn_architectures(run)[:2]
+    ensemble = Ensemble("two", members, run.net.extract_many(members).eval(), [0.3, 0.7])
+    found = corrupted_detection(ensemble, run, 2.0)
+    test = run.feed.data.test
+    rows = torch.randperm(len(test), generator=generator_at(0, "corrupted", 0))
+    (images,) = test.stream([rows])
     copies = corrupt(images, "gaussian_noise", 3, generator=generator_at(0, "gaussian_noise", 0))
     weights = torch.tensor([0.3, 0.7], dtype=torch.float64)
 
     def information(inputs: Tensor) -> Tensor:
         with torch.no_grad():
-            logits = torch.stack([parts.net.eval()(parts.preprocessing(inputs), one) for one in members]).double()
+            logits = torch.stack([run.net.eval()(run.feed.preprocessing(inputs), one) for one in members]).double()
         p = (logits / 2.0).softmax(-1)
         mixture = torch.einsum("k,knc->nc", weights, p)
         found: Tensor = torch.special.entr(mixture).sum(-1)
         return found - torch.einsum("k,kn->n", weights, torch.special.entr(p).sum(-1))
 
-    expected = auroc(information(images), information(copies))
+    expected = detect(information(images), information(copies)).auroc
     assert found["gaussian_noise"]["mutual_information"]["auroc"] == pytest.approx(expected, abs=0.02)
-    other = context_of(tmp_path, WIRED, noise(shift=1.0)).parts  # values that are not those of pixels
+    other = run_of(WIRED, noise(shift=1.0))  # values that are not those of pixels
     assert corrupted_detection(ensemble, other, 2.0) == {}
 
 

@@ -1,22 +1,26 @@
-"""The most probable architectures of a distribution, exactly, even in spaces too large to enumerate."""
+"""Which architectures become members of a mixture: the most probable ones, as many as a budget allows."""
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable, Sequence
 
 from polyarch.distributions import ArchDistribution, Factorised, Uniform
 from polyarch.errors import InvalidInput
 from polyarch.objectives import support
 from polyarch.spaces import Architecture
 
+JointCost = Callable[[Sequence[Architecture]], float]
+"""The cost of a prediction by all of these architectures together, such as `polyarch.estimators.shared_macs`."""
+
 
 def most_probable(q: ArchDistribution, most: int) -> list[tuple[Architecture, float]]:
     """The ``most`` pairs (a, log q(a)) of highest probability, best first, equal ones in the order of the space.
 
-    There are fewer if q has fewer architectures of probability above 0. Independent choices are searched best first;
-    any other q is enumerated. A uniform q over more than ``most`` architectures is refused: as none of them is more
-    probable than another, they should be sampled.
+    The list is exact, even in spaces too large to enumerate: independent choices are searched best first. It is shorter
+    if q has fewer architectures of probability above 0. A uniform q over more than ``most`` architectures is refused,
+    because they should be sampled: none of them is more probable than another.
     """
     if most < 1:
         raise InvalidInput(f"Expected 1 or more architectures to list. Got {most}.")
@@ -61,3 +65,23 @@ def _best_first(q: Factorised, most: int) -> list[tuple[Architecture, float]]:
             if rank < len(columns[position]):
                 heapq.heappush(heap, entry((*ranks[:position], rank, *ranks[position + 1 :]), position))
     return found
+
+
+def members_within(ordered: Sequence[Architecture], cost: JointCost, budget: float) -> list[Architecture]:
+    """Goes through the architectures, best first, and takes each one for which cost(taken + [it]) <= budget.
+
+    An architecture that is too expensive is skipped; a later one that shares more with those taken may still fit.
+    """
+    taken: list[Architecture] = []
+    cheapest = float("inf")
+    for architecture in ordered:
+        found = cost([*taken, architecture])
+        cheapest = min(cheapest, found)
+        if found <= budget:
+            taken.append(architecture)
+    if not taken:
+        raise InvalidInput(
+            f"Expected a budget for at least one of {len(ordered)} architectures, the cheapest of which costs "
+            f"{cheapest:g}. Got {budget:g}."
+        )
+    return taken
