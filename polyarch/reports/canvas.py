@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from html import escape
 
 WIDTH = 480
-"""Of every picture: on a telephone it is scaled to three quarters, where 14 pixels are still readable."""
+"""Of every picture: a telephone scales it to three quarters, where 14 pixels are still readable."""
 FONT_SIZE = 14
 CHARACTER = 7.7
-"""About the width of a character in pixels at that size, on the safe side."""
+"""About the width of a character in pixels at that size, rounded up."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -59,7 +59,7 @@ def arrow(path: str, *, colour: str = "currentColor", dashed: bool = False) -> s
 
 
 def picture(height: float, parts: Iterable[str], words: str) -> str:
-    """The whole SVG; ``words`` say what it shows to who cannot see it."""
+    """The whole SVG; ``words`` describe it to screen readers."""
     marker = (
         '<defs><marker id="architecture-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
         'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>'

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from polyarch.reports.canvas import WIDTH, arrow, box, label, picture
 from polyarch.reports.graphs import darts_picture, nb101_picture
+from polyarch.reports.text import several
 from polyarch.reports.wirings import wiring_picture
 from polyarch.spaces import NB201_EDGES, edge_name
 
@@ -54,7 +55,7 @@ def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None 
 
 
 def _cell(architecture: Mapping[str, str]) -> str:
-    """Four nodes on a line; longer edges are arcs further out; ``none`` is left away."""
+    """Four nodes on a line; longer edges are arcs further out; ``none`` is left out."""
     level = 138
     places = [30 + 140 * node for node in range(4)]
     parts = []
@@ -105,8 +106,8 @@ def _depth(architecture: Mapping[str, str], choices: Choices) -> str:
         parts.append(box(x, y, 38, 38, filled=index < used, dashed=index >= used))
         parts.append(label(x + 19, y + 24, str(index + 1), 38, quiet=index >= used))
     rows = -(-deepest // 10)
-    of = f" of {deepest}" if deepest > used else ""
-    parts.append(label(WIDTH / 2, 6 + 52 * rows + 14, f"{used}{of} blocks used", WIDTH))
+    blocks = f"{used} of {several(deepest, 'block')}" if deepest > used else several(used, "block")
+    parts.append(label(WIDTH / 2, 6 + 52 * rows + 14, f"{blocks} used", WIDTH))
     return picture(52 * rows + 30, parts, _words(architecture))
 
 
@@ -125,7 +126,7 @@ def _widths(architecture: Mapping[str, str], choices: Choices) -> str:
         parts.append(box(middle - width / 2, y + 26, width, 34, filled=True))
         if width >= 60:
             parts.append(label(middle, y + 48, option, width - 8))
-        else:  # a narrow block has its words beside it
+        else:  # a narrow block has its text beside it
             parts.append(label(middle + width / 2 + 40, y + 48, option, 70))
         parts.append(label(32, y + 48, name, 62, quiet=True))
         y += 62

@@ -42,15 +42,12 @@ def darts_picture(architecture: Mapping[str, str], words: str) -> str | None:
                 parts.extend(_node(x, y + 20, {"0": "c₋₂", "1": "c₋₁"}.get(source, source), quiet=True))
             parts.extend(_node(middle, y + 20, str(node), quiet=False))
             y += 46
-    parts.append(label(middle, y + 16, "c₋₂, c₋₁: the two cells before; a cell puts out 2 to 5", WIDTH, quiet=True))
+    parts.append(label(middle, y + 16, "c₋₂, c₋₁: the two cells before; output: nodes 2 to 5", WIDTH, quiet=True))
     return picture(y + 28, parts, words)
 
 
 def nb101_picture(architecture: Mapping[str, str], words: str) -> str | None:
-    """The nodes in a row, edges between neighbours straight, others as arcs; loose ends dashed.
-
-    None for other choices.
-    """
+    """The nodes in a row, edges between neighbours straight, others as arcs, loose ends dashed; None for others."""
     nodes = 0
     while f"node{nodes + 1}_operation" in architecture:
         nodes += 1
@@ -90,7 +87,7 @@ def nb101_picture(architecture: Mapping[str, str], words: str) -> str | None:
 
 
 def _height(source: int, node: int) -> float:
-    """How far an arc leads away from the row."""
+    """How far an arc rises from the row."""
     return 20.0 + 12.0 * (node - source)
 
 

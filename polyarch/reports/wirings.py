@@ -1,4 +1,4 @@
-"""Pictures of wirings: for every stage its modules in a row, and arcs for what they read besides the one before."""
+"""Pictures of wirings: the modules of every stage in a row, with arcs for what they read beside the one before."""
 
 from __future__ import annotations
 

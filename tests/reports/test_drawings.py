@@ -90,6 +90,7 @@ def test_depth_fills_the_used_blocks() -> None:
     assert len(elements(svg, "rect")) == 12
     assert svg.count("fill-opacity") == 5
     assert "5 of 12 blocks used" in texts(svg)
+    assert "1 block used" in texts(draw({"depth": "1"}, "depth_fc"))
     assert len(elements(draw({"depth": "5"}, "depth_cnn"), "rect")) == 5
     assert elements(draw({"depth": "0"}, "depth_fc"), "rect") == []
 

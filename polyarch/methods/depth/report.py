@@ -162,8 +162,8 @@ def _details(record: DepthRecord, first: Way, others: Sequence[Way]) -> Iterator
 
 def _baseline(results: Results, record: DepthRecord) -> Iterator[str]:
     chosen, full = record.at(record.chosen), record.at(record.deepest)
-    trained = f"{several(len(record.depths), 'network')} of depths up to {full.depth} were each trained alone"
-    yield f"On {results.data['name']}, {trained}; validation data favour depth {chosen.depth}."
+    trained = f"{several(len(record.depths), 'network')} of depths up to {full.depth}, each trained alone"
+    yield f"On {results.data['name']}, validation data favour depth {chosen.depth} among {trained}."
     reached = f"It reaches {percent(chosen.accuracy)} test accuracy with {count(chosen.parameters)} parameters"
     if chosen.depth == full.depth:
         yield f"{reached}. {DEEPEST}"

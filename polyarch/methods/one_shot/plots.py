@@ -14,28 +14,15 @@ from polyarch.reports.specs import HEIGHT, Spec, data, spec_of
 from polyarch.reports.text import estimator_name, several
 
 
-def search_charts(
-    search: SearchRecord, best: Mapping[str, str] | None, choices: Choices | None
-) -> Iterator[tuple[str, Spec]]:
-    """Ids of places on the page and what is drawn there.
-
-    Args:
-        choices: those of the space; None shows no options.
-    """
-    if search.evaluated:
-        yield "sizes", score_against_size(search, best)
-        if choices is not None:
-            yield from option_charts(shares_of_options(search, choices))
-
-
-def option_charts(found: Sequence[Shares]) -> Iterator[tuple[str, Spec]]:
-    """Bars side by side for a single choice, a map each for several."""
-    if len(found[0].choices) == 1:
-        yield "options", option_bars(found)
+def option_charts(search: SearchRecord, choices: Choices) -> Iterator[tuple[str, Spec]]:
+    """Shares of options: bars side by side for a single choice, a map each for several."""
+    best, everything = shares_of_options(search, choices)
+    if len(best.choices) == 1:
+        yield "options", option_bars([best, everything])
         return
-    largest = max(shares.largest for shares in found)
-    for name, shares in zip(("options", "options-all"), found, strict=True):
-        yield name, option_map(shares, largest)
+    largest = max(best.largest, everything.largest)
+    yield "options", option_map(best, largest)
+    yield "options-all", option_map(everything, largest)
 
 
 def shares_of_options(search: SearchRecord, choices: Choices) -> list[Shares]:

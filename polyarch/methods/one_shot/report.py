@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyarch.methods.one_shot.plots import search_charts
+from polyarch.methods.one_shot.plots import option_charts, score_against_size
 from polyarch.methods.one_shot.ranking_trust import trust_rows, trust_sentences
 from polyarch.methods.one_shot.record import EliminationRecord, OneShotRecord, ScoredArchitecture, SearchRecord
 from polyarch.methods.one_shot.searched import counted_parameters, ordered
@@ -40,13 +40,15 @@ def section(results: Results) -> Section:
     counted = counted_parameters(search, best)
     exported = headline.exported_parameters(results)
     parameters = counted if exported is None else exported
-    choices = None if results.training.q else results.space.get("choices") or {}
+    charts = {"sizes": score_against_size(search, best)} if search.evaluated else {}
+    if search.evaluated and not results.training.q:
+        charts |= option_charts(search, results.space.get("choices") or {})
     return Section(
         template,
         sentences=[*headline.sentences(results), *_limits(search)],
         tiles=list(_tiles(results, search, parameters)),
         drawing=picture_of(results, best),
-        charts=dict(search_charts(search, best, choices)),
+        charts=charts,
         values={**values, "top": top(search, best), "counted": counted, "parameters": parameters},
     )
 
