@@ -114,9 +114,7 @@ def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> T
     tensor = input_tensor(inputs, origins[0])
     array = label_array(labels, origins[1])
     if len(tensor) != len(array):
-        raise DataError(
-            f"Expected one label per example in {origins[1]}. Found {len(array)} for {len(tensor)} examples."
-        )
+        raise DataError(f"Expected one label per example in {origins[1]}. Found {len(array)} for {len(tensor)}.")
     return TensorData(tensor, classes.encode(array, origins[1]), len(classes.names))
 
 

@@ -24,15 +24,10 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of numbers or of categories.
-
-    Args:
-        name: the name in the file.
-        categories: the category names, to which raw values are indices; None for numbers.
-    """
+    """A column of numbers, or of categories, which raw values are indices of."""
 
     name: str
-    categories: tuple[str, ...] | None = None
+    categories: tuple[str, ...] | None = None  # None for numbers
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to write to a file."""
@@ -47,17 +42,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one column, each stored as an index into the distinct values.
+    """The cells of one column, each stored as an index into the distinct values."""
 
-    Args:
-        codes: (N,) indices, -1 for missing cells.
-        numbers: the distinct values as numbers, NaN for a value that is not a number; infinity is kept.
-        texts: the distinct values as written; None for a numeric column.
-    """
-
-    codes: npt.NDArray[np.int64]
-    numbers: Numbers
-    texts: tuple[str, ...] | None = None
+    codes: npt.NDArray[np.int64]  # (N,) indices, -1 for missing cells
+    numbers: Numbers  # the distinct values as numbers, NaN for a value that is not a number; infinity is kept
+    texts: tuple[str, ...] | None = None  # the distinct values as written; None for a numeric column
 
     @property
     def are_numbers(self) -> bool:
@@ -94,11 +83,9 @@ def cells_of(series: pd.Series[Any], origin: str) -> Cells:
     if types.is_numeric_dtype(series) and not (types.is_bool_dtype(series) or types.is_complex_dtype(series)):
         codes, numbers = pd.factorize(series.to_numpy(dtype=np.float64, na_value=np.nan))
         return Cells(codes.astype(np.int64), np.asarray(numbers, dtype=np.float64))
-    unreadable = _unreadable(series)
-    if unreadable:
-        raise DataError(
-            f"Expected numbers, texts or dates in column {str(series.name)!r} of {origin}. Found {unreadable}."
-        )
+    found = _unreadable(series)
+    if found:
+        raise DataError(f"Expected numbers, texts or dates in column {str(series.name)!r} of {origin}. Found {found}.")
     codes, values = pd.factorize(series.astype(object))
     places = np.full(len(values) + 1, -1, dtype=np.int64)  # the last entry stands for missing cells, code -1
     texts: dict[str, int] = {}

@@ -39,16 +39,10 @@ class Examples(Protocol):
 
 @dataclass(frozen=True)
 class TensorData:
-    """Examples and labels in memory, checked once.
+    """Examples and labels in memory, checked once."""
 
-    Args:
-        inputs: (N, ...) float, or uint8 for images with values 0..255.
-        targets: (N,) class indices.
-        classes: the number of classes.
-    """
-
-    inputs: Tensor
-    targets: Tensor
+    inputs: Tensor  # (N, ...) float, or uint8 for images with values 0..255
+    targets: Tensor  # (N,) class indices
     classes: int
 
     def __post_init__(self) -> None:
@@ -59,9 +53,7 @@ class TensorData:
         if self.inputs.dim() < 2:
             raise DataError(f"Expected examples of one dimension or more. Got shape {tuple(self.inputs.shape)}.")
         if self.targets.dtype != torch.int64 or self.targets.dim() != 1:
-            raise DataError(
-                f"Expected labels as one-dimensional int64. Got {self.targets.dtype}, {tuple(self.targets.shape)}."
-            )
+            raise DataError(f"Expected labels (N,) of int64. Got {self.targets.dtype}, {tuple(self.targets.shape)}.")
         low, high = int(self.targets.min()), int(self.targets.max())
         if low < 0 or high >= self.classes:
             raise DataError(f"Expected labels in 0..{self.classes - 1}. Found {low}..{high}.")
@@ -98,9 +90,7 @@ class TableData(TensorData):
 
     def _check_values(self) -> None:
         if self.inputs.dim() != 2 or self.inputs.dtype != torch.float32:
-            raise DataError(
-                f"Expected a table as (N, columns) of float32. Got {self.inputs.dtype}, {tuple(self.inputs.shape)}."
-            )
+            raise DataError(f"Expected (N, columns) of float32. Got {self.inputs.dtype}, {tuple(self.inputs.shape)}.")
         infinite = self.inputs.isinf()
         if infinite.any():
             row, column = infinite.nonzero()[0].tolist()

@@ -45,9 +45,7 @@ def read_huggingface_folder(
     try:
         loaded = datasets.load_from_disk(str(folder))
     except Exception as error:  # the reader raises all kinds of errors on damaged files
-        raise CorruptFile(
-            f"Expected {folder} to be a readable Hugging Face folder. Found: {first_line(error)}."
-        ) from None
+        raise CorruptFile(f"Expected a Hugging Face folder at {folder}. Found: {first_line(error)}.") from None
     train, test = _sides(loaded, folder)
     pictures = [name for name, feature in train.features.items() if isinstance(feature, datasets.Image)]
     name = folder.resolve().name

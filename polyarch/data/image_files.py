@@ -64,21 +64,13 @@ class ImagePaths:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images that do not fit in memory; worker processes decode them on demand.
-
-    Args:
-        contents: the encoded images.
-        rows: (N,) the positions of these examples in ``contents``.
-        targets: (N,) class indices.
-        classes: the number of classes.
-        input_shape: (C, H, W) of a decoded image.
-    """
+    """Images that do not fit in memory; worker processes decode them on demand."""
 
     contents: ImageContents
-    rows: Tensor
-    targets: Tensor
+    rows: Tensor  # (N,) the positions of these examples in the contents
+    targets: Tensor  # (N,) class indices
     classes: int
-    input_shape: tuple[int, ...]
+    input_shape: tuple[int, ...]  # (C, H, W) of a decoded image
 
     def __len__(self) -> int:
         return len(self.rows)

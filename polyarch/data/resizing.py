@@ -37,9 +37,7 @@ def shaped_like(images: Tensor, shape: Sequence[int], *, as_bytes: bool) -> Tens
     if height != width:
         raise InvalidInput(f"Expected the shape of square images. Got {height}x{width} pixels.")
     if images.dim() != 4 or (images.shape[1] not in (1, channels) and channels != 1):
-        raise InvalidInput(
-            f"Expected images (N, c, h, w) with 1 or {channels} channels. Got shape {tuple(images.shape)}."
-        )
+        raise InvalidInput(f"Expected images (N, c, h, w) with 1 or {channels} channels. Got {tuple(images.shape)}.")
     resized = resize(images, height)
     if resized.is_floating_point():
         resized = (resized * 255).round().clamp(0, 255).byte()

@@ -62,9 +62,7 @@ def load(
     elif isinstance(source, tuple) and len(source) == 2:
         data = read_pair(*source, test_share=test_share)
     else:
-        raise InvalidInput(
-            f"Expected the name of a data set, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}."
-        )
+        raise InvalidInput(f"Expected a name, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}.")
     if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
         return data
     return data.resized(size)
@@ -126,17 +124,11 @@ def _read_spirals(root: Path) -> Dataset:
 
 @dataclass(frozen=True)
 class NamedSource:
-    """A data set that `load` knows by name.
+    """A data set that `load` knows by name."""
 
-    Args:
-        what: one line that describes it in lists.
-        read: reads it from the data folder.
-        folder: finds the folder of its files below the data folder, None if they are missing; None if it has no files.
-    """
-
-    what: str
-    read: Callable[[Path], Dataset]
-    folder: Callable[[Path], Path | None] | None = None
+    what: str  # one line that describes it in lists
+    read: Callable[[Path], Dataset]  # from the data folder
+    folder: Callable[[Path], Path | None] | None = None  # finds its files in the data folder; None if it has none
 
 
 def _idx(name: str, what: str, class_names: tuple[str, ...]) -> NamedSource:

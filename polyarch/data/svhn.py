@@ -46,9 +46,7 @@ def read_digits(path: Path) -> TensorData:
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
         raise CorruptFile(f"Expected X of {path} to be H x W x 3 x N bytes. Found {images.dtype}, {images.shape}.")
     if labels.size != images.shape[3] or labels.dtype.kind not in "iuf":
-        raise CorruptFile(
-            f"Expected y of {path} to hold {images.shape[3]} labels. Found {labels.dtype}, {labels.shape}."
-        )
+        raise CorruptFile(f"Expected {images.shape[3]} labels in y of {path}. Found {labels.dtype}, {labels.shape}.")
     targets = torch.from_numpy(labels.astype(np.int64).reshape(-1))
     inputs = torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1)))
     return TensorData(inputs, torch.where(targets == 10, 0, targets), 10)

@@ -105,9 +105,7 @@ def _checked_lines(path: Path) -> tuple[str, int]:
                 continue
             rows += 1
             if len(cells) != len(names):
-                raise CorruptFile(
-                    f"Expected {len(names)} cells in every row of {path}. Found {len(cells)} in row {rows}."
-                )
+                raise CorruptFile(f"Expected {len(names)} cells per row of {path}. Found {len(cells)} in row {rows}.")
     return separator, rows
 
 

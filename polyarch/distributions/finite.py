@@ -97,9 +97,7 @@ class Categorical(FiniteDistribution):
         super().__init__(space, space.members)
         logits = torch.zeros(len(self.architectures)) if logits is None else logits.detach().clone()
         if logits.shape != (len(self.architectures),) or not logits.isfinite().all():
-            raise InvalidInput(
-                f"Expected {len(self.architectures)} finite logits. Got shape {tuple(logits.shape)}, {logits}."
-            )
+            raise InvalidInput(f"Expected {len(self.architectures)} finite logits. Got {logits}.")
         if learnable:
             self.logits = nn.Parameter(logits)
         else:
@@ -113,9 +111,7 @@ class Categorical(FiniteDistribution):
 def geometric_prior(space: Space, ratio: float) -> Categorical:
     """A fixed prior over the options i of the space's only choice, proportional to ratio^(1 + i)."""
     if len(space.choices) != 1 or not ratio > 0:
-        raise InvalidInput(
-            f"Expected a space with one choice and a ratio above 0. Got {len(space.choices)} choices and {ratio}."
-        )
+        raise InvalidInput(f"Expected one choice and a ratio above 0. Got {len(space.choices)} choices and {ratio}.")
     exponents = 1 + torch.arange(len(space.choices[0]), dtype=torch.float64)
     logits = exponents * torch.log(torch.tensor(ratio, dtype=torch.float64))
     return Categorical(space, logits.float(), learnable=False)

@@ -56,9 +56,7 @@ class KeepDrop(ArchDistribution):
     ) -> None:
         super().__init__(space)
         if space.constraints or any(len(choice) != 2 for choice in space.choices):
-            raise InvalidInput(
-                f"Expected a space of choices with two options, without constraints. Got space {space.name!r}."
-            )
+            raise InvalidInput(f"Expected choices with two options and no constraints. Got space {space.name!r}.")
         listed = {group: list(names) for group, names in groups.items()}
         members = {name: position for position, group in enumerate(listed.values()) for name in group}
         if members.keys() != set(space.choice_names):

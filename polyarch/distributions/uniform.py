@@ -33,7 +33,7 @@ class Uniform(ArchDistribution):
             return {choice.name: draw(torch.zeros(len(choice))) for choice in self.space.choices}
         if mode == "soft":
             raise InvalidInput(
-                f"Expected a one-hot draw: a relaxed draw would leave the constraints of space {self.space.name!r}."
+                f"Expected a one-hot draw of {self.space.name!r}, which has constraints. Got a soft one."
             )
         return self.space.sample(generator).one_hot()
 

@@ -104,15 +104,10 @@ class SearchBlock(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class OptionWeights:
-    """The weights for a mixed pass through a block.
+    """The weights for a mixed pass through a block."""
 
-    Args:
-        weights: (O,) or (B, O).
-        indices: the options to run, in ascending order; all others have weight zero.
-    """
-
-    weights: Tensor
-    indices: Sequence[int]
+    weights: Tensor  # (O,) or (B, O)
+    indices: Sequence[int]  # the options to run, in ascending order; all others have weight zero
 
     @classmethod
     def of(cls, weights: Tensor) -> OptionWeights:

@@ -38,15 +38,12 @@ class ChannelFlow:
 
     def __init__(self, model: nn.Module, recording: Recording, keep: Mapping[str, Tensor]) -> None:
         self.keep = keep
-        self.values = recording.values
-        self.macs = recording.macs
+        self.values, self.macs = recording.values, recording.macs
         self.zero: dict[fx.Node, Mask] = {}
         self.read: dict[fx.Node, Mask] = {}
         self.made: dict[fx.Node, tuple[fx.Node, Mask]] = {}
         self.graph = fx.Graph()
-        self._model = model
-        self._constants = recording.constants
-        self._batched = recording.batched
+        self._model, self._recording = model, recording
         self._input = next(node for node in recording.network.graph.nodes if node.op == "placeholder")
         self._root = nn.Module().train(model.training)
         self._copied: dict[int, Any] = {}  # the smaller network shares the same modules
@@ -60,7 +57,7 @@ class ChannelFlow:
     def shape(self, node: fx.Node) -> tuple[int, ...] | None:
         """(B, C, ...) if the value has channels, otherwise None."""
         value = self.values[node]
-        return tuple(value.shape) if node in self._batched and value.dim() >= 2 else None
+        return tuple(value.shape) if node in self._recording.batched and value.dim() >= 2 else None
 
     def nothing(self, node: fx.Node) -> Mask:
         """No channel of a value."""
@@ -74,7 +71,7 @@ class ChannelFlow:
     def own(self, node: fx.Node) -> Any:
         """Copies the module, parameter or buffer that a node refers to, without gates."""
         assert isinstance(node.target, str)
-        known = self._constants.get(node.target)
+        known = self._recording.constants.get(node.target)
         original = attrgetter(node.target)(self._model) if known is None else known
         try:
             value = copy.deepcopy(original, self._copied)

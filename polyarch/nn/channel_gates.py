@@ -25,17 +25,11 @@ Side = Literal["input", "output"]
 
 @dataclass(frozen=True, slots=True)
 class ChannelGate:
-    """A gate on a module.
+    """A gate on a module."""
 
-    Args:
-        name: the dotted name of the module in the network.
-        group: gates of a group share one drop probability.
-        slices: K, the number of channels.
-    """
-
-    name: str
-    group: str
-    slices: int
+    name: str  # the dotted name of the module in the network
+    group: str  # gates of a group share one drop probability
+    slices: int  # K, the number of channels
     side: Side = "input"
 
 

@@ -31,21 +31,13 @@ KEYWORDS = (operator.and_, operator.or_, operator.not_, operator.is_)
 
 @dataclass(frozen=True)
 class Recording:
-    """A copy of a network as a graph without changes in place, in which gates are calls of `channel_gates.gated`.
-
-    Args:
-        network: the graph with its modules.
-        values: the value of every node for an example batch.
-        batched: the nodes whose values have one row per row of the batch.
-        macs: the multiply-accumulates of every node for one row.
-        constants: tensors that the code of the network creates, by name.
-    """
+    """A copy of a network as a graph without changes in place, in which gates are calls of `channel_gates.gated`."""
 
     network: fx.GraphModule
-    values: dict[fx.Node, Any]
-    batched: frozenset[fx.Node]
-    macs: dict[fx.Node, float]
-    constants: dict[str, Tensor]
+    values: dict[fx.Node, Any]  # the value of every node for an example batch
+    batched: frozenset[fx.Node]  # the nodes whose values have one row per row of the batch
+    macs: dict[fx.Node, float]  # the multiply-accumulates of every node for one row
+    constants: dict[str, Tensor]  # tensors that the code of the network creates, by name
 
 
 def recorded(model: nn.Module, example: Tensor) -> Recording:

@@ -21,11 +21,7 @@ Reads = Iterable[tuple[fx.Node, Mask]]
 
 
 class Rule(ABC):
-    """How an operation treats channels; by default no output is zero and no input is read.
-
-    Args:
-        parameters: the parameters of the operation.
-    """
+    """How an operation with some parameters treats channels; by default no output is zero and no input is read."""
 
     def __init__(self, parameters: Iterable[nn.Parameter] = ()) -> None:
         self.parameters = tuple(parameters)

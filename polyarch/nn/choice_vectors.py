@@ -37,10 +37,7 @@ class ChoiceVectors(nn.Module, ABC):
 class JointBias(ChoiceVectors):
     """x + b[o, p_1, ..., p_D]: a vector for every combination of own and previous options, initially zero.
 
-    Args:
-        channels: C.
-        own: the own options that have vectors.
-        previous: the number of options of each previous choice.
+    ``own`` are the own options that have vectors, ``previous`` the numbers of options of the previous choices.
     """
 
     def __init__(self, channels: int, own: Sequence[int], previous: Sequence[int]) -> None:

@@ -118,11 +118,7 @@ class SplitCopies(nn.Module):
 
 
 def dependent_weights(
-    interchoice: InterChoice | None,
-    operations: Sequence[nn.Module | None],
-    *,
-    channels: int,
-    previous: Sequence[int],
+    interchoice: InterChoice | None, operations: Sequence[nn.Module | None], *, channels: int, previous: Sequence[int]
 ) -> ChoiceVectors | SplitCopies | None:
     """The extra weights of a choice block with these operations and input channels, if it has any.
 

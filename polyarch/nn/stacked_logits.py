@@ -23,13 +23,10 @@ class StackedNetworks(nn.ModuleList):
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) -> (K, B, C)."""
         outputs = [network(x) for network in self]
-        first = outputs[0]
+        classes = outputs[0].shape[-1]  # batch sizes are not compared: exported networks take any
         for output in outputs:
-            # Compares only the classes, because exported networks take any number of examples.
-            if output.dim() != 2 or output.shape[1] != first.shape[1]:
-                raise InvalidInput(
-                    f"Expected logits (B, {first.shape[-1]}) from every member. Got shape {tuple(output.shape)}."
-                )
+            if output.dim() != 2 or output.shape[1] != classes:
+                raise InvalidInput(f"Expected logits (B, {classes}) from all members. Got {tuple(output.shape)}.")
         return torch.stack(outputs)
 
 

@@ -5,8 +5,10 @@ Deng et al. (2020), "Understanding and Exploring the Network with Stochastic Arc
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import cast
 
 import torch
@@ -26,15 +28,10 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class ReadWeighted:
-    """Reads sum_i w_i f_i over all j earlier features f_i.
+    """Reads sum_i w_i f_i over all j earlier features f_i."""
 
-    Args:
-        weights: (j,), or (j, B) per example.
-        skipping: skips features whose weight is zero for all examples, see `skipping_zeros`.
-    """
-
-    weights: Tensor
-    skipping: bool
+    weights: Tensor  # (j,), or (j, B) per example
+    skipping: bool  # whether to skip features whose weight is zero for all examples, see `skipping_zeros`
 
 
 @dataclass(frozen=True)
@@ -46,15 +43,10 @@ class ReadAs:
 
 @dataclass(frozen=True, eq=False)
 class ReadAsEach:
-    """Reads every example under its own wiring.
+    """Reads every example under its own wiring."""
 
-    Args:
-        used: the wirings in use; all others get no gradient.
-        rows: (B,) the position in ``used`` of each example's wiring.
-    """
-
-    used: tuple[int, ...]
-    rows: Tensor
+    used: tuple[int, ...]  # the wirings in use; all others get no gradient
+    rows: Tensor  # (B,) the position in ``used`` of each example's wiring
 
 
 Reading = Read | ReadWeighted | ReadAs | ReadAsEach
@@ -63,9 +55,7 @@ Reading = Read | ReadWeighted | ReadAs | ReadAsEach
 
 def mean_of(features: Sequence[Tensor]) -> Tensor:
     """The mean of one or more features (B, C, H, W) or symbols."""
-    total = features[0]
-    for feature in features[1:]:
-        total = total + feature
+    total = reduce(operator.add, features)
     return total if len(features) == 1 else total / len(features)
 
 

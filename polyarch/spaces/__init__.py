@@ -16,14 +16,7 @@ from polyarch.spaces.darts import (
 )
 from polyarch.spaces.macro import MACRO_OPERATIONS, MACRO_STAGES, macro_space, macro_string, parse_macro
 from polyarch.spaces.mutation import mutate
-from polyarch.spaces.nb101 import (
-    NB101_OPERATIONS,
-    NB101_PARENTS,
-    NB101Cell,
-    nb101_cell,
-    nb101_parents,
-    nb101_space,
-)
+from polyarch.spaces.nb101 import NB101_OPERATIONS, NB101_PARENTS, NB101Cell, nb101_cell, nb101_parents, nb101_space
 from polyarch.spaces.nb201 import (
     NB201_CONVOLUTIONS,
     NB201_EDGES,

@@ -41,9 +41,7 @@ class Choice:
         if not self.name:
             raise InvalidInput("Expected a choice to have a name. Got an empty string.")
         if not self.options or len(set(self.options)) != len(self.options):
-            raise InvalidInput(
-                f"Expected choice {self.name!r} to have one or more distinct options. Got {list(self.options)}."
-            )
+            raise InvalidInput(f"Expected one or more distinct options for {self.name!r}. Got {list(self.options)}.")
         if any("|" in option for option in self.options):  # `Architecture.key` separates options with it
             raise InvalidInput(f"Expected options without '|' for choice {self.name!r}. Got {list(self.options)}.")
         if self.kind not in get_args(ChoiceKind):
@@ -72,16 +70,12 @@ class Architecture:
     indices: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        choices = self.space.choices
+        name, choices = self.space.name, self.space.choices
         if len(self.indices) != len(choices):
-            raise InvalidInput(
-                f"Expected {len(choices)} option indices for space {self.space.name!r}. Got {len(self.indices)}."
-            )
+            raise InvalidInput(f"Expected {len(choices)} option indices for space {name!r}. Got {len(self.indices)}.")
         for choice, index in zip(choices, self.indices, strict=True):
             if not 0 <= index < len(choice.options):
-                raise InvalidInput(
-                    f"Expected choice {choice.name!r} to have an index in 0..{len(choice) - 1}. Got {index}."
-                )
+                raise InvalidInput(f"Expected {choice.name!r} to have an index in 0..{len(choice) - 1}. Got {index}.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Architecture):

@@ -111,9 +111,7 @@ def _options(cell: str, pairs: object) -> dict[str, str]:
         if not isinstance(first, str) or not isinstance(second, str):
             raise ValueError
         if first_source == second_source:
-            raise InvalidInput(
-                f"Expected two different inputs of node {node} of the {cell} cell. Got {first_source} twice."
-            )
+            raise InvalidInput(f"Expected two different inputs of {cell} node {node}. Got {first_source} twice.")
         if first_source > second_source:
             first, first_source, second, second_source = second, second_source, first, first_source
         options[f"{cell}{node}_inputs"] = f"{first_source},{second_source}"

@@ -13,10 +13,7 @@ from polyarch.spaces.space import REJECTION_LIMIT
 
 
 def mutate(
-    architecture: Architecture,
-    generator: Generator,
-    *,
-    accept: Callable[[Architecture], bool] | None = None,
+    architecture: Architecture, generator: Generator, *, accept: Callable[[Architecture], bool] | None = None
 ) -> Architecture:
     """Draws a member that differs in one choice: a choice with more than one option, then another option, uniformly.
 

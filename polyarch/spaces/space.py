@@ -59,9 +59,7 @@ class Space:
             raise InvalidInput(f"Expected space {self.name!r} to have at least one choice. Got none.")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
-            raise InvalidInput(
-                f"Expected the choices of space {self.name!r} to have distinct names. Got {twice} twice."
-            )
+            raise InvalidInput(f"Expected the choices of {self.name!r} to have distinct names. Got {twice} twice.")
         object.__setattr__(self, "_positions", {name: i for i, name in enumerate(names)})
 
     def __hash__(self) -> int:
@@ -111,9 +109,7 @@ class Space:
     def validate(self, architecture: Architecture) -> Architecture:
         """Returns the architecture if it is a member, otherwise raises an error that names the failed condition."""
         if architecture.space != self:
-            raise InvalidInput(
-                f"Expected an architecture of space {self.name!r}. Got one of {architecture.space.name!r}."
-            )
+            raise InvalidInput(f"Expected an architecture of {self.name!r}. Got one of {architecture.space.name!r}.")
         for constraint in self.constraints:
             if not constraint.holds(architecture):
                 raise InvalidInput(f"Expected {constraint.description}. Got {architecture.key}.")

@@ -106,7 +106,7 @@ class TestPair:
     @pytest.mark.parametrize(
         ("labels", "complaint"),
         [
-            (LABELS[:5], r"one label per example in y\. Found 5 for 20 examples"),
+            (LABELS[:5], r"one label per example in y\. Found 5 for 20"),
             (np.zeros(20, dtype=int), r"two or more classes in y\. Found only '0'"),
             (np.eye(20), r"one label per example in y\. Found shape \(20, 20\)"),
             (np.r_[np.nan, LABELS[1:]], r"label for every example of y\. Found nan in example 0"),

@@ -126,7 +126,7 @@ def test_damaged_folder(datasets: Any, tmp_path: Path) -> None:
     image_set(datasets, range(4)).save_to_disk(tmp_path / "pets")
     for path in (tmp_path / "pets").glob("*.arrow"):
         path.write_bytes(b"nothing")
-    with pytest.raises(CorruptFile, match=r"pets to be a readable Hugging Face folder") as caught:
+    with pytest.raises(CorruptFile, match=r"a Hugging Face folder at \S*pets") as caught:
         load(tmp_path / "pets")
     assert "\n" not in str(caught.value)
 

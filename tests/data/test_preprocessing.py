@@ -160,7 +160,7 @@ class TestTableData:
         ("rows", "complaint"),
         [
             (torch.tensor([[1.0, 2], [3, math.inf]]), "infinity in example 1, column 1"),
-            (torch.zeros(2, 3, 4), "table as"),
+            (torch.zeros(2, 3, 4), r"\(N, columns\) of float32"),
             (torch.zeros(2, 3, dtype=torch.float64), "float32. Got torch.float64"),
         ],
     )

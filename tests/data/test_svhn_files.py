@@ -36,8 +36,8 @@ def test_images_and_labels(tmp_path: Path) -> None:
     [
         ({"X": IMAGES[..., 0]}, r"X of \S*train_32x32\.mat to be H x W x 3 x N bytes"),
         ({"X": IMAGES.astype(float)}, r"Found float64"),
-        ({"y": LABELS[:4]}, r"y of \S*train_32x32\.mat to hold 6 labels"),
-        ({"y": np.array(["a"] * 6)}, r"y of \S*train_32x32\.mat to hold 6 labels"),
+        ({"y": LABELS[:4]}, r"6 labels in y of \S*train_32x32\.mat"),
+        ({"y": np.array(["a"] * 6)}, r"6 labels in y of \S*train_32x32\.mat"),
     ],
 )
 def test_arrays_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], complaint: str) -> None:

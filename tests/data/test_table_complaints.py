@@ -18,7 +18,7 @@ class TestComplaints:
             ("a,y\n", DataError, r"rows of two columns or more in .* Found 0 rows of 2 columns"),
             ("y\n1\n2\n", DataError, r"Found 2 rows of 1 columns"),
             ("a,b,a\n1,2,3\n", DataError, r"distinct column names in .* Found 'a' twice"),
-            ("a,y\n1,0\n2,1,5\n", CorruptFile, r"2 cells in every row of .* Found 3 in row 2"),
+            ("a,y\n1,0\n2,1,5\n", CorruptFile, r"2 cells per row of .* Found 3 in row 2"),
             ("a,y\n1,0,7\n2,1,5\n", CorruptFile, r"Found 3 in row 1"),
             ("a,y\n1,0\n\n2\n", CorruptFile, r"Found 1 in row 2"),
             ("a,y\n" + "1,0\n2,1\n" * 3 + "3,\n", DataError, r"a label in column 'y' of .* Found none in row 7"),

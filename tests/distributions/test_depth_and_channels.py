@@ -144,5 +144,5 @@ def test_architectures_of_other_spaces_are_refused() -> None:
     (architecture,) = q.sample(1, generator=generator_at(0, "draw"))
     assert depth_of(architecture) in DEPTHS and channels_of(architecture) in SLICES
     for foreign in (depth_of(architecture), channels_of(architecture)):
-        with pytest.raises(InvalidInput, match="Expected an architecture of space 'both'"):
+        with pytest.raises(InvalidInput, match="Expected an architecture of 'both'"):
             q.log_prob([foreign])

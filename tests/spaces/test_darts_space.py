@@ -116,7 +116,7 @@ def test_malformed_genotypes_are_refused(text: str) -> None:
 def test_genotypes_of_other_spaces_are_explained() -> None:
     with pytest.raises(InvalidInput, match=r"concatenate their nodes .* Got \(3, 4, 5\)"):
         parse_darts(GENOTYPE.replace("range(2, 6)", "range(3, 6)", 1))
-    with pytest.raises(InvalidInput, match=r"different inputs of node 2 of the normal cell\. Got 1 twice"):
+    with pytest.raises(InvalidInput, match=r"different inputs of normal node 2\. Got 1 twice"):
         parse_darts(GENOTYPE.replace("('skip_connect', 0)", "('skip_connect', 1)", 1))
     with pytest.raises(UnknownName, match="none"):
         parse_darts(GENOTYPE.replace("skip_connect", "none", 1))
