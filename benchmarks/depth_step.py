@@ -7,10 +7,10 @@ from measure import Goal, interleaved, medians, options, report
 from supernet_step import step
 
 from polyarch.data import Batch
-from polyarch.runs.devices import to_device
-from polyarch.methods.depth.training import DepthTraining
 from polyarch.methods.depth.search import DepthSearch
+from polyarch.methods.depth.training import DepthTraining
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.networks import to_device
 from polyarch.strategies import Supervised
 from polyarch.supernets import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 

@@ -11,9 +11,9 @@ from measure import Goal, interleaved, medians, options, report
 from torch import Tensor
 
 from polyarch.distributions import KeepDrop
-from polyarch.runs.devices import to_device
 from polyarch.networks import MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.networks import to_device
 from polyarch.spaces import Architecture
 from polyarch.supernets import GatedSupernet, gate
 

@@ -9,10 +9,10 @@ from measure import Goal, interleaved, medians, options, report
 from torch import nn
 
 from polyarch.data import Batch
-from polyarch.runs.devices import to_device
 from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.networks import to_device
 from polyarch.strategies import PosteriorGuided, Supervised
 from polyarch.supernets import gate
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyarch.nn import ChoiceBlock, gate_for
 from polyarch.randomness import generator_at, global_seed
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.spaces import Gates
 from polyarch.supernets import NB201Supernet
 from polyarch.supernets.nb201 import Cell

@@ -14,7 +14,7 @@ from polyarch.distributions import KeepDrop
 from polyarch.executors import Mapper, Processes
 from polyarch.networks import MultiBranchResNet
 from polyarch.randomness import generator_at, global_seed
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws
 from polyarch.strategies import measure
 from polyarch.supernets import GatedSupernet, gate, probe

@@ -14,7 +14,7 @@ from polyarch.distributions import Empirical
 from polyarch.methods.stochastic.recipes import nsa, nsa_i
 from polyarch.nn import skipping_zeros
 from polyarch.randomness import generator_at, global_seed
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.spaces import Architecture, per_example_gates
 from polyarch.strategies.strategy import minimise
 from polyarch.supernets import NB201Supernet

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from measure import Goal, interleaved, medians, options, report
 
-from polyarch.runs.devices import to_device
 from polyarch.randomness import generator_at, global_seed
+from polyarch.runs.networks import to_device
 from polyarch.supernets import ConvolutionalDepth
 
 NAME = "pruned_forward"

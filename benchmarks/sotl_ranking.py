@@ -16,7 +16,7 @@ from polyarch.estimators import ShortRun
 from polyarch.executors import Processes
 from polyarch.randomness import generator_at, global_seed
 from polyarch.ranking import geometric_rungs, halving_on_curves, halving_steps, successive_halving
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.spaces import Architecture
 from polyarch.strategies import OneShot
 from polyarch.supernets import NB201Supernet

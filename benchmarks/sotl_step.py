@@ -11,7 +11,7 @@ from measure import Goal, interleaved, medians, options, report
 from polyarch.data import Batch
 from polyarch.methods.differentiable.recipes import bilevel, hypergradient, mixed_supernet
 from polyarch.randomness import generator_at, global_seed
-from polyarch.runs.devices import to_device
+from polyarch.runs.networks import to_device
 from polyarch.strategies import Bilevel, take_step
 from polyarch.supernets import DartsSupernet, NB201Supernet, Supernet
 
