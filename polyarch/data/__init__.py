@@ -6,14 +6,13 @@ from polyarch.data.cifar import nb201_split
 from polyarch.data.columns import Column, encode_rows
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import decode_image
-from polyarch.data.examples import Examples, TableData, TensorData, resident
+from polyarch.data.examples import Examples, TableData, TensorData, resident, stratified_split
 from polyarch.data.image_files import ImageFiles
 from polyarch.data.locations import data_root
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
 from polyarch.data.resizing import shaped_like
 from polyarch.data.sources import DATASETS, load
 from polyarch.data.spirals import spirals
-from polyarch.data.splits import stratified_split
 from polyarch.data.table_files import read_frame
 
 __all__ = [

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TensorData
+from polyarch.data.examples import TensorData, stratified_split
 from polyarch.data.labels import Array, ClassLabels, check_counts
-from polyarch.data.splits import stratified_split
 from polyarch.errors import CorruptFile, DataError, first_line
 
 CHANNELS = (1, 3, 4)

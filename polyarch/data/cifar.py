@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TensorData
+from polyarch.data.examples import AnyExamples, TensorData
 from polyarch.data.locations import data_root, missing
 from polyarch.data.pickles import read_plain_pickle
-from polyarch.data.splits import AnyExamples
 from polyarch.errors import CorruptFile, DataError, MissingData, first_line
 
 SIDE = 32

@@ -1,15 +1,16 @@
-"""Labelled examples: the interface that all data sets share, and data sets held in memory as tensors."""
+"""Labelled examples: the interface that all data sets share, examples in memory, and stratified splits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from polyarch.errors import DataError
+from polyarch.errors import DataError, InvalidInput
+from polyarch.randomness import generator_at
 
 
 class Examples(Protocol):
@@ -35,6 +36,9 @@ class Examples(Protocol):
 
     def stream(self, orders: Sequence[Tensor], /) -> Iterator[Tensor]:
         """Yields the raw inputs (B, ...) for each tensor of rows (B,)."""
+
+
+AnyExamples = TypeVar("AnyExamples", bound=Examples)
 
 
 @dataclass(frozen=True)
@@ -103,3 +107,29 @@ def resident(data: Examples) -> TensorData:
         return data
     inputs = torch.cat(list(data.stream(torch.arange(len(data)).split(256))))
     return TensorData(inputs, data.targets, data.classes)
+
+
+def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Splits (N,) labels into the sorted rows of the rest and of a part with ``fraction`` of every class.
+
+    Every class that occurs gets at least one example on each side.
+    """
+    if not 0 < fraction < 1:
+        raise InvalidInput(f"Expected a fraction between 0 and 1. Got {fraction}.")
+    generator = generator_at(seed, "split")
+    rest, part = [], []
+    for label in targets.unique().tolist():
+        rows = (targets == label).nonzero().flatten()
+        if len(rows) < 2:
+            raise DataError(f"Expected two or more examples of every class to split. Class {label} has {len(rows)}.")
+        rows = rows[torch.randperm(len(rows), generator=generator)]
+        size = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
+        part.append(rows[:size])
+        rest.append(rows[size:])
+    return torch.cat(rest).sort().values, torch.cat(part).sort().values
+
+
+def stratified_split(data: AnyExamples, fraction: float, *, seed: int) -> tuple[AnyExamples, AnyExamples]:
+    """Splits examples into the rest and a part with ``fraction`` of every class."""
+    rest, part = stratified_indices(data.targets, fraction, seed=seed)
+    return data.subset(rest), data.subset(part)

@@ -12,10 +12,9 @@ import torch
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import ImageContent
-from polyarch.data.examples import Examples
+from polyarch.data.examples import Examples, stratified_split
 from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, default_shape, fits_in_memory
 from polyarch.data.labels import ClassLabels, check_counts
-from polyarch.data.splits import stratified_split
 from polyarch.data.table_dataset import TableSource, table_dataset, target_column
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, first_line
 

@@ -10,10 +10,9 @@ import torch
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import IMAGE_SUFFIXES
-from polyarch.data.examples import Examples
+from polyarch.data.examples import Examples, stratified_split
 from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, ImagePaths, default_shape, fits_in_memory
 from polyarch.data.labels import check_counts
-from polyarch.data.splits import stratified_split
 from polyarch.errors import DataError, InvalidInput
 
 TRAIN_SIDE = "train"

@@ -18,13 +18,12 @@ from torch import Tensor
 from polyarch.data.arrays import read_npz, read_pair
 from polyarch.data.cifar import CIFAR10, CIFAR100, CifarFormat, cifar_folder, read_cifar
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TensorData
+from polyarch.data.examples import TensorData, stratified_split
 from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder
 from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
 from polyarch.data.image_folders import read_image_folder
 from polyarch.data.locations import data_root
 from polyarch.data.spirals import spirals
-from polyarch.data.splits import stratified_split
 from polyarch.data.svhn import read_svhn, svhn_folder
 from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_table_file, read_table_folder, table_files
 from polyarch.data.torch_datasets import read_torch_dataset

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from polyarch.data.columns import TRUTH_WORDS, Cells, Column, cells_of, encode_rows, require_distinct
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TableData
+from polyarch.data.examples import TableData, stratified_indices
 from polyarch.data.labels import Array, ClassLabels, check_counts
-from polyarch.data.splits import stratified_indices
 from polyarch.errors import DataError, InvalidInput, closest_name
 
 if TYPE_CHECKING:

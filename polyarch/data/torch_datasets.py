@@ -13,9 +13,8 @@ from torch import Tensor
 from polyarch.data.arrays import input_tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import GREY_MODES, image_pixels
-from polyarch.data.examples import TensorData
+from polyarch.data.examples import TensorData, stratified_split
 from polyarch.data.labels import ClassLabels, check_counts
-from polyarch.data.splits import stratified_split
 from polyarch.errors import DataError
 
 

@@ -156,13 +156,10 @@ class KeepDrop(ArchDistribution):
             return (dropped + kept).sum()
         return divergence(self, prior)
 
-    def entropies(self) -> Tensor:
-        """H(p) = -p log p - (1 - p) log(1 - p) of every group, (G,)."""
-        return -self.drop * F.logsigmoid(self.logits) - torch.sigmoid(-self.logits) * F.logsigmoid(-self.logits)
-
     def entropy(self) -> Tensor:
-        """H[q] = sum_g K_g H(p_g)."""
-        return (self.sizes * self.entropies()).sum()
+        """H[q] = sum_g K_g H(p_g), where H(p) = -p log p - (1 - p) log(1 - p)."""
+        dropped = -self.drop * F.logsigmoid(self.logits)
+        return (self.sizes * (dropped - torch.sigmoid(-self.logits) * F.logsigmoid(-self.logits))).sum()
 
     def mode(self) -> Architecture:
         """Keeps the choices whose probability to be kept is above 1/2."""

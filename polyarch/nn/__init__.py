@@ -15,7 +15,7 @@ from polyarch.nn.norm_policies import (
     RunningStatistics,
 )
 from polyarch.nn.operations import ReductionBlock, bottleneck
-from polyarch.nn.partial_channels import PartialChannels, partial_channels, require_parts
+from polyarch.nn.partial_channels import PartialChannels, require_parts
 from polyarch.nn.path_recording import call, record
 from polyarch.nn.search_blocks import Maybe, OneOf, Repeat
 from polyarch.nn.stacked_logits import Exits, StackedNetworks
@@ -56,7 +56,6 @@ __all__ = [
     "gate_for",
     "multiply_accumulates",
     "options_run",
-    "partial_channels",
     "plus",
     "record",
     "require_parts",

@@ -52,11 +52,6 @@ class PartialChannels(nn.Module):
         return call(self.shuffle, torch.cat([operations(x[:, : self.seen]), past], dim=1))
 
 
-def partial_channels(channels: int, parts: int, *, stride: int = 1) -> PartialChannels | None:
-    """The bypass for operations on 1 of k parts; None for k = 1."""
-    return None if parts == 1 else PartialChannels(channels, parts, stride=stride)
-
-
 def require_parts(channels: int, parts: int, *, least: int = 1) -> None:
     """Refuses parts that do not divide the channels or have fewer than ``least`` of them."""
     if parts < 1 or channels % parts or channels // parts < least:

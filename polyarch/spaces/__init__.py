@@ -15,7 +15,6 @@ from polyarch.spaces.darts import (
     parse_darts,
 )
 from polyarch.spaces.macro import MACRO_OPERATIONS, MACRO_STAGES, macro_space, macro_string, parse_macro
-from polyarch.spaces.mutation import mutate
 from polyarch.spaces.nb101 import NB101_OPERATIONS, NB101_PARENTS, NB101Cell, nb101_cell, nb101_parents, nb101_space
 from polyarch.spaces.nb201 import (
     NB201_CONVOLUTIONS,
@@ -27,7 +26,7 @@ from polyarch.spaces.nb201 import (
     nb201_string,
     parse_nb201,
 )
-from polyarch.spaces.space import Constraint, Space
+from polyarch.spaces.space import Constraint, Space, mutate
 from polyarch.spaces.wired import (
     erdos_renyi,
     module_sources,

@@ -10,7 +10,6 @@ Hutter (2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting One-shot Neural Ar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -51,11 +50,6 @@ class NB101Cell:
             raise InvalidInput(f"Expected an upper-triangular matrix of zeros and ones. Got {self.matrix}.")
         if labels[0] != "input" or labels[-1] != "output" or not set(labels[1:-1]) <= set(NB101_OPERATIONS):
             raise InvalidInput(f"Expected 'input', operations out of {NB101_OPERATIONS}, 'output'. Got {list(labels)}.")
-
-    @staticmethod
-    def of(matrix: Sequence[Sequence[int]], operations: Sequence[str]) -> NB101Cell:
-        """Builds a cell from nested sequences, e.g. lists or arrays."""
-        return NB101Cell(tuple(tuple(int(entry) for entry in row) for row in matrix), tuple(operations))
 
     @property
     def edges(self) -> int:

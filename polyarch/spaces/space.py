@@ -1,4 +1,4 @@
-"""A space of architectures: a product of choices, with constraints and a canonical form."""
+"""A space of architectures: a product of choices with constraints and a canonical form, and mutation in it."""
 
 from __future__ import annotations
 
@@ -155,6 +155,29 @@ class Space:
     def canonical_key(self, architecture: Architecture) -> str:
         """The key that a member shares with all architectures of the same network."""
         return self.canonical(architecture) if self.canonical else architecture.key
+
+
+def mutate(
+    architecture: Architecture, generator: Generator, *, accept: Callable[[Architecture], bool] | None = None
+) -> Architecture:
+    """Draws a member that differs in one choice: a choice with more than one option, then another option, uniformly.
+
+    ``accept`` restricts the result further, e.g. to architectures within limits or not seen before.
+    """
+    space = architecture.space
+    movable = [position for position, choice in enumerate(space.choices) if len(choice) > 1]
+    if not movable:
+        raise ImpossibleSpace(f"Expected space {space.name!r} to have a choice with two options to mutate. Got none.")
+    for _ in range(REJECTION_LIMIT):
+        position = movable[int(torch.randint(len(movable), (), generator=generator))]
+        others = len(space.choices[position]) - 1
+        step = 1 + int(torch.randint(others, (), generator=generator))
+        index = (architecture.indices[position] + step) % (others + 1)
+        indices = architecture.indices
+        moved = Architecture(space, (*indices[:position], index, *indices[position + 1 :]))
+        if moved in space and (accept is None or accept(moved)):
+            return moved
+    raise ImpossibleSpace(f"Expected an acceptable mutation of {architecture.key}. Found none.")
 
 
 def space_name(base: str, operations: tuple[str, ...], known: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import Selection, call, gate_for, options_run, partial_channels, plus, require_parts, skips_zeros
+from polyarch.nn import PartialChannels, Selection, call, gate_for, options_run, plus, require_parts, skips_zeros
 from polyarch.nn.operations import FactorizedReduce, darts_operation, relu_conv_bn, weighted
 from polyarch.spaces import (
     DARTS_CELLS,
@@ -44,7 +44,7 @@ class EdgeOperations(nn.Module):
         self.operations = nn.ModuleList(
             darts_operation(name, channels // partial, stride=stride, affine=affine) for name in operations
         )
-        self.partial = partial_channels(channels, partial, stride=stride)
+        self.partial = None if partial == 1 else PartialChannels(channels, partial, stride=stride)
 
     def forward(self, x: Tensor, selection: Selection) -> Tensor:
         """(B, C, H, W) -> (B, C, H/stride, W/stride)."""

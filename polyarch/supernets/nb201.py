@@ -17,12 +17,12 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import (
     ChoiceBlock,
     InterChoice,
+    PartialChannels,
     ReductionBlock,
     Selection,
     adds,
     call,
     dependent_weights,
-    partial_channels,
     plus,
     require_parts,
     skips_zeros,
@@ -66,7 +66,7 @@ class Cell(nn.Module):
             blocks.append(ChoiceBlock(edge_name(*edge), modules, weights))
         self.edges = nn.ModuleList(blocks)
         self.adds = adds(weights)
-        self.partial = partial_channels(channels, partial)
+        self.partial = None if partial == 1 else PartialChannels(channels, partial)
 
     def forward(
         self, x: Tensor, selection: tuple[Step, ...] | Gates, shift: Tensor | None = None

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyarch.data import TensorData, stratified_split
-from polyarch.data.splits import stratified_indices
+from polyarch.data.examples import stratified_indices
 from polyarch.errors import DataError, InvalidInput
 
 class_sizes = st.lists(st.integers(2, 40), min_size=1, max_size=6)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyarch.data import Column, Dataset, TableData, TableEncoding, encode_rows, load, read_frame, resident
 from polyarch.data.columns import MISSING_WORDS
-from polyarch.data.splits import stratified_indices
+from polyarch.data.examples import stratified_indices
 from polyarch.errors import DataError, InvalidInput
 
 

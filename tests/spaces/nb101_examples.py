@@ -6,7 +6,12 @@ from polyarch.spaces import NB101_OPERATIONS, NB101Cell
 
 CONV1, CONV3, POOL = NB101_OPERATIONS
 
-INCEPTION = NB101Cell.of(
+
+def make_cell(matrix: list[list[int]], operations: list[str]) -> NB101Cell:
+    return NB101Cell(tuple(map(tuple, matrix)), tuple(operations))
+
+
+INCEPTION = make_cell(
     [
         [0, 1, 1, 1, 0, 1, 0],
         [0, 0, 0, 0, 0, 0, 1],
@@ -20,7 +25,7 @@ INCEPTION = NB101Cell.of(
 )
 """The example of the NAS-Bench-101 documentation."""
 
-FIRST = NB101Cell.of(
+FIRST = make_cell(
     [
         [0, 1, 0, 0, 1, 1, 0],
         [0, 0, 1, 0, 0, 0, 0],

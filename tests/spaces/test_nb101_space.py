@@ -7,7 +7,7 @@ from itertools import permutations, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nb101_examples import INCEPTION
+from nb101_examples import INCEPTION, make_cell
 
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
@@ -125,14 +125,14 @@ def test_hashes_are_equal_exactly_for_isomorphic_cells(data: st.DataObject) -> N
 
 
 def diamond(first: str, second: str) -> NB101Cell:
-    return NB101Cell.of([[0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1], [0] * 4], ["input", first, second, "output"])
+    return make_cell([[0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1], [0] * 4], ["input", first, second, "output"])
 
 
 def test_the_order_of_parallel_nodes_makes_no_difference_and_that_of_a_row_does() -> None:
     assert diamond(CONV1, CONV3) != diamond(CONV3, CONV1)
     assert diamond(CONV1, CONV3).hash() == diamond(CONV3, CONV1).hash() != diamond(CONV1, CONV1).hash()
     matrix = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0] * 4]
-    rows = [NB101Cell.of(matrix, ["input", *two, "output"]).hash() for two in ((CONV1, CONV3), (CONV3, CONV1))]
+    rows = [make_cell(matrix, ["input", *two, "output"]).hash() for two in ((CONV1, CONV3), (CONV3, CONV1))]
     assert rows[0] != rows[1]
 
 
@@ -150,15 +150,15 @@ def test_the_order_of_parallel_nodes_makes_no_difference_and_that_of_a_row_does(
 )
 def test_malformed_cells_are_refused(matrix: list[list[int]], operations: list[str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        NB101Cell.of(matrix, operations)
+        make_cell(matrix, operations)
 
 
 def test_cells_outside_of_the_benchmark_are_refused() -> None:
     with pytest.raises(InvalidInput, match="path from the input to the output"):
-        NB101Cell.of([[0, 1, 0], [0] * 3, [0] * 3], ["input", CONV1, "output"]).pruned()
+        make_cell([[0, 1, 0], [0] * 3, [0] * 3], ["input", CONV1, "output"]).pruned()
     full = [[int(j > i) for j in range(5)] for i in range(5)]
     with pytest.raises(InvalidInput, match=r"9 edges\. Got 5 nodes, 10 edges"):
-        NB101Cell.of(full, ["input", CONV1, CONV1, CONV1, "output"]).hash()
+        make_cell(full, ["input", CONV1, CONV1, CONV1, "output"]).hash()
     with pytest.raises(InvalidInput, match="space 1, 2 or 3"):
         nb101_space(4)
 
