@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -136,21 +137,28 @@ def examples() -> ModuleType:
     return importlib.import_module("artifact_examples")
 
 
+@pytest.fixture(scope="session")
+def image_artifact(examples: ModuleType) -> Artifact:
+    """An artifact with two members."""
+    artifact: Artifact = examples.image_artifact(2)
+    return artifact
+
+
 @pytest.fixture
-def written(tmp_path: Path, examples: ModuleType) -> tuple[Path, Artifact]:
-    """The folder of an artifact with two members, and the artifact."""
-    artifact = examples.image_artifact(2)
-    write_artifact(tmp_path / "artifact", artifact)
-    return tmp_path / "artifact", artifact
+def written(tmp_path: Path, folders: dict[str, Path], image_artifact: Artifact) -> tuple[Path, Artifact]:
+    """A folder of its own with this artifact, and the artifact."""
+    return Path(shutil.copytree(folders["image"], tmp_path / "artifact")), image_artifact
 
 
 @pytest.fixture(scope="session")
-def folders(examples: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(
+    image_artifact: Artifact, examples: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
     """An artifact for every kind of data; tests read them only."""
-    found = {}
-    for kind in ("image", "table", "vector"):
-        found[kind] = tmp_path_factory.mktemp(kind)
-        write_artifact(found[kind], getattr(examples, f"{kind}_artifact")(2))
+    made = {"image": image_artifact, "table": examples.table_artifact(2), "vector": examples.vector_artifact(2)}
+    found = {kind: tmp_path_factory.mktemp(kind) for kind in made}
+    for kind, artifact in made.items():
+        write_artifact(found[kind], artifact)
     return found
 
 

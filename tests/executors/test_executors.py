@@ -165,6 +165,7 @@ def test_error_in_the_block_does_not_wait_for_running_items(tasks: Any, tmp_path
     assert not any(map(alive, workers_at(tmp_path, 600)))
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_parent(tasks: Any, tmp_path: Path) -> None:
     folder = tmp_path / "workers"
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -18,11 +19,20 @@ from polyarch.nn import Exits
 from polyarch.prediction.loading import load_artifact, load_network
 
 
-@pytest.fixture(params=["image", "vector"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path, examples: ModuleType) -> tuple[Path, Artifact]:
-    artifact = getattr(examples, f"shared_{request.param}_artifact")()
-    write_artifact(tmp_path / "artifact", artifact)
-    return tmp_path / "artifact", artifact
+@pytest.fixture(scope="module", params=["image", "vector"])
+def kept(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, examples: ModuleType
+) -> tuple[Path, Artifact]:
+    """An artifact and its folder; tests read them only."""
+    folder, artifact = tmp_path_factory.mktemp("shared"), getattr(examples, f"shared_{request.param}_artifact")()
+    write_artifact(folder, artifact)
+    return folder, artifact
+
+
+@pytest.fixture
+def shared(kept: tuple[Path, Artifact], tmp_path: Path) -> tuple[Path, Artifact]:
+    """The same in a folder of its own."""
+    return Path(shutil.copytree(kept[0], tmp_path / "artifact")), kept[1]
 
 
 def test_round_trip(shared: tuple[Path, Artifact], examples: ModuleType) -> None:

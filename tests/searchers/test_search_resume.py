@@ -24,7 +24,7 @@ NET = ChainSupernet(
     channels=(2, 2, 2), kernels=(3,), expansions=(1, 2), in_channels=1, stem_channels=2, head_channels=2
 )  # 27 architectures
 LIMITS = Limits(NET, [Limit(Parameters(), sorted(Parameters().score(NET, a) for a in NET.space.enumerate())[16])])
-EVALUATIONS = 12
+EVALUATIONS = 8
 BATCH_SIZE = 2
 
 SAMPLERS: dict[str, MakeSampler] = {
@@ -139,7 +139,9 @@ def test_killed_again_and_again(sampler: str, memory: Callable[[], None]) -> Non
     assert outcome(final) == expected
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize(
+    "sampler", ["nsga2", *(pytest.param(name, marks=pytest.mark.slow) for name in SAMPLERS if name != "nsga2")]
+)
 def test_killed_with_a_file(sampler: str, tmp_path: Path) -> None:
     """The same with SQLite, for a few of the places."""
     empty = tmp_path / "empty.db"

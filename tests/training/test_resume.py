@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,14 @@ from polyarch.training import (
 )
 
 EPOCHS = 3
-STEPS_PER_EPOCH = 3
+STEPS_PER_EPOCH = 2
+EXAMPLES = 18
 STEPS = EPOCHS * STEPS_PER_EPOCH
 
 
-def digits(count: int) -> TensorData:
-    return resident(load("digits").train.subset(range(count)))
+@cache
+def digits() -> TensorData:
+    return resident(load("digits").train.subset(range(EXAMPLES)))
 
 
 def single_path() -> Strategy:
@@ -53,7 +56,7 @@ def variational_exact() -> Strategy:
     net = FullyConnectedDepth(features=64, classes=10, max_depth=3, width=8)
     q = Categorical(net.space)
     optimizer = torch.optim.SGD([*net.parameters(), *q.parameters()], lr=0.05, momentum=0.9, nesterov=True)
-    return Variational(net, q, geometric_prior(net.space, 0.85), optimizer, num_data=26)
+    return Variational(net, q, geometric_prior(net.space, 0.85), optimizer, num_data=EXAMPLES)
 
 
 def variational_sampled() -> Strategy:
@@ -63,7 +66,7 @@ def variational_sampled() -> Strategy:
     q = FactorisedCategorical(net.space)
     optimizer = torch.optim.Adam([*net.parameters(), *q.parameters()], lr=0.01)
     prior = FactorisedCategorical(net.space, learnable=False)
-    return Variational(net, q, prior, optimizer, num_data=26, expectation=SampledExpectation(2))
+    return Variational(net, q, prior, optimizer, num_data=EXAMPLES, expectation=SampledExpectation(2))
 
 
 @dataclass
@@ -74,7 +77,7 @@ class Setup:
     callbacks: list[Callback]
 
     def run(self, folder: Path | None, **options: Any) -> History:
-        data = digits(26)
+        data = digits()
         train = Batches(data, 8, augmentations=[RandomShift(1)], seed=1)
         valid = Batches(data, 16, shuffle=False)
         checkpoints = CheckpointStore(folder) if folder else None
