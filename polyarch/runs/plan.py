@@ -62,23 +62,28 @@ class Timings:
         return self.step / (self.paths * self.batches * min(settings.train.batch_size, examples))
 
 
+def timings_of(run: Run) -> Timings:
+    """What the method measures for its plan, by one thread as in the run, and without a trace in torch's generator."""
+    with one_thread(), torch.random.fork_rng():
+        return run.method.measure(run)
+
+
 def time_steps(run: Run) -> Timings:
     """Times the very training steps of the run on copies of supernet and optimiser: the run itself is untouched."""
-    with one_thread(), torch.random.fork_rng():
-        strategy = run.method.training(replace(run, net=copy.deepcopy(run.net))).strategy
-        size = strategy.batches_per_step
-        source = run.feed.training_batches(run.settings.train.batch_size)
-        batches = list(islice(source.epoch(0), max(WARM_UP_STEPS, size)))
-        groups = [batches[first : first + size] for first in range(0, len(batches) - size + 1, size)]
-        held_out_batches = run.feed.held_out_batches(run.settings.train.batch_size)
-        held_out = list(islice(endless(held_out_batches), strategy.held_out_per_step))
-        if size <= WARM_UP_STEPS:
-            strategy.step(groups[0], held_out, generator=generator_at(0, "plan", 0))
-        started = time.perf_counter()
-        for index, group in enumerate(groups):
-            strategy.step(group, held_out, generator=generator_at(0, "plan", index))
-        seconds = (time.perf_counter() - started) / len(groups)
-        return Timings(seconds, strategy.paths_per_step, size)
+    strategy = run.method.training(replace(run, net=copy.deepcopy(run.net))).strategy
+    size = strategy.batches_per_step
+    source = run.feed.training_batches(run.settings.train.batch_size)
+    batches = list(islice(source.epoch(0), max(WARM_UP_STEPS, size)))
+    groups = [batches[first : first + size] for first in range(0, len(batches) - size + 1, size)]
+    held_out_batches = run.feed.held_out_batches(run.settings.train.batch_size)
+    held_out = list(islice(endless(held_out_batches), strategy.held_out_per_step))
+    if size <= WARM_UP_STEPS:
+        strategy.step(groups[0], held_out, generator=generator_at(0, "plan", 0))
+    started = time.perf_counter()
+    for index, group in enumerate(groups):
+        strategy.step(group, held_out, generator=generator_at(0, "plan", index))
+    seconds = (time.perf_counter() - started) / len(groups)
+    return Timings(seconds, strategy.paths_per_step, size)
 
 
 def start_seconds(settings: RunSettings) -> float:

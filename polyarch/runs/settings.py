@@ -232,7 +232,9 @@ def resumed_settings(
     """
     base = settings.model_dump(mode="json", exclude_none=True) if content is None else content
     asked = RunSettings.parse(with_overrides(base, overrides), origin)
-    old, new = settings.model_dump(mode="json"), asked.model_dump(mode="json")
+    sections = {**settings.sections, **asked.sections}
+    defaults = {name: type(one)().model_dump(mode="json") for name, one in sections.items()}
+    old, new = ({**defaults, **one.model_dump(mode="json")} for one in (settings, asked))
     for section in old:
         if section not in FREE_TO_CHANGE and old[section] != new[section]:
             raise ConfigError(
@@ -240,4 +242,4 @@ def resumed_settings(
                 f"{new[section]} now; choose another --out for a new run."
             )
     free = {key: value for key, value in overrides.items() if key in FREE_TO_CHANGE}
-    return RunSettings.parse(with_overrides(old, free), origin)
+    return RunSettings.parse(with_overrides(settings.model_dump(mode="json"), free), origin)

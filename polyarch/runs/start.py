@@ -14,7 +14,7 @@ from polyarch.plugins import method_named
 from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import PlannedStage, fitted, show_plan
+from polyarch.runs.plan import PlannedStage, fitted, show_plan, timings_of
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, resumed_settings
 from polyarch.runs.stage import stages_of
@@ -48,7 +48,7 @@ class Beginning:
         run, decisions = self.prepare(asked)
         stages_of(run)
         run.method.check(run)
-        timings = run.method.measure(run)
+        timings = timings_of(run)
 
         def planned(settings: RunSettings) -> list[PlannedStage]:
             return run.method.plan(replace(run, settings=settings), timings)
@@ -64,7 +64,7 @@ class Beginning:
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """An earlier run, with its settings."""
         run = self.reopen(content, overrides, origin)
-        planned = run.method.plan(run, run.method.measure(run))
+        planned = run.method.plan(run, timings_of(run))
         show_plan(self.display, planned, run.settings.workers, resumed=True)
         return run
 
