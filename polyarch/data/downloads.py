@@ -123,20 +123,24 @@ def download(name: str, *, root: Path | None = None, progress: Progress | None =
         if file.is_archive and path.is_file():  # the user put it there, so it is not deleted
             unpack(path, folder)
         elif file.is_archive:
-            fetch(file, path, progress or _silent)
+            fetch(file, path, progress)
             unpack(path, folder)
             path.unlink()
         elif not find(folder, file.name.removesuffix(".gz")):
-            fetch(file, path, progress or _silent)
+            fetch(file, path, progress)
     complete = present_folder(name, root)
     if complete is None:
         raise CorruptFile(f"Expected all files of {name} in {folder} after the download. Found some missing.")
     return complete
 
 
-def fetch(file: RemoteFile, path: Path, progress: Progress) -> None:
+def fetch(file: RemoteFile, path: Path, progress: Progress | None) -> None:
     """Downloads a file and moves it to its path only if its checksum matches."""
-    _make_folder(path.parent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        found = f"{error.strerror}; POLYARCH_DATA sets another data folder"
+        raise MissingData(f"Expected to write to {path.parent}. Found: {found}.") from None
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     digest = hashlib.md5(usedforsecurity=False)
     try:
@@ -147,7 +151,8 @@ def fetch(file: RemoteFile, path: Path, progress: Progress) -> None:
                 target.write(chunk)
                 digest.update(chunk)
                 done += len(chunk)
-                progress(path.name, done, int(length) if length else None)
+                if progress:
+                    progress(path.name, done, int(length) if length else None)
         if digest.hexdigest() != file.md5:
             raise CorruptFile(f"Expected {file.address} to have MD5 sum {file.md5}. Found {digest.hexdigest()}.")
         Path(temporary).chmod(0o644)  # mkstemp creates private files
@@ -177,16 +182,3 @@ def unpack(archive: Path, folder: Path) -> None:
                 target = folder / path.relative_to(temporary)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MissingData(
-            f"Expected to write to {folder}. Found: {error.strerror}; POLYARCH_DATA sets another data folder."
-        ) from None
-
-
-def _silent(name: str, done: int, length: int | None) -> None:
-    pass

@@ -95,7 +95,7 @@ class ImageFiles:
             num_workers=min(WORKERS, len(os.sched_getaffinity(0)), max(len(orders), 1)),
             collate_fn=_unchanged,
             worker_init_fn=_start_worker,
-            generator=torch.Generator(),  # leaves the global generator as it is for images in memory
+            generator=torch.Generator(),  # the global generator must not advance, as it does not for images in memory
             # Workers start anew in every epoch; forked ones need not import torch each time.
             multiprocessing_context="fork" if sys.platform == "linux" else None,
         )

@@ -6,8 +6,9 @@ import csv
 import gzip
 import zlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polyarch.data.columns import require_distinct
 from polyarch.data.dataset import Dataset
@@ -90,7 +91,8 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 def _checked_lines(path: Path) -> tuple[str, int]:
     """The separator and the number of rows; pandas would silently pad short rows and cut long ones."""
-    with _open_text(path) as file:
+    open_text: Any = partial(gzip.open, path) if path.suffix.lower() == ".gz" else path.open
+    with open_text("rt", encoding="utf-8-sig", newline="") as file:
         header = file.readline()
         separator = max(SEPARATORS, key=header.count)
         file.seek(0)
@@ -107,12 +109,6 @@ def _checked_lines(path: Path) -> tuple[str, int]:
             if len(cells) != len(names):
                 raise CorruptFile(f"Expected {len(names)} cells per row of {path}. Found {len(cells)} in row {rows}.")
     return separator, rows
-
-
-def _open_text(path: Path) -> IO[str]:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _table(path: Path) -> TableSource:

@@ -59,8 +59,9 @@ class DenseNet(GateableNetwork):
         super().__init__()
         layers = require_counts("layers", layers)
         channels = 2 * growth if initial is None else initial
-        require_positive(growth=growth, bottleneck=bottleneck, initial=channels)
-        require_positive(in_channels=in_channels, classes=classes)
+        require_positive(
+            growth=growth, bottleneck=bottleneck, initial=channels, in_channels=in_channels, classes=classes
+        )
         if not 0 < compression <= 1:
             raise InvalidInput(f"Expected a compression above 0 and up to 1. Got {compression}.")
         self.stem = make_stem(stem, in_channels, channels)

@@ -8,8 +8,7 @@ not interfere. Outside a supernet call gates do nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -72,15 +71,6 @@ def remove_gates(network: nn.Module) -> None:
 _kept: ContextVar[SelectedOptions | None] = ContextVar("polyarch_kept", default=None)
 
 
-@contextmanager
-def _keeping(selected: SelectedOptions) -> Iterator[None]:
-    token = _kept.set(selected)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
-
-
 def run_gated(model: Callable[[Tensor], Any], x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
     """model(x) with gates: name -> weights (K,) for the whole batch, or (B, K) per example.
 
@@ -89,8 +79,11 @@ def run_gated(model: Callable[[Tensor], Any], x: Tensor, weights: Mapping[str, T
     selected = SelectedOptions(
         {name: OptionWeights(weight, range(weight.shape[-1])) for name, weight in weights.items()}
     )
-    with _keeping(selected):
+    token = _kept.set(selected)
+    try:
         output = model(x)
+    finally:
+        _kept.reset(token)
     return cast(Tensor, marked(output, selected))
 
 

@@ -77,10 +77,6 @@ class ChoiceBlock(nn.Module):
         self._by_index = tuple(None if op is None else str(index) for index, op in enumerate(operations))
         self.interchoice = interchoice
 
-    def passes(self, index: int) -> bool:
-        """Whether this option has an output."""
-        return self._by_index[index] is not None
-
     @property
     def passing(self) -> list[int]:
         """The options that have an output."""

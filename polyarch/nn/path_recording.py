@@ -78,14 +78,11 @@ class _Recorder(GraphAppendingTracer):
         return fx.Proxy(self.graph.call_module(name, (x.node,)), self)
 
     def record_constant(self, value: Tensor, owner: nn.Module, name: str) -> fx.Proxy:
-        name = self._free(f"{self._names[owner]}.{name}")
+        first = f"{self._names[owner]}.{name}"
+        numbered = (f"{first}{number}" for number in itertools.count(2))
+        name = next(name for name in itertools.chain([first], numbered) if name not in self.used)
         self.used[name] = nn.Parameter(value.detach().clone())
         return fx.Proxy(self.graph.get_attr(name), self)
-
-    def _free(self, name: str) -> str:
-        """The name, followed by the smallest number from 2 on if it is taken."""
-        numbered = (f"{name}{number}" for number in itertools.count(2))
-        return next(free for free in itertools.chain([name], numbered) if free not in self.used)
 
 
 def record(network: nn.Module, path: Path) -> nn.Module:

@@ -39,7 +39,7 @@ class ChainLayer(nn.Module):
 
     def forward(self, x: Tensor, selection: Selection, previous: Sequence[Selection] = ()) -> Tensor:
         """(B, C, H, W) -> (B, C', H', W'), given the ``previous`` selections that inter-choice weights depend on."""
-        if isinstance(selection, int) and not self.block.passes(selection):
+        if isinstance(selection, int) and selection not in self.block.passing:
             return x
         y: Tensor = self.block(x, selection, previous, shortcut=self.residual)
         return y

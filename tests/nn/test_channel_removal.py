@@ -494,7 +494,7 @@ def test_a_gate_inside_of_a_layer_of_torch() -> None:
     network = removed(Inside(), IMAGES, parallel_module=[0, 2])
     assert layer_of(network, "first").weight.shape == (2, 2, 1, 1)
     sequences = nn.Sequential(nn.Linear(6, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 2))
-    with pytest.raises(InvalidInput, match="that torch.fx can trace"):
+    with pytest.raises(InvalidInput, match=r"that torch\.fx can trace"):
         removed(sequences, IMAGES[:, :, 0], **{"1_linear1": [0]})
 
 
@@ -507,10 +507,10 @@ def test_a_layer_on_sequences_keeps_its_size() -> None:
 
 def test_code_that_cannot_be_written_down_is_refused() -> None:
     model = Called(lambda net, x: net.second(x) if x.sum() > -1e9 else x)
-    with pytest.raises(InvalidInput, match="that torch.fx can trace"):
+    with pytest.raises(InvalidInput, match=r"that torch\.fx can trace"):
         removed(model, IMAGES, second=[0])
     model = Called(lambda net, x: net.second(x.clone().copy_(x)))
-    with pytest.raises(InvalidInput, match=r"that torch.fx can trace.* 'copy'\.$"):
+    with pytest.raises(InvalidInput, match=r"that torch\.fx can trace.* 'copy'\.$"):
         removed(model, IMAGES, second=[0])
 
 

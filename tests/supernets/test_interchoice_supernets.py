@@ -214,7 +214,7 @@ def test_a_chain_adds_its_rows_to_blocks_and_shortcuts() -> None:
         options, value = architecture.indices, net.stem(x)
         for position, option in enumerate(options):
             layer = layer_of(net, position)
-            if layer.block.passes(option):
+            if option in layer.block.passing:
                 if position:
                     value = value + row(layer.block, option, *options[max(position - 2, 0) : position])
                 output = layer.block.operation(option)(value)
