@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from polyarch.errors import ConfigError
+from polyarch.plugins import method_named
 from polyarch.runs.judging import ood_batches
 from polyarch.runs.run import Run
 from polyarch.runs.sections import SearchSettings, TrainSettings
+from polyarch.runs.settings import RunSettings
 from polyarch.runs.spaces import interchoice_of
 from polyarch.supernets import GatedSupernet
 
+if TYPE_CHECKING:
+    from polyarch.methods.method import Method
+
 TAKES: dict[str, Callable[[Run], bool]] = {
     "gates": lambda run: isinstance(run.net, GatedSupernet),
-    "wirings": lambda run: bool(getattr(run.settings.space, "wirings", ())),
     "unlabelled": lambda run: run.feed.unlabelled is not None,
 }
 """What only some methods can use, and whether a run has it; see `Method.takes`."""
@@ -21,13 +26,19 @@ TAKES: dict[str, Callable[[Run], bool]] = {
 
 def check_run(run: Run) -> None:
     """Refuses OOD data that do not fit, and what the method cannot use."""
+    check_wirings(run.settings)
     for name, has in TAKES.items():
         if has(run) and name not in run.method.takes:
-            what = {"gates": f"space {run.settings.space.kind} with gates", "wirings": "space.wirings"}
-            raise ConfigError(
-                f"Expected a method that can use {what.get(name, 'data.unlabelled')}. Got {run.method.name!r}."
-            )
+            what = {"gates": f"space {run.settings.space.kind} with gates", "unlabelled": "data.unlabelled"}
+            raise ConfigError(f"Expected a method that can use {what[name]}. Got {run.method.name!r}.")
     ood_batches(run)
+
+
+def check_wirings(settings: RunSettings) -> None:
+    """Refuses wirings that the method cannot use: it would try others, for which the network has no weights."""
+    method: Method = method_named(settings.method)
+    if getattr(settings.space, "wirings", ()) and "wirings" not in method.takes:
+        raise ConfigError(f"Expected a method that can use space.wirings. Got {method.name!r}.")
 
 
 def check_training(run: Run, steps_setting: str = "train.inner_steps") -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
 from polyarch.plugins import method_named
+from polyarch.runs.checks import check_wirings
 from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
 from polyarch.runs.own_module import Builder
@@ -77,6 +78,7 @@ class Beginning:
     def prepare(self, asked: RunSettings) -> tuple[Run, list[str]]:
         """A run with absolute paths and a space for the data, and what was chosen, in words; nothing is written."""
         asked = _with_whole_paths(asked)
+        check_wirings(asked)
         data = self.data or load_data(asked.data)
         decisions = [note.rstrip(".") for note in data.notes]
         settings, tried = asked, None
