@@ -17,17 +17,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from polyarch.runs.parts import Parts
-from polyarch.runs.pipeline import run
 from scipy.stats import spearmanr
 
-from polyarch.errors import NotFiniteError
+from polyarch.errors import Interrupted, NotFiniteError
+from polyarch.methods.one_shot.record import OneShotRecord, RankingRecord
 from polyarch.randomness import derive_seed
 from polyarch.results import Results
 from polyarch.runs.display import Quiet
 from polyarch.runs.retraining import Retraining, TrainingItem
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
+from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
+from polyarch.runs.workspace import Workspace
 from polyarch.spaces import Choice, Space
 from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable, load_truth
@@ -58,7 +60,12 @@ def settings(values: dict[str, Any]) -> RunSettings:
 
 
 def built(folder: Path, values: dict[str, Any]) -> BuiltTruth:
-    return build_truth(start_build(folder, settings(values), Quiet(), StopRequest()))
+    return build_truth(start_build(Beginning(folder, Quiet(), StopRequest()), settings(values)))
+
+
+def run_of(values: dict[str, Any]) -> Run:
+    """Before anything is written."""
+    return Run.build(settings(values), Workspace(Path("nowhere")))
 
 
 def words(values: dict[str, Any], folder: Path) -> list[str]:
@@ -89,12 +96,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BuiltTruth]:
 
 def test_the_table_has_what_a_plain_training_loop_measures(own: tuple[Path, BuiltTruth]) -> None:
     table, architecture = own[1].table, own[1].trained[1]
-    parts = Parts.build(settings(TINY))
+    run = run_of(TINY)
+    feed = run.feed
     final, curves = [], []
     for seed in range(2):
         position = derive_seed(0, "retrain", architecture.key, seed) >> 1
-        network = parts.fresh(architecture, seed=position)
-        batches = parts.batches(parts.train, 32, stream=f"retrain {seed}")
+        network = run.networks.fresh(architecture, seed=position)
+        batches = feed.batches(feed.train, 32, stream=f"retrain {seed}")
         optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
         rows = []
         for epoch in range(2):
@@ -106,19 +114,19 @@ def test_the_table_has_what_a_plain_training_loop_measures(own: tuple[Path, Buil
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
-            valid = [network.eval()(batch.inputs) for batch in parts.evaluation_batches(parts.valid).epoch(0)]
-            targets = torch.cat([batch.targets for batch in parts.evaluation_batches(parts.valid).epoch(0)])
+            valid = [network.eval()(batch.inputs) for batch in feed.in_order(feed.valid).epoch(0)]
+            targets = torch.cat([batch.targets for batch in feed.in_order(feed.valid).epoch(0)])
             right = float((torch.cat(valid).argmax(1) == targets).double().mean())
             rows.append([np.mean(losses), F.cross_entropy(torch.cat(valid), targets).item(), 100 * right])
         curves.append(rows)
-        test = [(network(b.inputs).argmax(1) == b.targets) for b in parts.evaluation_batches(parts.data.test).epoch(0)]
+        test = [(network(b.inputs).argmax(1) == b.targets) for b in feed.in_order(feed.data.test).epoch(0)]
         final.append(100 * float(torch.cat(test).double().mean()))
     expected = np.array(curves).mean(axis=0)  # (epochs, measures)
     assert table.accuracy(architecture) == pytest.approx(np.mean(final), abs=1e-4)
     assert [table.value(architecture, f"accuracy_seed_{s}") for s in range(2)] == pytest.approx(final, abs=1e-4)
     for index, measure in enumerate(("train_loss", "valid_loss", "valid_accuracy")):
         assert table.curve(architecture, measure) == pytest.approx(expected[:, index], rel=1e-4)
-    assert table.value(architecture, "parameters") == parts.net.parameter_count(architecture)
+    assert table.value(architecture, "parameters") == run.net.parameter_count(architecture)
     assert table.value(architecture, "seconds") > 0
 
 
@@ -155,7 +163,7 @@ def test_killed_and_resumed_with_other_workers_the_bits_are_the_same(
     assert not (folder / "truth.npz").exists()
     resumed = polyarch(*command, "--resume", "--workers", "2")
     assert resumed.returncode == 0, resumed.stderr
-    assert "What is already done is not done again" in resumed.stdout and "Best: " in resumed.stdout
+    assert "already finished are not run again" in resumed.stdout and "Best: " in resumed.stdout
     assert journal.read_text().splitlines()[: len(finished)] == finished
     assert_same_bits(own[0], folder)
 
@@ -172,11 +180,11 @@ def test_ctrl_c_loses_no_finished_network(
         return train(self, item, *rest)
 
     monkeypatch.setattr(Retraining, "train", interrupted)
-    context = start_build(tmp_path / "run", settings(TINY), Quiet(), stop)
-    with pytest.raises(Exception, match="--resume goes on"):
-        build_truth(context)
+    run = start_build(Beginning(tmp_path / "run", Quiet(), stop), settings(TINY))
+    with pytest.raises(Interrupted, match="--resume continues"):
+        build_truth(run)
     stop.asked = False
-    build_truth(context)
+    build_truth(run)
     assert len(calls) == 9  # eight, and the one that was under way again
     assert_same_bits(own[0], tmp_path / "run")
 
@@ -187,7 +195,7 @@ def test_the_whole_of_a_small_space(tmp_path: Path) -> None:
     assert len(truth) == truth.space.size == 64
     assert len(found.trained) == 8
     by_network: dict[str, set[float]] = {}
-    for member in Parts.build(settings(WHOLE)).net.space.enumerate():
+    for member in run_of(WHOLE).net.space.enumerate():
         by_network.setdefault(member.canonical(), set()).add(truth.accuracy(member))
     assert len(by_network) == 8 and all(len(values) == 1 for values in by_network.values())
     assert known_members(truth, truth.space) is None  # random architectures can be ranked
@@ -212,9 +220,9 @@ def test_networks_that_diverge_are_left_out(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_validation_loss_that_is_not_finite_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that explode in the last step leave every training loss finite."""
-    parts = Parts.build(settings(TINY))
+    run = run_of(TINY)
     monkeypatch.setattr(Supervised, "evaluate", lambda *_, **__: {"loss": math.inf, "accuracy": 0.1})
-    record = CurveTraining(Retraining(parts, tmp_path))((next(parts.net.space.enumerate()), 0))
+    record = CurveTraining(Retraining(run, tmp_path))((next(run.net.space.enumerate()), 0))
     assert list(record) == ["failure"] and "validation loss" in record["failure"]
 
 
@@ -263,9 +271,15 @@ def test_a_resumed_build_keeps_its_settings(tmp_path: Path, polyarch: Command) -
 
 
 def ranked(folder: Path, values: dict[str, Any]) -> Results:
-    tiny = {"train.epochs": 1, "train.batch_size": 32, "rank.estimators": ["params", "val_acc"]}
-    context = Beginning(folder, "rank", Quiet(), StopRequest()).start(settings({**TINY, **tiny, **values}))
-    return run(context, "rank")
+    tiny = {"train.epochs": 1, "train.batch_size": 32, "rank.estimators": ["params", "val_acc"], "rank.supernets": 1}
+    beginning = Beginning(folder, Quiet(), StopRequest(), until="rank")
+    return perform(beginning.start(settings({**TINY, **tiny, **values})))
+
+
+def ranking_of(results: Results) -> RankingRecord:
+    found = results.found(OneShotRecord)
+    assert found is not None and found.ranking is not None
+    return found.ranking
 
 
 def test_ranking_against_it(
@@ -274,15 +288,15 @@ def test_ranking_against_it(
     folder, found = own
     monkeypatch.chdir(folder.parent)
     results = ranked(tmp_path / "run", {"rank.truth": folder.name})
-    assert results.ranking is not None
-    items = results.ranking.architectures
+    ranking = ranking_of(results)
+    items = ranking.architectures
     assert [item.architecture for item in items] == [member.to_dict() for member in found.trained]
     assert [item.truth for item in items] == found.accuracies.mean(axis=1).tolist()
     sizes = [found.table.value(member, "parameters") for member in found.trained]
     expected = spearmanr(sizes, found.accuracies.mean(axis=1)).statistic
-    assert results.ranking.quality["params"]["spearman"]["value"] == pytest.approx(expected)
-    assert set(results.ranking.quality) == {"params", "val_acc"}
-    assert results.ranking.reference == "digits nb201, 2 epochs"
+    assert ranking.quality["params"]["spearman"]["value"] == pytest.approx(expected)
+    assert set(ranking.quality) == {"params", "val_acc"}
+    assert ranking.reference == "digits nb201, 2 epochs"
     assert results.decisions == ["rank: the 4 architectures of digits nb201, 2 epochs"]
     assert results.settings["rank"]["truth"] == str(folder / "truth.npz")  # resumable from any folder
     monkeypatch.chdir(tmp_path)
@@ -293,8 +307,7 @@ def test_ranking_against_it(
 
 def test_fewer_of_its_architectures_are_ranked_when_asked_for(own: tuple[Path, BuiltTruth], tmp_path: Path) -> None:
     results = ranked(tmp_path / "run", {"rank.truth": str(own[0]), "rank.architectures": 3})
-    assert results.ranking is not None
-    assert [item.architecture for item in results.ranking.architectures] == [
+    assert [item.architecture for item in ranking_of(results).architectures] == [
         member.to_dict() for member in own[1].trained[:3]
     ]
 
@@ -307,8 +320,7 @@ def test_findings_in_words() -> None:
     assert summary_sentences(BuiltTruth(table, members, accuracies, {})) == [
         "Best: c with 89.00 % test accuracy.",
         "Spread of 3 networks: 71.00 to 89.00 %, median 80.00 %, standard deviation 9.00.",
-        f"Noise between 2 seeds: standard deviation {math.sqrt((2 + 0 + 2) / 3):.2f}; "
-        "Spearman of two seeds 1.00.",
+        f"Noise between 2 seeds: standard deviation {math.sqrt((2 + 0 + 2) / 3):.2f}; Spearman of two seeds 1.00.",
         "Spearman of parameters with accuracy: 0.50.",
     ]
 
@@ -316,13 +328,13 @@ def test_findings_in_words() -> None:
 def test_a_stopwatch_counts_on_after_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    run: FitState = object()  # type: ignore[assignment]
+    state: FitState = object()  # type: ignore[assignment]
     first, second = Stopwatch(), Stopwatch()
-    first.on_start(run)
+    first.on_start(state)
     now = 107.0
     second.load_state_dict(first.state_dict())
     now = 200.0
     assert second.seconds == 7.0
-    second.on_start(run)
+    second.on_start(state)
     now = 203.0
     assert second.seconds == 10.0

@@ -63,7 +63,10 @@ class TestSpirals:
         inputs, _ = raw(load("spirals"))
         chosen = depth_of(spiral_run.results).chosen
         whole = spiral_run.predictor("early-exit", exit_above=1.01)(inputs)
-        torch.testing.assert_close(whole.probabilities, spiral_run.predictor("marginal")(inputs).probabilities)
+        usual, mixture, alone = (spiral_run.predictor(mode)(inputs) for mode in (None, "marginal", "single"))
+        torch.testing.assert_close(whole.probabilities, mixture.probabilities)
+        assert torch.equal(usual.probabilities, mixture.probabilities)  # the answer of the run
+        assert not torch.equal(usual.probabilities, alone.probabilities)
         assert whole.depths is not None and set(whole.depths.tolist()) == {chosen}
         first = spiral_run.predictor("early-exit", exit_above=0.01)(inputs)
         assert first.depths is not None and set(first.depths.tolist()) == {0}

@@ -43,7 +43,7 @@ def test_the_depth_is_the_first_answer() -> None:
     found = {tile.label: tile.value for tile in tiles(results, record_of(results))}
     assert found["depth"] == "9 of 20"
     assert found["forward pass"] == "45\u00a0%"
-    assert found["early exit"] == "6.9 blocks"
+    assert found["early exit"] == "6.9"
 
 
 def test_other_rules_do_not_prefer() -> None:

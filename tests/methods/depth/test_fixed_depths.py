@@ -21,7 +21,7 @@ from polyarch.errors import ConfigError, InvalidInput
 from polyarch.facade import SearchResult
 from polyarch.methods.depth.fixed import fixed_depths
 from polyarch.methods.depth.record import DepthRecord
-from polyarch.results import Results
+from polyarch.results import Results, Role
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.workspace import Workspace
@@ -106,6 +106,7 @@ def test_the_comparison_has_both_seeds_of_every_depth(found: SearchResult) -> No
     record, comparison = depth_of(found.results), found.results.comparison
     assert comparison is not None
     assert comparison[0].name == f"depth {record.chosen}"  # the best first
+    assert [side.role for side in comparison] == [Role.BEST, Role.OTHER, Role.OTHER]
     assert sorted(side.name for side in comparison) == ["depth 0", "depth 1", "depth 3"]
     by_name = {side.name: side for side in comparison}
     for measure in record.depths:
@@ -136,6 +137,8 @@ def test_the_artifact_is_the_better_seed_of_the_chosen_depth(found: SearchResult
     (predictor,) = results.predictors
     assert (predictor.name, predictor.members) == ("best depth", [artifact["architecture"]])
     assert predictor.uncalibrated_loss == pytest.approx(best.loss, rel=1e-5)
+    assert torch.equal(found.predictor("single")(inputs).probabilities, predictions.probabilities)
+    assert (results.default, predictor.folder) == ("artifact", "artifact")
     assert not (found.folder / "posterior").exists() and not (found.folder / "ensemble").exists()
     with pytest.raises(InvalidInput, match="a run that exports a predictor for mode marginal"):
         found.predictor("marginal")
@@ -207,13 +210,19 @@ def test_other_networks(data: str, settings: dict[str, Any], module: Any, tmp_pa
     assert float(accuracy) == pytest.approx(artifact["accuracy"], abs=0.005)
 
 
-def test_the_command(tmp_path: Path, polyarch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    words = ["--data", "spirals", "--space", "depth_fc", "--method", "deterministic-depth", "--workers", "2"]
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_the_command(
+    workers: str, found: SearchResult, tmp_path: Path, polyarch: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    words = ["--data", "spirals", "--space", "depth_fc", "--method", "deterministic-depth", "--workers", workers]
     settings = {name: value for name, value in TINY.items() if name != "method"}
     chosen = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     finished = polyarch("search", *words, *chosen, "--out", "run", cwd=tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    record = depth_of(Results.read(tmp_path / "run" / "results.json"))
+    results = Results.read(tmp_path / "run" / "results.json")
+    record = depth_of(results)
+    by_seed = {side.name: side.runs[0] for side in found.results.comparison or []}  # the same in any process
+    assert {side.name: side.runs[0] for side in results.comparison or []} == by_seed
     assert f"Depth: {record.chosen} of 3 by rule validation" in finished.stdout
     assert "3 networks of fixed depth, 20 epochs" in finished.stdout
     assert (tmp_path / "run" / "report.html").exists()

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
-from polyarch.runs.parts import Parts
 
 from polyarch.data import load
 from polyarch.nn import PartialChannels
 from polyarch.randomness import generator_at
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
 from polyarch.runs.spaces import CellSettings, InterChoiceSettings, MLPSettings, as_trained_alone
+from polyarch.runs.workspace import Workspace
 
 
-def parts_of(*words: str) -> Parts:
+def run_of(*words: str) -> Run:
     base = {"space": {"kind": "nb201"}, "data": {"name": "digits", "limit": 64}, "workers": 1}
     settings = RunSettings.parse(with_overrides(base, parse_assignments(words)), "the test")
-    return Parts.build(settings, data=load("digits"))
+    return Run.build(settings, Workspace(Path("nowhere")), data=load("digits"))
 
 
 @pytest.mark.parametrize(
     "words", [["space.kind=nb201", "space.channels=4"], ["space.kind=darts", "space.layers=3", "space.channels=4"]]
 )
 def test_networks_that_are_trained_alone_see_all_channels(words: list[str]) -> None:
-    parts, plain = parts_of(*words, "space.partial=2"), parts_of(*words)
-    assert any(isinstance(module, PartialChannels) for module in parts.net.modules())
-    architecture = parts.net.space.sample(generator_at(0, "architecture"))
-    alone, expected = (part.fresh(architecture, seed=3) for part in (parts, plain))
+    partial, plain = run_of(*words, "space.partial=2"), run_of(*words)
+    assert any(isinstance(module, PartialChannels) for module in partial.net.modules())
+    architecture = partial.net.space.sample(generator_at(0, "architecture"))
+    alone, expected = (run.networks.fresh(architecture, seed=3) for run in (partial, plain))
     torch.testing.assert_close(alone.state_dict(), expected.state_dict(), rtol=0, atol=0)
 
 

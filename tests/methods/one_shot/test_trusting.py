@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polyarch.runs.parts import Parts
-from polyarch.runs.pipeline import run
 
 from polyarch.methods.one_shot.ranking import judges, trust_record
+from polyarch.methods.one_shot.record import OneShotRecord, RankingRecord, ScoredArchitecture, ScoreRecord
 from polyarch.methods.one_shot.second_supernet import reseeded, second_supernet
-from polyarch.results import Results, ScoredArchitecture, ScoreRecord
-from polyarch.runs.display import Quiet
-from polyarch.runs.run import Context
+from polyarch.results import Results
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.stage import perform
 from polyarch.runs.workspace import Workspace
 from polyarch.testing.bits import same_bits, state_of
 from polyarch.training import StopRequest
@@ -32,9 +31,23 @@ def settings(**sections: Any) -> RunSettings:
     return RunSettings.parse({**content, **sections}, "test")
 
 
-def context(folder: Path, described: RunSettings) -> Context:
+def run_in(folder: Path, described: RunSettings, **fields: Any) -> Run:
+    """Up to the ranking."""
     workspace = Workspace.resume(folder)[0] if folder.exists() else Workspace.start(folder, described)
-    return Context(Parts.build(described), workspace, Quiet())
+    return Run.build(described, workspace, until="rank", **fields)
+
+
+def ranking_of(results: Results) -> RankingRecord:
+    found = results.found(OneShotRecord)
+    assert found is not None and found.ranking is not None
+    return found.ranking
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
+    """The folder and the results of a ranking with two supernets; tests read them only."""
+    folder = tmp_path_factory.mktemp("ranked") / "run"
+    return folder, perform(run_in(folder, settings()))
 
 
 def scored(key: str, **scores: float) -> ScoredArchitecture:
@@ -61,43 +74,48 @@ def test_nothing_to_compare() -> None:
     assert trust_record(rows[:3], ["sotl", "params"], {}, seed=0) is None
     without = trust_record(rows, ["sotl", "params"], {"a": 1.0}, seed=0)
     assert without is not None and without.seed_agreement is None
-    parts = Parts.build(settings())
-    assert judges(parts.estimators(("params", "sotl", "macs", "val_acc"))) == ["sotl", "val_acc"]
+    run = Run.build(settings(), Workspace(Path("nowhere")))
+    assert judges(run.estimators(("params", "sotl", "macs", "val_acc"))) == ["sotl", "val_acc"]
+
+
+def test_a_ranking_says_how_far_to_trust_it(ranked: tuple[Path, Results]) -> None:
+    found = ranking_of(ranked[1]).trust
+    assert found is not None
+    assert found.n == 6 and found.seed_agreement is not None and found.seed_agreement.value is not None
+    assert (ranked[0] / "checkpoints" / "train-second").exists()
 
 
 @pytest.mark.slow
-def test_a_ranking_says_how_far_to_trust_it(tmp_path: Path) -> None:
-    results = run(context(tmp_path / "two", settings()), "rank")
-    assert results.ranking is not None and results.ranking.trust is not None
-    found = results.ranking.trust
-    assert found.n == 6 and found.seed_agreement is not None and found.seed_agreement.value is not None
-    alone = run(context(tmp_path / "one", settings(rank={"architectures": 6, "supernets": 1})), "rank")
-    assert alone.ranking is not None and alone.ranking.trust is not None
-    assert alone.ranking.trust.seed_agreement is None
+def test_one_supernet_says_nothing_about_seeds(tmp_path: Path) -> None:
+    trust = ranking_of(perform(run_in(tmp_path / "one", settings(rank={"architectures": 6, "supernets": 1})))).trust
+    assert trust is not None and trust.seed_agreement is None
     assert not (tmp_path / "one" / "checkpoints" / "train-second").exists()
 
 
 def test_the_second_supernet_differs_in_its_seed_alone() -> None:
-    parts = Parts.build(settings())
-    other = reseeded(parts)
-    assert other.train is parts.train and other.settings.train == parts.settings.train
-    assert other.net.space == parts.net.space
-    assert not same_bits(state_of(parts.net), state_of(other.net))
-    assert same_bits(state_of(other.net), state_of(reseeded(parts).net))
+    run = Run.build(settings(), Workspace(Path("nowhere")))
+    other = reseeded(run)
+    assert other.feed.train is run.feed.train and other.settings.train == run.settings.train
+    assert other.feed.seed == other.settings.seed != run.feed.seed  # the order of batches differs, too
+    assert other.net.space == run.net.space
+    assert not same_bits(state_of(run.net), state_of(other.net))
+    assert same_bits(state_of(other.net), state_of(reseeded(run).net))
 
 
-def test_resumes_with_the_same_bits_whatever_the_workers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])  # 2: in a process of its own
+def test_resumes_with_the_same_bits_whatever_the_workers(
+    workers: int, ranked: tuple[Path, Results], tmp_path: Path
+) -> None:
     described = settings()
-    with second_supernet(context(tmp_path / "whole", described)) as second:
+    with second_supernet(run_in(ranked[0], described)) as second:  # trained already
         assert second is not None
         whole = state_of(second())
-    stopped = context(tmp_path / "stopped", described)
-    stopped.stop = _After(3)
+    stopped = run_in(tmp_path / "stopped", described, stop=_After(3))
     with pytest.raises(KeyboardInterrupt), second_supernet(stopped) as second:
         assert second is not None
         second()
-    two = settings().model_copy(update={"workers": 2})
-    with second_supernet(context(tmp_path / "stopped", two)) as second:  # now in a process of its own
+    again = settings().model_copy(update={"workers": workers})
+    with second_supernet(run_in(tmp_path / "stopped", again)) as second:
         assert second is not None
         assert same_bits(state_of(second()), whole)
 
@@ -115,7 +133,5 @@ class _After(StopRequest):
             raise KeyboardInterrupt
 
 
-def test_results_with_trust_survive_the_file(tmp_path: Path) -> None:
-    results = run(context(tmp_path / "run", settings()), "rank")
-    read = Results.model_validate_json((tmp_path / "run" / "results.json").read_text())
-    assert read.ranking == results.ranking
+def test_results_with_trust_survive_the_file(ranked: tuple[Path, Results]) -> None:
+    assert Results.read(ranked[0] / "results.json").record == ranked[1].record

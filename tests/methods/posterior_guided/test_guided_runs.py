@@ -11,23 +11,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from polyarch.runs.parts import Parts
 from stopping import run_and_stop, run_whole
 from torch import Tensor, nn
 
 import polyarch as library
 from polyarch.data import load, resident
 from polyarch.errors import Interrupted, InvalidInput
-from polyarch.facade import Found
-from polyarch.methods.posterior_guided.draws import Learned, learn_posterior, posterior_draws
+from polyarch.facade import SearchResult
+from polyarch.methods.posterior_guided.draws import LearnedPosterior, learn_posterior, posterior_draws
+from polyarch.methods.posterior_guided.masks import masks
+from polyarch.methods.posterior_guided.record import GuidedRecord
 from polyarch.nn import OneOf
 from polyarch.prediction.loading import load_artifact
 from polyarch.prediction.modes import load_predictor
-from polyarch.results import GuidedRecord, Results
-from polyarch.runs.display import Quiet
-from polyarch.runs.run import Context
+from polyarch.results import Results, Role
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
-from polyarch.runs.stage import masks
 from polyarch.runs.workspace import Workspace
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -38,20 +37,22 @@ SMALL: dict[str, Any] = {
     "checkpoint_seconds": 1000, "guided.candidates": 4, "guided.random_candidates": 2, "guided.members": 2,
     "guided.tune_epochs": 1,
 }  # fmt: skip
-NARROW: dict[str, Any] = {
+BRANCHES: dict[str, Any] = {
     **SMALL, "space.kind": "multi_branch", "space.width": 2, "space.stages": 2, "space.stem_channels": 3,
 }  # fmt: skip
+NARROW: dict[str, Any] = {**BRANCHES, "space.kernels": [3]}
 NARROW_OPTIONS = [word for name, value in NARROW.items() for word in ("--set", f"{name}={value}")]
 
 
-def searched(out: Path, settings: dict[str, Any], data: Any = "digits", **options: Any) -> Found:
+def searched(out: Path, settings: dict[str, Any], data: Any = "digits", **options: Any) -> SearchResult:
     options = {"report": False, "quiet": True, "method": "posterior-guided", **options}
     return library.search(data, out=out, settings=settings, **options)
 
 
 def record_of(results: Results) -> GuidedRecord:
-    assert results.guided is not None
-    return results.guided
+    found = results.found(GuidedRecord)
+    assert found is not None
+    return found
 
 
 def test_inputs(data: str = "digits") -> tuple[Tensor, Tensor]:
@@ -63,32 +64,33 @@ test_inputs.__test__ = False  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    settings = {**NARROW, "train.epochs": 12, "guided.candidates": 8, "guided.drop": 0.3}
-    return searched(tmp_path_factory.mktemp("guided") / "run", settings, outside="digits", report=True)
+def run(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    settings = {**BRANCHES, "train.epochs": 12, "guided.candidates": 8, "guided.drop": 0.3}
+    return searched(tmp_path_factory.mktemp("guided") / "run", settings, ood="digits", report=True)
 
 
 @pytest.fixture(scope="module")
-def context(run: Found) -> Context:
-    return Context(Parts.build(RunSettings.read(run.folder / "config.toml")), Workspace(run.folder), Quiet())
+def again(run: SearchResult) -> Run:
+    """The same run, before anything was done."""
+    return Run.build(RunSettings.read(run.folder / "config.toml"), Workspace(run.folder))
 
 
 @pytest.fixture(scope="module")
-def learned(context: Context) -> Learned:
+def learned(again: Run) -> LearnedPosterior:
     """The network and the posterior at the end of that run's training, out of its checkpoint."""
-    found = learn_posterior(context)
+    found = learn_posterior(again)
     found.net.eval()
     return found
 
 
 class TestRun:
     def test_draws_are_judged_with_the_weights_they_come_with(
-        self, run: Found, context: Context, learned: Learned
+        self, run: SearchResult, again: Run, learned: LearnedPosterior
     ) -> None:
         record = record_of(run.results)
-        draws = posterior_draws(context, learned.posterior)
+        draws = posterior_draws(again, learned.posterior)
         assert [len(record.guided), len(record.random)] == [8, 2]
-        batches = list(context.parts.evaluation_batches(context.parts.valid).epoch(0))
+        batches = list(again.feed.in_order(again.feed.valid).epoch(0))
         for kind, judged in (("guided", record.guided), ("random", record.random)):
             for draw in judged:
                 architecture = draws[kind](draw.position)
@@ -99,9 +101,11 @@ class TestRun:
                 assert draw.parameters == sum(parameter.numel() for parameter in network.parameters())
         assert record.best_draw.accuracy == max(draw.accuracy for draw in record.guided)
 
-    def test_what_was_learned_and_kept_layer_by_layer(self, run: Found, context: Context, learned: Learned) -> None:
+    def test_what_was_learned_and_kept_layer_by_layer(
+        self, run: SearchResult, again: Run, learned: LearnedPosterior
+    ) -> None:
         record, net = record_of(run.results), learned.net
-        best = posterior_draws(context, learned.posterior)["guided"](record.best)
+        best = posterior_draws(again, learned.posterior)["guided"](record.best)
         assert {layer.name: layer.kept for layer in record.layers} == masks(net, best)
         torch.testing.assert_close(
             torch.tensor([layer.drop for layer in record.layers]), learned.posterior.state_dict()["logits"].sigmoid()
@@ -111,7 +115,7 @@ class TestRun:
         assert record.full_parameters == net.parameter_count(net.whole()) > record.best_draw.parameters
         assert {"loss", "penalty", "kept"} <= set(run.results.training.history[-1])
 
-    def test_contenders(self, run: Found, learned: Learned) -> None:
+    def test_contenders(self, run: SearchResult, again: Run, learned: LearnedPosterior) -> None:
         contenders = run.results.comparison
         assert contenders is not None
         assert [one.name for one in contenders] == [
@@ -120,32 +124,35 @@ class TestRun:
         ]  # fmt: skip
         inputs, targets = test_inputs()
         whole = learned.net.extract(learned.net.whole()).eval()
-        parts = Parts.build(RunSettings.read(run.folder / "config.toml"))
         with torch.no_grad():
-            right = float((whole(parts.preprocessing(inputs)).argmax(1) == targets).float().mean())
+            right = float((whole(again.feed.preprocessing(inputs)).argmax(1) == targets).float().mean())
         assert contenders[4].mean == pytest.approx(right, abs=1e-6)
         assert len(contenders[1].runs[0].history) == len(contenders[5].runs[0].history) == 1
+        assert {one.role for one in contenders[:2]} == {Role.BEST, Role.OTHER}  # one of the two is exported
+        assert [one.role for one in contenders[2:]] == [Role.MIXTURE, Role.RANDOM, Role.INHERITED, Role.BASELINE]
         assert {"train", "draw", "retrain"} <= set(run.results.seconds)
 
-    def test_the_better_of_drawn_and_trained_further_is_exported(self, run: Found) -> None:
+    def test_the_better_of_drawn_and_trained_further_is_exported(self, run: SearchResult) -> None:
         assert run.results.comparison is not None and run.results.artifact is not None
         drawn, further = (one.runs[0] for one in run.results.comparison[:2])
         exported = run.results.predictors[0]
         better = further if further.valid_accuracy >= drawn.valid_accuracy else drawn
+        best = run.results.contender(Role.BEST)
+        assert best is not None and best.runs == [better]
         assert exported.accuracy == pytest.approx(better.accuracy, abs=1e-6)
         inputs, targets = test_inputs()
-        found = run.predictor()(inputs)
+        found = run.predictor("single")(inputs)
         assert float((found.probabilities.argmax(1) == targets).float().mean()) == pytest.approx(
             better.accuracy, abs=1e-6
         )
         network = load_artifact(run.folder / "artifact").networks
         assert run.results.artifact["parameters"] == sum(parameter.numel() for parameter in network.parameters())
 
-    def test_the_mixture_of_draws(self, run: Found, context: Context, learned: Learned) -> None:
+    def test_the_mixture_of_draws(self, run: SearchResult, again: Run, learned: LearnedPosterior) -> None:
         inputs, _ = test_inputs()
-        draws = posterior_draws(context, learned.posterior)["guided"]
+        draws = posterior_draws(again, learned.posterior)["guided"]
         with torch.no_grad():
-            x = context.parts.preprocessing(inputs)
+            x = again.feed.preprocessing(inputs)
             logits = torch.stack([learned.net(x, draws(position)) for position in range(2)]).double()
         temperature = run.results.predictors[1].temperature
         members = (logits / temperature).softmax(-1)
@@ -154,22 +161,35 @@ class TestRun:
         entropy = torch.special.entr(members.mean(0)).sum(-1)
         disagreement = entropy - torch.special.entr(members).sum(-1).mean(0)
         torch.testing.assert_close(found.mutual_information.double(), disagreement, rtol=1e-3, atol=1e-5)
-        assert torch.equal(run.posterior()(inputs).probabilities, found.probabilities)
+        assert torch.equal(run.predictor("marginal")(inputs).probabilities, found.probabilities)
+        assert torch.equal(run.predictor()(inputs).probabilities, found.probabilities)  # the answer of the run
+        assert not torch.equal(run.predictor("single")(inputs).probabilities, found.probabilities)
         assert set(run.results.predictors[1].detection) == {"entropy", "max_probability", "mutual_information"}
 
-    def test_results_do_not_list_every_slice(self, run: Found) -> None:
+    def test_results_do_not_list_every_slice(self, run: SearchResult) -> None:
         text = (run.folder / "results.json").read_text()
         assert '"drop",' not in text.replace(" ", "").replace("\n", "").partition('"choices"')[0]
         assert Results.read(run.folder / "results.json") == run.results
         (choices,) = [run.results.space["choices"]]
         assert len(choices) == len(record_of(run.results).layers)
 
-    def test_the_report_has_its_section(self, run: Found) -> None:
+    def test_the_report_has_its_section(self, run: SearchResult) -> None:
         assert 'id="guided"' in (run.folder / "report.html").read_text()
 
 
-def test_limits_are_kept_by_every_draw(tmp_path: Path) -> None:
-    whole = record_of(searched(tmp_path / "whole", NARROW).results)
+def asked() -> RunSettings:
+    return RunSettings.parse(with_overrides({}, {**NARROW, "method": "posterior-guided", "workers": 1}), "a test")
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
+    """The folder and the results of a run without limits that nothing stopped; tests read them only."""
+    folder = tmp_path_factory.mktemp("free") / "run"
+    return folder, run_whole(asked(), folder)
+
+
+def test_limits_are_kept_by_every_draw(tmp_path: Path, free: tuple[Path, Results]) -> None:
+    whole = record_of(free[1])
     limit = 0.4 * whole.full_parameters
     record = record_of(searched(tmp_path / "limited", NARROW, max_params=limit).results)
     assert whole.strength == record.strength == 0  # the limit was there while the posterior was learned
@@ -178,10 +198,10 @@ def test_limits_are_kept_by_every_draw(tmp_path: Path) -> None:
     assert min(draw.parameters for draw in whole.guided) > limit
 
 
-def test_early_stopping_waits_until_limits_hold(tmp_path: Path, run: Found) -> None:
+def test_early_stopping_waits_until_limits_hold(tmp_path: Path, free: tuple[Path, Results]) -> None:
     """The best epoch by validation loss may be one in which networks were too large."""
     settings = {**NARROW, "train.epochs": 5, "train.patience": 1}
-    limit = 0.3 * record_of(run.results).full_parameters
+    limit = 0.4 * record_of(free[1]).full_parameters
     found = searched(tmp_path / "run", settings, max_params=limit)
     assert len(found.results.training.history) >= 4
     assert record_of(found.results).strength == 0
@@ -216,8 +236,8 @@ class TestOtherNetworks:
         record = record_of(found.results)
         assert [(layer.name, len(layer.kept)) for layer in record.layers] == [("2", 6), ("5", 6)]
         assert found.results.settings["space"]["gated"] is True
-        assert found.posterior()(torch.zeros(3, 2)).probabilities.shape == (3, 2)
-        assert found.predictor()(torch.zeros(3, 2)).probabilities.shape == (3, 2)
+        assert found.predictor("marginal")(torch.zeros(3, 2)).probabilities.shape == (3, 2)
+        assert found.predictor("single")(torch.zeros(3, 2)).probabilities.shape == (3, 2)
 
     def test_it_may_say_what_is_gated(self, tmp_path: Path) -> None:
         record = record_of(searched(tmp_path / "run", SMALL, "spirals", module=Grouped()).results)
@@ -248,7 +268,7 @@ class TestOtherNetworks:
         assert found.results.artifact is not None
         assert found.results.artifact["architecture"]["depth"] == str(record.best_depth)
         inputs, targets = test_inputs()
-        right = float((found.predictor()(inputs).probabilities.argmax(1) == targets).float().mean())
+        right = float((found.predictor("single")(inputs).probabilities.argmax(1) == targets).float().mean())
         assert right == pytest.approx(found.results.predictors[0].accuracy, abs=1e-6)
 
     @pytest.mark.parametrize("space", ["enas", "inflated_resnet", "densenet"])
@@ -264,28 +284,26 @@ class TestOtherNetworks:
         sides = {layer.side for layer in record_of(found.results).layers}
         assert sides == ({"input", "output"} if space == "enas" else {"input"})
 
-    def test_the_classifier(self) -> None:
-        inputs, targets = test_inputs("spirals")
-        model = library.PolyarchClassifier(members=2, settings={**SMALL, "method": "posterior-guided"})
-        model.fit(inputs[:100].numpy(), targets[:100].numpy())
-        assert record_of(model.results_).members == 2
-        assert model.predict_uncertain(inputs[:5].numpy()).mutual_information.shape == (5,)
+
+def weights_of(folder: Path) -> list[bytes]:
+    return [(folder / name / "weights.safetensors").read_bytes() for name in ("artifact", "posterior")]
 
 
-def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path, outcome: Outcome) -> None:
-    described = {**NARROW, "method": "posterior-guided", "workers": 1, "checkpoint_seconds": 0}
-    asked = RunSettings.parse(with_overrides({}, described), "a test")
-    whole = run_whole(asked, tmp_path / "whole")
+def test_a_run_that_was_stopped_ends_with_the_same_bits(
+    tmp_path: Path, free: tuple[Path, Results], outcome: Outcome
+) -> None:
     with pytest.raises(Interrupted):
-        run_and_stop(asked, tmp_path / "stopped", 4)
+        run_and_stop(asked(), tmp_path / "stopped", 4)
     library.search("digits", out=tmp_path / "stopped", resume=True, quiet=True, report=False)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
-    several = run_whole(asked.model_copy(update={"workers": 2}), tmp_path / "several")
-    assert several.guided == whole.guided and several.comparison == whole.comparison
-    for folder in ("artifact", "posterior"):
-        runs = ("stopped", "whole", "several")
-        weights = [(tmp_path / name / folder / "weights.safetensors").read_bytes() for name in runs]
-        assert weights[0] == weights[1] == weights[2]
+    assert outcome(tmp_path / "stopped") == outcome(free[0])
+    assert weights_of(tmp_path / "stopped") == weights_of(free[0])
+
+
+@pytest.mark.slow
+def test_worker_processes_end_with_the_same_bits(tmp_path: Path, free: tuple[Path, Results]) -> None:
+    several = run_whole(asked().model_copy(update={"workers": 2}), tmp_path / "several")
+    assert several.record == free[1].record and several.comparison == free[1].comparison
+    assert weights_of(tmp_path / "several") == weights_of(free[0])
 
 
 def test_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
@@ -306,9 +324,9 @@ def test_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
     [
         (["--space", "nb201"], "Expected a space with gates for method posterior-guided: multi_branch, enas"),
         (["--method", "one-shot", "--space", "multi_branch"],
-         "Expected method posterior-guided for a network with gates. Got method 'one-shot' and space multi_branch."),
-        (["--budget", "5"], "Expected search.budget with method one-shot only"),
-        (["--strategy", "fair"], "Expected train.strategy with method one-shot only. Got method 'posterior-guided'."),
+         "Expected a method that can use space multi_branch with gates. Got 'one-shot'."),
+        (["--budget", "5"], "Expected no search.budget with method 'posterior-guided', which scores nothing"),
+        (["--strategy", "fair"], "Expected no train.strategy with method 'posterior-guided', which has its own"),
         (["--max-params", "10", *NARROW_OPTIONS], "to meet the limits"),
         (["--set", "guided.drop=1.0"], "guided.drop"),
         (["--set", "guided.temperature=0"], "guided.temperature"),

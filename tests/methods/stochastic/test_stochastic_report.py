@@ -55,7 +55,7 @@ def test_the_headline_compares_with_one_member_and_with_one_network_alone() -> N
     assert said[2].endswith("for the residual network, trained alone, they are 0.0268 and 0.1497.")
     shown = {tile.label: plain(tile.value) for tile in section(results).tiles or ()}
     assert shown["vs. best member"] == "+0.80" and shown["vs. one network"] == "+0.50"
-    assert shown["cost"] == "4.98 times"
+    assert shown["cost"] == "4.98"
     assert [entry.name for entry in entries(results, section(results).answer) if entry.is_answer] == [
         "ensemble of 5 wirings"
     ]

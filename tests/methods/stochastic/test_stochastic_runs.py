@@ -13,23 +13,24 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from polyarch.runs.parts import Parts
 from stopping import run_and_stop, run_whole
 from torch import Tensor, nn
 
 import polyarch as library
 from polyarch.data import load, resident
 from polyarch.errors import Interrupted
-from polyarch.facade import Found
+from polyarch.facade import SearchResult
+from polyarch.methods.stochastic.record import StochasticRecord
+from polyarch.methods.stochastic.settings import StochasticSettings
+from polyarch.methods.stochastic.strategy import drawn_architectures
 from polyarch.nn import OneOf
 from polyarch.prediction.loading import load_artifact
 from polyarch.prediction.modes import load_predictor
 from polyarch.predictive import calibration_error
-from polyarch.results import Results, StochasticRecord
-from polyarch.runs.display import Quiet
-from polyarch.runs.run import Context
+from polyarch.results import Results, Role
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
-from polyarch.runs.training import train
+from polyarch.runs.training import train_supernet
 from polyarch.runs.workspace import Workspace
 from polyarch.spaces import Architecture, parse_wiring, residual_wiring
 
@@ -43,14 +44,15 @@ SMALL: dict[str, Any] = {
 WIRED: dict[str, Any] = {**SMALL, "space.kind": "wired", "space.width": 2, "space.modules": 3, "space.stages": 2}
 
 
-def searched(out: Path, settings: dict[str, Any], data: Any = "digits", **options: Any) -> Found:
+def searched(out: Path, settings: dict[str, Any], data: Any = "digits", **options: Any) -> SearchResult:
     options = {"report": False, "quiet": True, "method": "stochastic", **options}
     return library.search(data, out=out, settings=settings, **options)
 
 
 def record_of(results: Results) -> StochasticRecord:
-    assert results.stochastic is not None
-    return results.stochastic
+    found = results.found(StochasticRecord)
+    assert found is not None
+    return found
 
 
 def test_inputs(data: str = "digits") -> tuple[Tensor, Tensor]:
@@ -62,28 +64,29 @@ test_inputs.__test__ = False  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def run(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     """Five wirings with weights of their own."""
     settings = {**WIRED, "space.width": 4, "train.epochs": 10}  # enough to disagree
-    return searched(tmp_path_factory.mktemp("wired") / "run", settings, outside="digits", report=True)
+    return searched(tmp_path_factory.mktemp("wired") / "run", settings, ood="digits", report=True)
 
 
 @pytest.fixture(scope="module")
-def trained(run: Found) -> Parts:
+def trained(run: SearchResult) -> Run:
     """The network at the end of that run's training, out of its checkpoint."""
-    parts = Parts.build(RunSettings.read(run.folder / "config.toml"))
-    train(Context(parts, Workspace(run.folder), Quiet()))
-    return parts
+    again = Run.build(RunSettings.read(run.folder / "config.toml"), Workspace(run.folder))
+    train_supernet(again)
+    return again
 
 
-def architectures_of(parts: Parts, record: StochasticRecord) -> list[Architecture]:
-    return [parts.net.space.architecture(member.architecture) for member in record.members]
+def architectures_of(run: Run, record: StochasticRecord) -> list[Architecture]:
+    return [run.net.space.architecture(member.architecture) for member in record.members]
 
 
 class TestRun:
-    def test_the_settings_describe_the_whole_network(self, run: Found) -> None:
+    def test_the_settings_describe_the_whole_network(self, run: SearchResult) -> None:
         settings = RunSettings.read(run.folder / "config.toml")
-        assert settings.stochastic.own_weights and settings.stochastic.architectures == 5
+        chosen = settings.section(StochasticSettings)
+        assert chosen.own_weights and chosen.architectures == 5
         wirings = settings.space.model_dump()["wirings"]
         assert len(set(wirings)) == 5
         assert {member.notation for member in record_of(run.results).members} == set(wirings)
@@ -91,40 +94,41 @@ class TestRun:
             "under 5 wirings, each with some weights of its own, one drawn for every example" in settings.decisions[1]
         )
 
-    def test_members_are_measured_with_the_shared_weights(self, run: Found, trained: Parts) -> None:
+    def test_members_are_measured_with_the_shared_weights(self, run: SearchResult, trained: Run) -> None:
         record = record_of(run.results)
         inputs, targets = test_inputs()
         net = trained.net.eval()
         for member, architecture in zip(record.members, architectures_of(trained, record), strict=True):
             assert parse_wiring(member.notation or "", net.space) == architecture
             with torch.no_grad():
-                logits = net(trained.preprocessing(inputs), architecture).double()
+                logits = net(trained.feed.preprocessing(inputs), architecture).double()
             assert member.accuracy == pytest.approx(float((logits.argmax(1) == targets).double().mean()))
             assert member.loss == pytest.approx(float(nn.functional.cross_entropy(logits, targets)), rel=1e-5)
         losses = [member.valid_loss for member in record.members]
         assert losses == sorted(losses)
 
-    def test_the_curve_leads_from_the_best_member_to_all(self, run: Found, trained: Parts) -> None:
+    def test_the_curve_leads_from_the_best_member_to_all(self, run: SearchResult, trained: Run) -> None:
         record = record_of(run.results)
         assert [point.members for point in record.curve] == [1, 2, 3, 4, 5]
         assert record.curve[0].accuracy == record.members[0].accuracy
         assert record.curve[0].loss == pytest.approx(record.members[0].loss, rel=1e-12)
         inputs, targets = test_inputs()
         with torch.no_grad():
-            x = trained.preprocessing(inputs)
+            x = trained.feed.preprocessing(inputs)
             each = [trained.net.eval()(x, one).double() for one in architectures_of(trained, record)]
         mixture = torch.stack(each[:3]).softmax(-1).mean(0)
         assert record.curve[2].accuracy == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
         assert record.curve[2].loss == pytest.approx(float(nn.functional.nll_loss(mixture.log(), targets)), rel=1e-5)
         assert record.curve[2].calibration_error == pytest.approx(calibration_error(mixture, targets), abs=1e-5)
 
-    def test_contenders(self, run: Found) -> None:
+    def test_contenders(self, run: SearchResult) -> None:
         record, contenders = record_of(run.results), run.results.comparison
         assert contenders is not None
         assert [one.name for one in contenders] == [
             "ensemble of 5 wirings", "best wiring, shared weights", "mean of 5 wirings, shared weights",
             "residual network, trained alone",
         ]  # fmt: skip
+        assert [one.role for one in contenders] == [Role.MIXTURE, Role.BEST, Role.OTHER, Role.BASELINE]
         assert contenders[0].mean == record.curve[-1].accuracy  # equal shares
         assert contenders[2].mean == pytest.approx(np.mean([member.accuracy for member in record.members]))
         space = parse_wiring(record.members[0].notation or "", trained_space(run)).space
@@ -132,7 +136,7 @@ class TestRun:
         assert len(contenders[3].runs[0].history) == 1
         assert {"train", "choose", "retrain"} <= set(run.results.seconds)
 
-    def test_costs(self, run: Found, trained: Parts) -> None:
+    def test_costs(self, run: SearchResult, trained: Run) -> None:
         record = record_of(run.results)
         assert record.member_macs < record.ensemble_macs < 5 * record.member_macs  # the stem is walked once
         ensemble = load_artifact(run.folder / "ensemble").networks
@@ -141,8 +145,9 @@ class TestRun:
         assert max(alone) < record.parameters < sum(alone) / 3
         assert run.results.artifact is not None and run.results.artifact["parameters"] == alone[0]
 
-    def test_doubt_about_other_and_corrupted_images(self, run: Found) -> None:
+    def test_doubt_about_other_and_corrupted_images(self, run: SearchResult) -> None:
         ensemble, single, baseline = run.results.predictors
+        assert (ensemble.folder, single.folder, baseline.folder) == ("ensemble", "artifact", None)
         assert [len(one.members) for one in run.results.predictors] == [5, 1, 1]
         assert set(ensemble.detection) == {"entropy", "max_probability", "mutual_information"}
         assert set(single.detection) == set(baseline.detection) == {"entropy", "max_probability"}
@@ -152,41 +157,41 @@ class TestRun:
             assert set(scores) == {"entropy", "max_probability", "mutual_information"}
             assert all(0 <= found["auroc"] <= 1 for found in scores.values())
 
-    def test_both_modes_of_normalisation(self, run: Found, trained: Parts) -> None:
+    def test_both_modes_of_normalisation(self, run: SearchResult, trained: Run) -> None:
         found = record_of(run.results).statistics
         assert found is not None and len(found.batch) == len(found.running) == 5
-        architecture = trained.stochastic_architectures()[0]
+        architecture = drawn_architectures(trained)[0]
         right = total = 0
-        batches = list(trained.evaluation_batches(trained.valid).epoch(0))
+        batches = list(trained.feed.in_order(trained.feed.valid).epoch(0))
         with torch.no_grad():
             for batch in batches:
                 right += int((trained.net.eval()(batch.inputs, architecture).argmax(1) == batch.targets).sum())
                 total += len(batch.targets)
         assert found.running[0] == pytest.approx(right / total)  # 60 examples are three whole batches
 
-    def test_the_report_has_its_section(self, run: Found) -> None:
+    def test_the_report_has_its_section(self, run: SearchResult) -> None:
         page = (run.folder / "report.html").read_text()
         assert 'id="stochastic"' in page and "chart-members-accuracy" in page
         assert Results.read(run.folder / "results.json") == run.results
 
 
-def trained_space(run: Found) -> Any:
+def trained_space(run: SearchResult) -> Any:
     settings: Any = RunSettings.read(run.folder / "config.toml").space
     return settings.build((1, 8, 8), 10).space
 
 
 class TestArtifacts:
-    def test_the_ensemble_is_one_network(self, run: Found, trained: Parts) -> None:
+    def test_the_ensemble_is_one_network(self, run: SearchResult, trained: Run) -> None:
         ensemble, single = (load_artifact(run.folder / name) for name in ("ensemble", "artifact"))
         assert ensemble.shared and not single.shared
         inputs, _ = test_inputs()
-        x = trained.preprocessing(inputs[:16])
+        x = trained.feed.preprocessing(inputs[:16])
         kept = [trained.net.space.architecture(member.architecture) for member in ensemble.members]
         with torch.no_grad():
             torch.testing.assert_close(ensemble.networks(x), trained.net.eval().forward_many(x, kept))
             torch.testing.assert_close(single.networks(x)[0], ensemble.networks(x)[0])
 
-    def test_what_is_predicted(self, run: Found) -> None:
+    def test_what_is_predicted(self, run: SearchResult) -> None:
         inputs, targets = test_inputs()
         artifact = load_artifact(run.folder / "ensemble")
         with torch.no_grad():
@@ -194,7 +199,7 @@ class TestArtifacts:
         members = (logits / artifact.temperature).softmax(-1)
         mixture = members.mean(0)
         entropy = torch.special.entr(mixture).sum(-1)
-        found = run.ensemble()(inputs)
+        found = run.predictor("ensemble")(inputs)
         torch.testing.assert_close(found.probabilities.double(), mixture, rtol=1e-4, atol=1e-5)
         disagreement = entropy - torch.special.entr(members).sum(-1).mean(0)
         torch.testing.assert_close(found.mutual_information.double(), disagreement, rtol=1e-3, atol=1e-5)
@@ -202,11 +207,12 @@ class TestArtifacts:
         right = float((found.probabilities.argmax(1) == targets).double().mean())
         assert right == pytest.approx(run.results.predictors[0].accuracy, abs=0.005)
 
-    def test_a_run_predicts_with_its_ensemble(self, run: Found, polyarch: Command, tmp_path: Path) -> None:
+    def test_a_run_predicts_with_its_ensemble(self, run: SearchResult, polyarch: Command, tmp_path: Path) -> None:
         inputs, _ = test_inputs()
         usual, together, alone = (load_predictor(run.folder, mode)(inputs) for mode in (None, "ensemble", "single"))
         assert torch.equal(usual.probabilities, together.probabilities)
-        assert torch.equal(alone.probabilities, run.predictor()(inputs).probabilities)
+        assert torch.equal(usual.probabilities, run.predictor()(inputs).probabilities)  # the answer of the run
+        assert torch.equal(alone.probabilities, run.predictor("single")(inputs).probabilities)
         assert not torch.equal(usual.probabilities, alone.probabilities)
         np.savez(tmp_path / "some.npz", x=inputs[:5].numpy())
         out = tmp_path / "out.csv"
@@ -217,19 +223,19 @@ class TestArtifacts:
             usual.mutual_information[:5].tolist(), rel=1e-4
         )
 
-    def test_it_has_no_exits(self, run: Found, polyarch: Command) -> None:
+    def test_it_has_no_exits(self, run: SearchResult, polyarch: Command) -> None:
         some = ["--mode", "early-exit", "--exit-above", "0.9"]
         refused = polyarch("predict", str(run.folder / "ensemble"), "x.npz", *some)
         assert refused.returncode == 2 and "Expected a network with exits" in refused.stderr
         refused = polyarch("predict", str(run.folder), "x.npz", "--mode", "marginal")
-        assert refused.returncode == 2 and "a run that learned a distribution" in refused.stderr
+        assert refused.returncode == 2 and "a run that exports a predictor for mode marginal" in refused.stderr
 
     @pytest.mark.slow
     def test_one_program_tells_all_three(self, tmp_path: Path) -> None:
         onnxruntime = pytest.importorskip("onnxruntime")
         found = searched(tmp_path / "run", {**WIRED, "programs": ["onnx", "pt2"]})
         inputs, _ = test_inputs()
-        expected = found.ensemble()(inputs[:7])
+        expected = found.predictor("ensemble")(inputs[:7])
         session = onnxruntime.InferenceSession(tmp_path / "run" / "ensemble" / "model.onnx")
         outputs = session.run(None, {"inputs": inputs[:7].numpy()})
         program = torch.export.load(tmp_path / "run" / "ensemble" / "model.pt2").module()
@@ -273,7 +279,7 @@ class TestOtherSpaces:
         found = searched(tmp_path / "run", SMALL, "spirals", module=own, max_params=100)
         record = record_of(found.results)
         assert record.drawn == 2 and record.statistics is None
-        assert found.ensemble()(torch.zeros(3, 2)).probabilities.shape == (3, 2)
+        assert found.predictor("ensemble")(torch.zeros(3, 2)).probabilities.shape == (3, 2)
 
     def test_a_wired_space_can_also_be_searched(self, tmp_path: Path) -> None:
         searching = {"rank.architectures": 0, "search.budget": 2, "search.batch": 2, "search.population": 2}
@@ -283,16 +289,14 @@ class TestOtherSpaces:
         (best, together) = found.results.predictors
         assert len(best.members) == 1 and len(together.members) == 2  # the same layers, wired in two ways
 
-    def test_the_classifier(self) -> None:
-        inputs, targets = test_inputs("spirals")
-        model = library.PolyarchClassifier(members=2, settings={**SMALL, "method": "stochastic"})
-        model.fit(inputs[:100].numpy(), targets[:100].numpy())
-        assert record_of(model.results_).weighting == "uniform"
-        assert len(model.results_.predictors[0].members) == 2
-        assert model.predict_uncertain(inputs[:5].numpy()).mutual_information.shape == (5,)
 
-
-@pytest.mark.parametrize(("more", "at"), [({}, 3), ({"data.unlabelled": "digits"}, 4)], ids=["labels", "unlabelled"])
+@pytest.mark.parametrize(
+    ("more", "at"),
+    [
+        pytest.param({}, 3, marks=pytest.mark.slow, id="labels"),
+        pytest.param({"data.unlabelled": "digits"}, 4, id="unlabelled"),
+    ],
+)
 def test_a_run_that_was_stopped_ends_with_the_same_bits(
     more: dict[str, Any], at: int, tmp_path: Path, outcome: Outcome
 ) -> None:
@@ -327,11 +331,12 @@ def test_unlabelled_images_from_the_command_line(tmp_path: Path, polyarch: Comma
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--method", "one-shot", "--unlabelled", "digits"], "Expected data.unlabelled with method stochastic only."),
-        (["--method", "darts", "--space", "wired", "--set", 'space.wirings=["100"]'],
-         "Expected space.wirings with method stochastic only. Got method 'darts'."),
-        (["--budget", "5"], "Expected search.budget with method one-shot only"),
-        (["--strategy", "fair"], "Expected train.strategy with method one-shot only. Got method 'stochastic'."),
+        (["--method", "one-shot", "--unlabelled", "digits"],
+         "Expected a method that can use data.unlabelled. Got 'one-shot'."),
+        (["--method", "darts", "--space", "wired", "--set", 'space.wirings=["000000-000000-000000"]'],
+         "Expected a method that can use space.wirings. Got 'darts'."),
+        (["--budget", "5"], "Expected no search.budget with method 'stochastic', which scores nothing"),
+        (["--strategy", "fair"], "Expected no train.strategy with method 'stochastic', which has its own"),
         (["--space", "nb201", "--set", "stochastic.own_weights=true"],
          "Expected stochastic.own_weights false for space nb201: only wirings have weights of their own."),
         (["--space", "wired", "--set", 'space.wirings=["1-2"]'], "Expected 3 groups of 6 bits"),
@@ -357,4 +362,4 @@ def test_refusals_are_one_sentence(tmp_path: Path, polyarch: Command, words: lis
 
 def test_ranking_is_refused(tmp_path: Path, polyarch: Command) -> None:
     refused = polyarch("rank", "--data", "digits", "--set", "method=stochastic", "--out", "run", cwd=tmp_path)
-    assert refused.returncode == 2 and "Expected method one-shot to rank architectures" in refused.stderr
+    assert refused.returncode == 2 and "Expected a method with a stage 'rank'. Got 'stochastic'" in refused.stderr

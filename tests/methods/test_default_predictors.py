@@ -1,0 +1,65 @@
+"""What predicts unless the user asks for something else: the answer of the method, a mixture where it has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+import polyarch
+from polyarch.data import load, resident
+from polyarch.export import Program
+from polyarch.predictive import Mixture
+
+TINY: dict[str, Any] = {
+    "train.epochs": 2, "train.batch_size": 20, "retrain.epochs": 1, "scores.steps": 1, "scores.policy_batches": 1,
+}  # fmt: skip
+MLP: dict[str, Any] = {
+    **TINY, "space.kind": "mlp", "space.width": 6, "space.inner_widths": [4, 6], "space.max_depth": 2,
+}  # fmt: skip
+DEPTHS: dict[str, Any] = {**TINY, "space.kind": "depth_fc", "space.max_depth": 3, "space.width": 6}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "one-shot": {**MLP, "search.budget": 3, "search.batch": 3, "search.population": 2, "search.tournament": 2},
+    "darts": MLP,
+    "stochastic": {**MLP, "train.epochs": 20, "train.learning_rate": 0.05},
+    "posterior-guided": {
+        **TINY, "space.kind": "residual_mlp", "space.width": 6, "guided.candidates": 3, "guided.random_candidates": 1,
+        "guided.tune_epochs": 1,
+    },
+    "variational-depth": {**DEPTHS, "train.epochs": 20, "depth.prior": [1.0, 1.0, 1.0, 9.0]},  # chooses 3
+    "deterministic-depth": {**DEPTHS, "depth.depths": [1, 3]},
+}  # fmt: skip
+
+
+def points() -> tuple[Tensor, Tensor]:
+    test = resident(load("spirals").test)
+    return test.inputs[:100], test.targets[:100]
+
+
+@pytest.mark.parametrize(
+    ("method", "folder", "members"),
+    [
+        ("one-shot", "ensemble", 2),
+        ("darts", "ensemble", 2),
+        ("stochastic", "ensemble", 2),
+        ("posterior-guided", "posterior", 2),
+        ("variational-depth", "posterior", 4),  # the depths 0 to 3
+        ("deterministic-depth", "artifact", 1),
+    ],
+)
+def test_the_classifier_predicts_with_the_answer_of_its_method(method: str, folder: str, members: int) -> None:
+    inputs, targets = points()
+    model = polyarch.PolyarchClassifier(method=method, members=2, settings=SETTINGS[method])
+    model.fit(inputs.numpy(), targets.numpy())
+    (answer,) = (record for record in model.results_.predictors if record.folder == folder)
+    assert model.results_.default == folder and len(answer.members) == members
+    program = model.predictor_.forward
+    assert isinstance(program, Program) and isinstance(program.mixture, Mixture)
+    assert program.mixture.weights.tolist() == pytest.approx(answer.weights, abs=1e-6)
+    assert float(program.mixture.temperature) == pytest.approx(answer.temperature, rel=1e-6)
+    assert model.predictor_.threshold == pytest.approx(answer.threshold, rel=1e-6)
+    disagreement = model.predict_uncertain(inputs.numpy()).mutual_information
+    assert disagreement.shape == (100,)
+    assert bool((disagreement > 1e-6).any()) == (members > 1)  # one network agrees with itself
+    assert model.predict(inputs.numpy()).shape == (100,)
