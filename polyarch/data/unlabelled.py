@@ -8,24 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyarch.data import (
-    DATASETS,
-    Dataset,
-    Examples,
-    ImageFiles,
-    TableData,
-    TensorData,
-    encode_rows,
-    load,
-    read_frame,
-    resident,
-    shaped_like,
-)
 from polyarch.data.arrays import input_tensor, read_array
+from polyarch.data.columns import encode_rows
+from polyarch.data.dataset import Dataset
+from polyarch.data.examples import Examples, TableData, TensorData, resident
 from polyarch.data.huggingface import is_huggingface_folder
-from polyarch.data.image_files import ImagePaths, fits_in_memory
+from polyarch.data.image_files import ImageFiles, ImagePaths, fits_in_memory
 from polyarch.data.image_folders import TRAIN_SIDE, image_files
-from polyarch.data.table_files import is_table_file, table_files
+from polyarch.data.resizing import shaped_like
+from polyarch.data.sources import DATASETS, load
+from polyarch.data.table_files import is_table_file, read_frame, table_files
 from polyarch.errors import DataError
 
 FEWEST = 2

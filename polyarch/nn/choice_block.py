@@ -63,6 +63,9 @@ class ChoiceBlock(nn.Module):
         choice: the name of the choice in the space.
         operations: one module per option; ``None`` for an option without output.
         interchoice: weights that depend on previous choices, from `dependent_weights`.
+
+    Attributes:
+        passing: the options that have an output.
     """
 
     def __init__(
@@ -74,20 +77,14 @@ class ChoiceBlock(nn.Module):
         super().__init__()
         self.choice = choice
         self.operations = nn.ModuleDict({str(index): op for index, op in enumerate(operations) if op is not None})
-        self._by_index = tuple(None if op is None else str(index) for index, op in enumerate(operations))
+        self.passing = [index for index, op in enumerate(operations) if op is not None]
         self.interchoice = interchoice
-
-    @property
-    def passing(self) -> list[int]:
-        """The options that have an output."""
-        return [index for index, key in enumerate(self._by_index) if key is not None]
 
     def operation(self, index: int) -> nn.Module:
         """The module of an option that has an output."""
-        key = self._by_index[index]
-        if key is None:
+        if index not in self.passing:
             raise InvalidInput(f"Expected an option of {self.choice!r} with a module. Got option {index}.")
-        return self.operations[key]
+        return self.operations[str(index)]
 
     def forward(
         self, x: Tensor, selection: Selection, previous: Sequence[Selection] = (), *, shortcut: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -87,9 +87,7 @@ class SplitCopies(nn.Module):
 
     def of(self, option: int) -> Sequence[nn.Module]:
         """The copies of one operation, for the second and later options of the previous choice."""
-        copies = self.copies[str(option)] if str(option) in self.copies else ()  # noqa: SIM401 (no dict)
-        assert isinstance(copies, nn.ModuleList | tuple)
-        return tuple(copies)
+        return tuple(cast(nn.ModuleList, self.copies[str(option)])) if str(option) in self.copies else ()
 
     def serving(self, operation: nn.Module, option: int) -> Sequence[nn.Module]:
         """The module for each option of the previous choice; a single one if all use the same."""
