@@ -40,8 +40,8 @@ def load_predictor(
 def _folder(run: Path, mode: str | None) -> Path:
     folder = run / (default_folder(run) if mode is None else FOLDERS[mode])
     if not folder.exists():
-        what = f"mode {mode}" if mode else "predictions"
-        raise InvalidInput(f"Expected a run that exports a predictor for {what}. Found no {folder}.")
+        purpose = f" for mode {mode}" if mode else ""
+        raise InvalidInput(f"Expected a run that exports a predictor{purpose}. Found no {folder}.")
     return folder
 
 

@@ -7,13 +7,16 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import httpx
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -22,6 +25,7 @@ from typer.testing import CliRunner
 
 from polyarch.cli.prediction import predict, serve
 from polyarch.errors import CorruptFile, InvalidInput, PolyarchError
+from polyarch.export import write_artifact
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.outputs import write_predictions
 from polyarch.prediction.predictor import Predictor
@@ -132,6 +136,33 @@ class TestCommands:
         assert "\n" not in str(failed.exception)
         assert sorted(tmp_path.rglob("*")) == before
 
+    def test_a_port_that_is_taken_is_one_sentence(self, folders: dict[str, Path]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InvalidInput, match="Expected a free port"):
+            serve(folders["vector"], port=taken.getsockname()[1])
+
+    @pytest.mark.parametrize("default", ["artifact", "ensemble"])
+    def test_a_run_predicts_and_serves_with_its_default(
+        self, default: str, tmp_path: Path, examples: ModuleType, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run, vectors = tmp_path / "run", examples.vectors(9)
+        write_artifact(run / "artifact", examples.vector_artifact())
+        write_artifact(run / "ensemble", examples.vector_artifact(2))
+        (run / "results.json").write_text(json.dumps({"default": default}))
+        np.savez(tmp_path / "rows.npz", vectors.numpy())
+        expected = Predictor.load(run / default)(vectors).probabilities
+        predict(run, tmp_path / "rows.npz", tmp_path / "out.csv")
+        found = [float(line["p:arm 0"]) for line in read_csv(tmp_path / "out.csv")]
+        assert found == pytest.approx(expected[:, 0].tolist(), abs=1e-6)
+
+        def served(predictor: Predictor, **_: int) -> None:
+            assert torch.equal(predictor(vectors).probabilities, expected)
+            raise InvalidInput("Expected no more. Got here.")
+
+        monkeypatch.setattr("polyarch.cli.prediction.create_application", served)
+        with pytest.raises(InvalidInput, match="Got here"):
+            serve(run)
+
+    @pytest.mark.slow
     def test_serve_until_interrupted(self, folders: dict[str, Path], environment: dict[str, str]) -> None:
         command = [sys.executable, "-m", "polyarch.cli", "serve", str(folders["vector"]), "--port", "0"]
         process = subprocess.Popen(

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from polyarch.cli.prediction import predict, serve
 from polyarch.errors import CorruptFile, InvalidInput, NotFiniteError, PolyarchError
 from polyarch.export import Artifact, Program, write_artifact
-from polyarch.facade import Found
-from polyarch.prediction.modes import load_predictor
+from polyarch.facade import SearchResult
+from polyarch.prediction.modes import default_folder, load_predictor
 from polyarch.prediction.predictor import Predictor
 from polyarch.results import Results, TrainingRecord
 
@@ -39,6 +39,17 @@ def run(tmp_path_factory: pytest.TempPathFactory, examples: ModuleType, artifact
     write_artifact(folder / "artifact", examples.vector_artifact())
     write_artifact(folder / "posterior", artifact)
     return folder
+
+
+@pytest.fixture(scope="module")
+def several(run: Path, examples: ModuleType) -> dict[str, Predictor]:
+    """Three predictors of one run, which disagree."""
+    folder = run.with_name("several")
+    counts = {"artifact": 1, "ensemble": 2, "posterior": 3}
+    made = {name: examples.vector_artifact(count) for name, count in counts.items()}
+    for name, artifact in made.items():
+        write_artifact(folder / name, artifact)
+    return {name: Predictor.load(folder / name) for name in made}
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +138,9 @@ class TestPredictor:
     def test_what_is_not_a_number_is_said(self, artifact: Artifact, tmp_path: Path, inputs: Tensor) -> None:
         write_artifact(tmp_path, artifact)
         broken = Predictor.load(tmp_path, early_exit=True)
-        assert isinstance(broken.run, Program)
+        assert isinstance(broken.forward, Program)
         with torch.no_grad():
-            broken.run.get_parameter("mixture.exits.heads.0.head.bias").fill_(torch.nan)
+            broken.forward.get_parameter("mixture.exits.heads.0.head.bias").fill_(torch.nan)
         with pytest.raises(NotFiniteError, match="example 0"):
             broken(inputs)
 
@@ -178,37 +189,49 @@ class TestModes:
         ("content", "usual"),
         [
             ("{}", "artifact"),
-            ("[]", "artifact"),
-            ('{"stochastic": null}', "artifact"),
-            ('{"stochastic": {"drawn": 5}}', "ensemble"),
+            ('{"default": null}', "artifact"),
+            ('{"default": "artifact"}', "artifact"),
+            ('{"default": "ensemble"}', "ensemble"),
+            ('{"default": "posterior"}', "posterior"),
+            ('{"default": "../elsewhere"}', "artifact"),
+            ('{"default": ["ensemble"]}', "artifact"),
+            # of polyarch 0.7
+            ('{"version": 2, "predictors": []}', "artifact"),
+            ('{"version": 2, "predictors": [{"members": [{}]}, {"members": [{}, {}]}]}', "artifact"),
+            ('{"version": 2, "predictors": [{"members": [{}, {}]}, {"members": [{}]}]}', "ensemble"),
+            ('{"version": 3, "predictors": [{"members": [{}, {}]}]}', "artifact"),
         ],
     )
-    def test_several_networks_predict_where_they_were_trained_together(
-        self, content: str, usual: str, examples: ModuleType, tmp_path: Path, inputs: Tensor
+    def test_the_run_says_what_predicts_by_default(
+        self, content: str, usual: str, several: dict[str, Predictor], inputs: Tensor, run: Path
     ) -> None:
-        (tmp_path / "results.json").write_text(content)
-        write_artifact(tmp_path / "artifact", examples.vector_artifact())
-        write_artifact(tmp_path / "ensemble", examples.vector_artifact(2))
-        found = load_predictor(tmp_path)(inputs)
-        assert torch.equal(found.probabilities, Predictor.load(tmp_path / usual)(inputs).probabilities)
-        together = load_predictor(tmp_path, "ensemble")(inputs)
-        assert bool(together.mutual_information.gt(0).any())
+        (run.with_name("several") / "results.json").write_text(content)
+        found = load_predictor(run.with_name("several"))(inputs).probabilities
+        for folder, predictor in several.items():
+            assert torch.equal(found, predictor(inputs).probabilities) == (folder == usual)
+        assert default_folder(run.with_name("several")) == usual
 
     def test_damaged_results_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "results.json").write_text("{")
         with pytest.raises(CorruptFile, match=r"results\.json to be a results file"):
             load_predictor(tmp_path)
+        (tmp_path / "results.json").write_text("[]")
+        with pytest.raises(CorruptFile, match=r"results\.json to be a results file\. Found list"):
+            load_predictor(tmp_path)
 
     def test_from_python(self, run: Path, inputs: Tensor, tmp_path: Path) -> None:
         training = TrainingRecord(strategy="variational", history=[])
-        results = Results(polyarch="", torch="", settings={}, data={}, space={}, training=training)
-        found = Found(results, run)
-        assert torch.equal(
-            found.posterior()(inputs).probabilities, Predictor.load(run / "posterior")(inputs).probabilities
-        )
-        assert found.posterior(early_exit=True).exits == found.posterior(early_exit=0.8).exits == (0, 1, 2)
-        with pytest.raises(InvalidInput, match=r"a run that learned a distribution .* Found no .*posterior"):
-            Found(results, tmp_path).posterior()
+        results = Results(polyarch="", torch="", method="one-shot", settings={}, data={}, space={}, training=training)
+        found = SearchResult(results, run)
+        for mode, folder in ((None, "artifact"), ("single", "artifact"), ("marginal", "posterior")):
+            expected = Predictor.load(run / folder)(inputs).probabilities
+            assert torch.equal(found.predictor(mode)(inputs).probabilities, expected)
+        sure, surer = found.predictor("early-exit"), found.predictor("early-exit", exit_above=0.99)
+        assert sure.exits == surer.exits == (0, 1, 2)
+        assert not torch.equal(sure(inputs).probabilities, surer(inputs).probabilities)
+        (tmp_path / "results.json").write_text("{}")
+        with pytest.raises(InvalidInput, match=r"exports a predictor for mode marginal\. Found no .*posterior"):
+            SearchResult(results, tmp_path).predictor("marginal")
 
 
 def invoke(*words: str) -> tuple[str, BaseException | None]:
@@ -262,11 +285,11 @@ class TestCommand:
             (["{run}/artifact", "--mode", "single"], "the folder of a run for mode single. Found no results.json"),
             (["{run}/posterior", "--mode", "marginal"], "the folder of a run for mode marginal"),
             (["{run}/posterior", "--mode", "ensemble"], "the folder of a run for mode ensemble"),
-            (["{run}", "--mode", "ensemble"], "a run with several networks for mode ensemble. Found no .*ensemble"),
+            (["{run}", "--mode", "ensemble"], "a run that exports a predictor for mode ensemble. Found no .*ensemble"),
             (["{run}/artifact", "--mode", "early-exit"], "share one network for early exit"),
-            (["{tmp}", "--mode", "marginal"], "a run that learned a distribution"),
-            (["{tmp}", "--mode", "early-exit"], "a run that learned a distribution"),
-            (["{tmp}"], "artifact/architecture.json to be a JSON file of an artifact"),
+            (["{tmp}", "--mode", "marginal"], "a run that exports a predictor for mode marginal"),
+            (["{tmp}", "--mode", "early-exit"], "a run that exports a predictor for mode early-exit"),
+            (["{tmp}"], "a run that exports a predictor. Found no .*artifact"),
         ],
     )
     def test_errors_are_one_sentence(
