@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 import polyarch
 from polyarch.cli import app
-from polyarch.plugins import EXPERIMENTS
+from polyarch.plugins import EXPERIMENTS, METHODS, method_named
 from polyarch.results import Results
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments.page import page, results_of
@@ -101,7 +101,12 @@ def test_every_setting_is_listed_with_its_default() -> None:
     pattern = re.compile(r"^\| `([a-z_.]+)`(?: \*)? \| (?:`([^|]*)` )?\|", re.MULTILINE)
     rows = pattern.findall(dict(_sections(page))["Settings"])
     listed = {name: json.loads(default) if default else None for name, default in rows}
-    assert listed == dict(_defaults(RunSettings()))
+    expected = dict(_defaults(RunSettings()))
+    del expected["sections"]  # of methods; they follow
+    for method in map(method_named, METHODS):
+        if method.section and type(method).__module__.startswith("polyarch."):
+            expected |= _defaults(method.Settings(), f"{method.section}.")
+    assert listed == expected
 
 
 def test_the_page_of_the_architecture_names_the_rooms_in_their_order() -> None:
