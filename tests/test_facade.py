@@ -17,6 +17,8 @@ from polyarch import OneOf, Repeat
 from polyarch.data import ImageFiles, load
 from polyarch.data.image_folders import read_image_folder
 from polyarch.errors import ConfigError, InvalidInput
+from polyarch.methods.one_shot.method import OneShot
+from polyarch.plugins import METHODS
 from polyarch.results import Results
 
 TINY: dict[str, Any] = {
@@ -59,8 +61,8 @@ def test_a_known_name_and_its_ensemble(tmp_path: Path) -> None:
     assert [item.name for item in found.results.predictors] == ["best architecture", "ensemble of 2"]
     test = load("digits").test
     (inputs,) = test.stream([torch.arange(len(test))])
-    for predictor, record in zip((found.predictor(), found.ensemble()), found.results.predictors, strict=True):
-        predictions = predictor(inputs)
+    for mode, record in zip(("single", "ensemble"), found.results.predictors, strict=True):
+        predictions = found.predictor(mode)(inputs)
         accuracy = (predictions.probabilities.argmax(1) == test.targets).double().mean()
         assert float(accuracy) == pytest.approx(record.accuracy, abs=0.006)  # float32 against float64
         assert float(predictions.flagged.double().mean()) == pytest.approx(record.flagged, abs=0.006)
@@ -97,22 +99,27 @@ def test_images_that_do_not_fit_into_memory_are_streamed(tmp_path: Path) -> None
     assert outcomes[0][:2] == outcomes[1][:2]
 
 
-def test_an_own_module_starts_every_training_from_its_own_weights(tmp_path: Path) -> None:
-    model = Own()
-    settings = {**TINY, "programs": ["onnx"]}
-    found = polyarch.search("digits", out=tmp_path / "run", module=model, quiet=True, settings=settings)
+@pytest.mark.parametrize("program", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_own_module_starts_every_training_from_its_own_weights(program: bool, tmp_path: Path) -> None:
+    model, out = Own(), tmp_path / "run"
+    settings = {**TINY, "programs": ["onnx"] if program else [], "retrain.members": 1}
+    found = polyarch.search("digits", out=out, module=model, quiet=True, report=False, settings=settings)
     assert found.results.space["choices"] == {"mix": ["relu", "tanh"], "depth": ["1", "2"]}
     assert float(model.scale.detach()) == 3.0  # the user's module is untouched
     (inputs,) = load("digits").test.stream([torch.arange(5)])
     by_module = found.predictor()(inputs).probabilities
-    by_program = polyarch.Predictor.load(tmp_path / "run" / "artifact")(inputs).probabilities
-    torch.testing.assert_close(by_module, by_program, atol=1e-4, rtol=1e-4)
+    if program:  # without the module
+        by_program = polyarch.Predictor.load(out / "artifact")(inputs).probabilities
+        torch.testing.assert_close(by_module, by_program, atol=1e-4, rtol=1e-4)
 
 
-def test_a_learned_distribution_is_a_mixture_too(tmp_path: Path) -> None:
+def test_a_learned_distribution_is_a_mixture_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a method that is handed over as an object."""
+    monkeypatch.setattr(METHODS, "_added", {})
     found = polyarch.search(
         "spirals",
         out=tmp_path / "run",
+        method=OneShot("mine"),
         space="depth_fc",
         quiet=True,
         report=False,
@@ -123,9 +130,12 @@ def test_a_learned_distribution_is_a_mixture_too(tmp_path: Path) -> None:
     assert q is not None
     assert posterior.name == "mixture over the learned distribution (4)"
     assert posterior.weights == pytest.approx(sorted(q["depth"], reverse=True), rel=1e-5)
-    predictor = polyarch.Predictor.load(tmp_path / "run" / "posterior")
     (inputs,) = load("spirals").test.stream([torch.arange(50)])
-    assert float(predictor(inputs).mutual_information.max()) > 0
+    assert float(found.predictor("marginal")(inputs).mutual_information.max()) > 0
+    assert found.results.method == "mine" and found.results.default == "ensemble"
+    assert [one.folder for one in found.results.predictors] == ["artifact", "ensemble", "posterior"]
+    alone, together = (found.predictor(mode)(inputs).probabilities for mode in ("single", "ensemble"))
+    assert torch.equal(found.predictor()(inputs).probabilities, together) and not torch.equal(alone, together)
 
 
 @pytest.mark.slow

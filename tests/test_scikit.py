@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyarch import PolyarchClassifier
+from polyarch.methods.stochastic.method import Stochastic
 
 QUICK: dict[str, Any] = {
     "train.epochs": 3,
@@ -25,6 +26,7 @@ QUICK: dict[str, Any] = {
     "retrain.epochs": 12,
     "checkpoint_seconds": 1e6,
 }
+SHORT: dict[str, Any] = {**QUICK, "train.epochs": 1, "retrain.epochs": 1}
 
 
 @pytest.mark.slow
@@ -39,6 +41,7 @@ def test_learns_iris_and_survives_pickling() -> None:
     model = PolyarchClassifier(members=2, settings={**QUICK, "train.epochs": 10, "retrain.epochs": 20})
     model.fit(inputs, names)
     assert (model.predict(inputs) == names).mean() > 0.9
+    assert model.results_.default == "ensemble" and len(model.results_.predictors[1].members) == 2
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(inputs), model.predict_proba(inputs))
     far = model.predict_uncertain(inputs).mutual_information
@@ -50,16 +53,16 @@ def test_missing_values_and_images_go_in() -> None:
     table = generator.normal(size=(60, 3))
     labels = (table[:, 0] > 0).astype(int)
     table[::7, 1] = np.nan
-    model = PolyarchClassifier(members=1, settings=QUICK).fit(table, labels)
+    model = PolyarchClassifier(members=1, settings=SHORT).fit(table, labels)
     assert np.isfinite(model.predict_proba(table)).all()
     images = generator.uniform(size=(40, 1, 8, 8)).astype(np.float32)
     images[::2, :, :4] += 1
-    model = PolyarchClassifier(members=1, settings=QUICK).fit(images, np.arange(40) % 2)
+    model = PolyarchClassifier(members=1, settings=SHORT).fit(images, np.arange(40) % 2)
     assert model.predict(images).shape == (40,)
 
 
 def test_parameters_are_cloned_and_cross_validated() -> None:
-    model = PolyarchClassifier(max_params=5000, members=1, settings=QUICK)
+    model = PolyarchClassifier(max_params=5000, members=1, settings=SHORT)
     assert clone(model).get_params() == model.get_params()
     inputs, targets = load_iris(return_X_y=True)
     scores = cross_val_score(model, inputs, targets, cv=2)
@@ -68,8 +71,23 @@ def test_parameters_are_cloned_and_cross_validated() -> None:
 
 def test_limits_are_kept() -> None:
     inputs, targets = load_iris(return_X_y=True)
-    model = PolyarchClassifier(max_params=1000, members=1, settings=QUICK).fit(inputs, targets)
+    model = PolyarchClassifier(max_params=1000, members=1, settings=SHORT).fit(inputs, targets)
     assert model.results_.artifact is not None
     assert model.results_.artifact["parameters"] <= 1000
+    assert model.results_.default == "artifact"
+    assert bool(model.predict_uncertain(inputs).mutual_information.eq(0).all())  # one network agrees with itself
     with pytest.raises(ValueError, match="smallest seen"):
-        PolyarchClassifier(max_params=10, settings=QUICK).fit(inputs, targets)
+        PolyarchClassifier(max_params=10, settings=SHORT).fit(inputs, targets)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (None, {}),
+        ("one-shot", {}),
+        ("stochastic", {"stochastic.members": 4}),
+        (Stochastic("mine"), {"stochastic.members": 4}),
+    ],
+)
+def test_methods_with_an_ensemble_of_their_own_hear_of_members(method: Any, expected: dict[str, int]) -> None:
+    assert PolyarchClassifier(method=method, members=4)._members_of_method() == expected
