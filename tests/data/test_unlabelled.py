@@ -9,14 +9,10 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from polyarch.runs.parts import Parts
 
-from polyarch.data import Dataset, Examples, ImageFiles, TensorData, load, resident
+from polyarch.data import Dataset, Examples, ImageFiles, TensorData, load, resident, unlabelled
 from polyarch.data.unlabelled import unlabelled_examples
-from polyarch.errors import ConfigError, CorruptFile, DataError, InvalidInput, PolyarchError
-from polyarch.methods.stochastic.strategy import refuse_settings_of_stochastic
-from polyarch.runs import unlabelled
-from polyarch.runs.settings import RunSettings, with_overrides
+from polyarch.errors import CorruptFile, DataError, InvalidInput, PolyarchError
 
 
 def images(channels: int = 3, side: int = 6, *, floats: bool = False) -> Dataset:
@@ -123,23 +119,3 @@ def test_what_does_not_fit_is_one_sentence(tmp_path: Path) -> None:
         with pytest.raises(kind, match=words) as refused:
             unlabelled_examples(source, data)
         assert "\n" not in str(refused.value)
-
-
-def test_a_run_learns_from_them_instead_of_validation_examples(tmp_path: Path) -> None:
-    described = {
-        "method": "stochastic", "workers": 1, "data.name": "digits", "data.limit": 40, "data.unlabelled": "digits",
-        "space.kind": "wired", "space.width": 2, "space.modules": 2, "space.stages": 1, "space.wirings": ["0", "1"],
-        "stochastic.architectures": 2, "train.batch_size": 16, "data.shift": 1,
-    }  # fmt: skip
-    settings = RunSettings.parse(with_overrides({}, described), "the test")
-    parts = Parts.build(settings)
-    data = load("digits")
-    assert parts.unlabelled is not None and len(parts.unlabelled) == len(data.train)
-    batches = parts.held_out_batches()
-    assert batches.num_examples == len(data.train) and batches.batch_size == 16
-    assert batches.augmentations == parts.batches(parts.train, 16, stream="train").augmentations != ()
-    given = Parts.build(settings, unlabelled=np.zeros((9, 8, 8), dtype=np.float32))
-    assert given.unlabelled is not None and len(given.unlabelled) == 9
-    other = RunSettings.parse(with_overrides({}, {**described, "method": "one-shot"}), "the test")
-    with pytest.raises(ConfigError, match=r"data\.unlabelled with method stochastic only\. Got method 'one-shot'"):
-        refuse_settings_of_stochastic(other)
