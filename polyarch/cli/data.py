@@ -40,8 +40,8 @@ def list_data() -> None:
 @data_app.command("info")
 def describe_data(
     source: Annotated[str, typer.Argument(metavar="NAME_OR_PATH")],
-    target: Annotated[str | None, typer.Option("--target", help="Column of labels of a table.")] = None,
-    size: Annotated[int | None, typer.Option("--size", help="Side of images, in pixels.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Label column of a table.")] = None,
+    size: Annotated[int | None, typer.Option("--size", help="Side length of images, in pixels.")] = None,
 ) -> None:
     """What is in a data set, as polyarch reads it."""
     data = load(source, target=target, size=size)

@@ -37,7 +37,7 @@ def predict(
         str | None,
         typer.Option(
             "--mode",
-            help="Of a run: single (the best network), ensemble (several together), marginal (the mixture over the "
+            help="Which predictor of the run: single (the best network), ensemble (several together), marginal (the mixture over the "
             "learned distribution) or early-exit (that mixture, left as soon as it is sure; also of an artifact). By "
             "default whichever the run calls its answer.",
         ),
@@ -47,7 +47,7 @@ def predict(
         typer.Option("--exit-above", help="Exit early at this probability; the artifact's confidence by default."),
     ] = None,
 ) -> None:
-    """Predict classes with probabilities and uncertainty, and flag what is better looked at."""
+    """Predict classes with probabilities and uncertainty, and flag predictions to check."""
     if flag_above is not None and not 0 <= flag_above < math.inf:
         raise InvalidInput(f"Expected --flag-above as an entropy of 0 nats or more. Got {flag_above}.")
     if out.exists() and input.exists() and out.samefile(input):
@@ -75,8 +75,12 @@ def serve(
     folder: FolderArgument,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")] = 8000,
-    max_bytes: Annotated[str, typer.Option("--max-bytes", help="Most bytes of a request, e.g. 10M.")] = "10M",
-    max_instances: Annotated[int, typer.Option("--max-instances", help="Most examples of a request.")] = 256,
+    max_bytes: Annotated[
+        str, typer.Option("--max-bytes", help="Maximum size of a request in bytes, e.g. 10M.")
+    ] = "10M",
+    max_instances: Annotated[
+        int, typer.Option("--max-instances", help="Maximum number of examples per request.")
+    ] = 256,
 ) -> None:
     """Serve predictions over HTTP: POST /predict, GET /health, GET /docs."""
     most = int(parse_quantity(max_bytes) or 0)

@@ -36,7 +36,7 @@ SpaceOption = Annotated[
     str | None, typer.Option("--space", help=f"Space: {', '.join(SPACES)}, or PACKAGE.MODULE:CLASS.")
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
 StrategyOption = Annotated[
     str | None, typer.Option("--strategy", help=f"How the supernet is trained: {', '.join(STRATEGIES)}.")
@@ -71,12 +71,18 @@ def search(
     estimator: EstimatorOption = None,
     budget: Annotated[int | None, typer.Option("--budget", help="Architectures to score.")] = None,
     sampler: Annotated[str | None, typer.Option("--sampler", help=f"{', '.join(SAMPLERS)}.")] = None,
-    max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters, e.g. 100k.")] = None,
-    max_macs: Annotated[str | None, typer.Option("--max-macs", help="Most multiply-accumulates, e.g. 5M.")] = None,
-    max_latency: Annotated[
-        float | None, typer.Option("--max-latency", help="Most seconds per forward pass, measured here.")
+    max_params: Annotated[
+        str | None, typer.Option("--max-params", help="Maximum number of parameters, e.g. 100k.")
     ] = None,
-    max_minutes: Annotated[float | None, typer.Option("--max-minutes", help="Most minutes for all of it.")] = None,
+    max_macs: Annotated[
+        str | None, typer.Option("--max-macs", help="Maximum number of multiply-accumulates, e.g. 5M.")
+    ] = None,
+    max_latency: Annotated[
+        float | None, typer.Option("--max-latency", help="Maximum seconds per forward pass, measured on this machine.")
+    ] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option("--max-minutes", help="Time limit in minutes for the whole run.")
+    ] = None,
     ood: Annotated[
         str | None, typer.Option("--ood", help="Out-of-distribution images, to try the uncertainty on.")
     ] = None,
@@ -86,7 +92,7 @@ def search(
     ] = None,
     settings: SetOption = None,
 ) -> None:
-    """Find an architecture for data, train it alone, calibrate and export it.
+    """Find an architecture for data, retrain it from scratch, calibrate and export it.
 
     Settings of the method's own section are options, too: --rule 95%, --members 5, ...
     """
@@ -162,7 +168,7 @@ def rank(
         ),
     ] = None,
     halving: Annotated[
-        bool, typer.Option("--halving", help="Eliminate the worse half by its losses so far, again and again.")
+        bool, typer.Option("--halving", help="Successive halving: repeatedly drop the worse half by its losses so far.")
     ] = False,
     settings: SetOption = None,
 ) -> None:

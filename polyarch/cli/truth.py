@@ -75,7 +75,7 @@ def convert_truth(
     source: Annotated[Path, typer.Argument(help="The official file, or the folder NATS-tss-v1_0-3ffb9-simple.")],
     out: Annotated[Path, typer.Option("--out", help="File to write; nats adds the name of the data set.")],
 ) -> None:
-    """Make a compact file of an official one, once."""
+    """Convert official files into one compact file."""
     if kind not in KINDS:
         raise UnknownName("kind of file", kind, KINDS)
     with Progress(SpinnerColumn(), TextColumn("{task.completed:,} read"), console=console, transient=True) as bars:

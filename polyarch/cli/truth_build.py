@@ -34,8 +34,8 @@ def build(
     n: Annotated[
         str | None, typer.Option("--n", metavar="NUMBER|all", help="Random architectures, or all; 64 by default.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Of every training.")] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", help="Trainings of every architecture.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Epochs per training run.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", help="Training runs per architecture.")] = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -43,7 +43,7 @@ def build(
     device: DeviceOption = None,
     settings: SetOption = None,
 ) -> None:
-    """Train random architectures alone, as `retrain` says, and write their learning curves to truth.npz.
+    """Train random architectures from scratch with the `retrain` settings and write their learning curves to truth.npz.
 
     `polyarch rank --truth OUT` compares a supernet with them.
     """

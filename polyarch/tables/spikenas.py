@@ -1,6 +1,6 @@
 """SpikeNAS-Bench: learning curves of 15,625 spiking cells on CIFAR-10.
 
-Sun et al. (2024), "SpikeNAS-Bench", IEEE Transactions on Artificial Intelligence.
+Sun et al. (2025), "SpikeNAS-Bench", IEEE Transactions on Artificial Intelligence.
 """
 
 from __future__ import annotations
