@@ -16,19 +16,14 @@ from polyarch.errors import DataError, InvalidInput
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test examples, and the names of their classes.
-
-    Args:
-        columns: the columns of a table; empty for other data.
-        notes: sentences on what loading left out or changed.
-    """
+    """Training and test examples, and the names of their classes."""
 
     name: str
     train: Examples
     test: Examples
     class_names: tuple[str, ...]
-    columns: tuple[Column, ...] = ()
-    notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()  # of a table; empty for other data
+    notes: tuple[str, ...] = ()  # sentences on what loading left out or changed
 
     @property
     def classes(self) -> int:

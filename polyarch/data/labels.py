@@ -13,9 +13,6 @@ from torch import Tensor
 
 from polyarch.errors import DataError
 
-FEWEST_EXAMPLES = 3
-"""Examples that every class needs before splitting: one each for training, validation and test."""
-
 MOST_FRACTIONS = 50
 """More distinct fractions than this are taken for the targets of a regression."""
 
@@ -64,8 +61,8 @@ class ClassLabels:
         return torch.from_numpy(encoded)
 
 
-def check_counts(targets: Tensor, class_names: Sequence[str], origin: str, *, fewest: int = FEWEST_EXAMPLES) -> None:
-    """Refuses a single class, and classes with too few examples to split."""
+def check_counts(targets: Tensor, class_names: Sequence[str], origin: str, *, fewest: int = 3) -> None:
+    """Refuses a single class, and classes with fewer examples than the parts to split them into."""
     if len(class_names) < 2:
         raise DataError(f"Expected two or more classes in {origin}. Found only {', '.join(map(repr, class_names))}.")
     counts = targets.bincount(minlength=len(class_names)).tolist()

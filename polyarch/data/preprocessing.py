@@ -103,18 +103,13 @@ class TableEncoding:
         category  one-hot; all zeros if missing or unknown
 
     in this order, each in the order of the columns. Mean and std are computed on training values after imputation.
-
-    Args:
-        columns: the columns of the raw rows (N, columns).
-        medians, means, stds: one value per numeric column.
-        marked: the numeric columns that get a mark, counted among the numeric ones.
     """
 
-    columns: tuple[Column, ...]
-    medians: tuple[float, ...]
+    columns: tuple[Column, ...]  # the columns of the raw rows (N, columns)
+    medians: tuple[float, ...]  # one per numeric column, like means and stds
     means: tuple[float, ...]
     stds: tuple[float, ...]
-    marked: tuple[int, ...]
+    marked: tuple[int, ...]  # the numeric columns that get a mark, counted among the numeric ones
 
     @classmethod
     def of(cls, train: Examples, columns: Sequence[Column]) -> TableEncoding:

@@ -146,6 +146,6 @@ def _named_by_text(table: TableSource) -> TableSource:
     if len(names) < 2 or len(table.frame) == 0:
         raise DataError(
             f"Expected rows of two columns or more in {table.origin}. "
-            f"Found {len(table.frame)} rows of {len(names)} columns."
+            f"Found {len(table.frame)} x {len(names)} (rows x columns)."
         )
     return replace(table, frame=table.frame.set_axis(names, axis=1))

@@ -15,12 +15,7 @@ from polyarch.spaces import Architecture, Gates, Space
 
 
 class DepthAndChannels(ArchDistribution):
-    """q(d, a) = q(d) q(a): a categorical over the first choice of a space, a `KeepDrop` over all others.
-
-    Args:
-        depth: a distribution over the space of the first choice.
-        channels: a distribution over the space of the other choices.
-    """
+    """q(d, a) = q(d) q(a): a categorical over the first choice of a space, a `KeepDrop` over all others."""
 
     def __init__(self, space: Space, depth: Categorical, channels: KeepDrop) -> None:
         super().__init__(space)

@@ -111,7 +111,7 @@ class Categorical(FiniteDistribution):
 def geometric_prior(space: Space, ratio: float) -> Categorical:
     """A fixed prior over the options i of the space's only choice, proportional to ratio^(1 + i)."""
     if len(space.choices) != 1 or not ratio > 0:
-        raise InvalidInput(f"Expected one choice and a ratio above 0. Got {len(space.choices)} choices and {ratio}.")
+        raise InvalidInput(f"Expected one choice and a ratio above 0. Got {len(space.choices)} and {ratio}.")
     exponents = 1 + torch.arange(len(space.choices[0]), dtype=torch.float64)
     logits = exponents * torch.log(torch.tensor(ratio, dtype=torch.float64))
     return Categorical(space, logits.float(), learnable=False)
@@ -120,8 +120,7 @@ def geometric_prior(space: Space, ratio: float) -> Categorical:
 class Empirical(FiniteDistribution):
     """A fixed, weighted set of architectures, such as wirings drawn before training.
 
-    Args:
-        weights: non-negative, normalised here; equal by default. Weights of a repeated architecture add up.
+    Weights are normalised and equal by default; those of a repeated architecture add up.
     """
 
     probabilities: Tensor

@@ -28,11 +28,12 @@ def mix_grouped(operations: Sequence[nn.Module], x: Tensor, weights: Tensor) -> 
     gates, rows = weights[rows, columns], rows.to(x.device)
     # Split and concatenated once; otherwise every operation would have a gradient of the size of x.
     sizes: list[int] = drawn.sum(0).tolist()
-    groups = zip(operations, rows.split(sizes), _rows_of(x, rows).split(sizes), strict=True)
+    parts = _as_in_memory(lambda x: x.index_select(0, rows), x).split(sizes)
+    groups = zip(operations, rows.split(sizes), parts, strict=True)
     outputs = torch.cat([_output(operation, own, part, x) for operation, own, part in groups if len(own)])
     if weights.requires_grad or not gates.eq(1).all():  # skips multiplications by 1
         outputs = shaped(gates, outputs) * outputs
-    return _summed(outputs, rows, len(x))
+    return _as_in_memory(lambda terms: terms.new_zeros(len(x), *terms.shape[1:]).index_add_(0, rows, terms), outputs)
 
 
 def shaped(gate: Tensor, x: Tensor) -> Tensor:
@@ -45,16 +46,6 @@ def _output(operation: nn.Module, rows: Tensor, part: Tensor, x: Tensor) -> Tens
     alone = len(rows) == 1 and any(layer.training or layer.running_mean is None for layer in norm_layers(operation))
     output: Tensor = operation(x)[rows] if alone else operation(part)
     return output
-
-
-def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    """x[rows]: (B, ...), (N,) -> (N, ...)."""
-    return _as_in_memory(lambda x: x.index_select(0, rows), x)
-
-
-def _summed(terms: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Adds every term to its row of a zero tensor: (N, ...), (N,) -> (count, ...)."""
-    return _as_in_memory(lambda terms: terms.new_zeros(count, *terms.shape[1:]).index_add_(0, rows, terms), terms)
 
 
 def _as_in_memory(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -69,9 +69,7 @@ class SplitCopies(nn.Module):
     Until `split` is called, the operations themselves run for all previous options. Afterwards, an operation serves the
     first previous option and its copies serve the others. The state dictionary records whether the weights are split.
 
-    Args:
-        operations: the operations of the block; those without weights and statistics need no copies.
-        previous: the number of options of the previous choice.
+    ``previous`` is the number of previous options. Operations without weights and statistics need no copies.
     """
 
     def __init__(self, operations: Sequence[nn.Module | None], previous: int) -> None:

@@ -32,10 +32,8 @@ def cell_depths(architecture: Architecture) -> dict[str, int]:
     """The number of edges on the longest path from an input of a cell to its output, for every kind of cell.
 
     Edges with a skip count, edges with ``none`` do not. A DARTS cell has a depth of 2 to 5, because an edge leads from
-    each of its nodes to the output; a NAS-Bench-201 cell has up to 3, and 0 if nothing reaches the output.
-
-    Returns:
-        ``normal`` and ``reduce`` in DARTS spaces, ``cell`` in NAS-Bench-201 and 1shot1, nothing in other spaces.
+    each of its nodes to the output; a NAS-Bench-201 cell has up to 3, and 0 if nothing reaches the output. The keys are
+    ``normal`` and ``reduce`` in DARTS spaces and ``cell`` in NAS-Bench-201 and 1shot1; other spaces have none.
     """
     names = set(architecture.space.choice_names)
     if names == {edge_name(*edge) for edge in NB201_EDGES}:

@@ -23,9 +23,6 @@ SKIP_OPTIONS = ("off", "on")
 SkipEdge = tuple[int, int, int]
 """Stage, source node and target module. Node 0 is the input of the stage, modules are numbered from 1."""
 
-Sources = tuple[int, ...]
-"""The nodes that a module reads, in ascending order; the last of them is the node before it."""
-
 
 def wired_space(stages: int = 3, modules: int = 8) -> Space:
     """One choice, off or on, for every skip edge i -> j, i < j - 1, of every stage: 3 x 28 for 8 modules.
@@ -49,8 +46,8 @@ def skip_edges(stages: int, modules: int) -> tuple[SkipEdge, ...]:
     )
 
 
-def module_sources(architecture: Architecture) -> tuple[tuple[Sources, ...], ...]:
-    """The nodes that module 1, 2, ..., n of every stage reads."""
+def module_sources(architecture: Architecture) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """The nodes that module 1, 2, ..., n of every stage reads, in ascending order."""
     stages, modules = wired_shape(architecture.space)
     read: list[list[list[int]]] = [[[] for _ in range(modules)] for _ in range(stages)]
     for (stage, source, target), on in zip(skip_edges(stages, modules), architecture.indices, strict=True):

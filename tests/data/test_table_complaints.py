@@ -15,8 +15,8 @@ class TestComplaints:
         ("text", "kind", "complaint"),
         [
             ("", CorruptFile, r"line of column names\. Found an empty file"),
-            ("a,y\n", DataError, r"rows of two columns or more in .* Found 0 rows of 2 columns"),
-            ("y\n1\n2\n", DataError, r"Found 2 rows of 1 columns"),
+            ("a,y\n", DataError, r"rows of two columns or more in .* Found 0 x 2 \(rows x columns\)"),
+            ("y\n1\n2\n", DataError, r"Found 2 x 1 \(rows x columns\)"),
             ("a,b,a\n1,2,3\n", DataError, r"distinct column names in .* Found 'a' twice"),
             ("a,y\n1,0\n2,1,5\n", CorruptFile, r"2 cells per row of .* Found 3 in row 2"),
             ("a,y\n1,0,7\n2,1,5\n", CorruptFile, r"Found 3 in row 1"),
