@@ -37,9 +37,9 @@ def predict(
         str | None,
         typer.Option(
             "--mode",
-            help="Which predictor of the run: single (the best network), ensemble (several together), marginal (the mixture over the "
-            "learned distribution) or early-exit (that mixture, left as soon as it is sure; also of an artifact). By "
-            "default whichever the run calls its answer.",
+            help="Which predictor of the run: single (the best network), ensemble (several together), marginal (the "
+            "mixture over the learned distribution) or early-exit (that mixture, until it is sure; also of an "
+            "artifact). By default whichever the run calls its answer.",
         ),
     ] = None,
     exit_above: Annotated[
