@@ -1,7 +1,5 @@
 """Train one network, get a distribution over architectures."""
 
-from __future__ import annotations
-
 import lazy_loader
 
 __version__ = "0.8.0"

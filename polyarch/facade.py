@@ -1,7 +1,5 @@
 """The whole job as one function: what `polyarch search` does, from Python."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

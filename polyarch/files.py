@@ -1,7 +1,5 @@
 """Files that are either complete or absent, and journals that survive a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -8,8 +8,6 @@ Parts are registered as entry points in the metadata of a distribution, polyarch
 A name with a colon, such as ``my_package.proxies:SynFlow``, names a part without packaging it.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Every draw derives its generator from (seed, stream name, position). A run there
 alone, and executors draw the same bits in whatever order they work.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A scikit-learn classifier: `fit` searches an architecture, `predict_proba` is the run's calibrated answer."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path

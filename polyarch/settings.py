@@ -1,7 +1,5 @@
 """What all parts of a run description share."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 from polyarch.errors import ConfigError

@@ -1,7 +1,5 @@
 """The command line: names become parts here, and errors become one sentence."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Annotated, Any

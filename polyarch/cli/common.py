@@ -1,7 +1,5 @@
 """What the commands have in common: the console and the options of more than one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

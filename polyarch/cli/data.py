@@ -1,7 +1,5 @@
 """`polyarch data`: what there is to learn from."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`polyarch predict` and `serve`."""
 
-from __future__ import annotations
-
 import math
 import socket
 from dataclasses import replace

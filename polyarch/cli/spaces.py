@@ -1,7 +1,5 @@
 """`polyarch spaces`: what can be searched."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`polyarch truth`: what architectures achieve when each is trained alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`polyarch truth build`: a truth of your own."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

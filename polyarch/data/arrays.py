@@ -1,7 +1,5 @@
 """Data sets from arrays: pairs (X, y) and .npz files."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Cutout: DeVries & Taylor (2017), "Improved Regularization of Convolutional Neura
 arXiv:1708.04552.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

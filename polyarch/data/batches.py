@@ -1,7 +1,5 @@
 """Batches whose content depends on (seed, epoch, position) alone, so that training can resume at any batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol

@@ -4,8 +4,6 @@ The data: Krizhevsky (2009), "Learning Multiple Layers of Features from Tiny Ima
 "NAS-Bench-201: Extending the Scope of Reproducible Neural Architecture Search", arXiv:2001.00326.
 """
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Decodes image files to pixels, with the same crop and size in training, prediction and serving."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Downloads official files and checks them against their published checksums."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

@@ -1,7 +1,5 @@
 """Labelled examples: the interface that all data sets share, examples in memory, and stratified splits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeVar

@@ -1,7 +1,5 @@
 """Reads folders that Hugging Face's ``datasets`` wrote with ``save_to_disk``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path

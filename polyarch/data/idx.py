@@ -5,8 +5,6 @@ Novel Image Dataset for Benchmarking Machine Learning Algorithms", arXiv:1708.07
 Learning for Classical Japanese Literature" (KMNIST), arXiv:1812.01718.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import struct

@@ -1,7 +1,5 @@
 """Images in files: decoded once into memory if they fit, otherwise by worker processes in every epoch."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

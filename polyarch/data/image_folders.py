@@ -1,7 +1,5 @@
 """Folders of images: one subfolder per class, optionally below a training and a test folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

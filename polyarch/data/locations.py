@@ -1,7 +1,5 @@
 """Where polyarch looks for data sets on this machine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reads pickles of plain values and numpy arrays without calling any other function that they name."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

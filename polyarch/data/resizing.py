@@ -1,7 +1,5 @@
 """Images at another size, or converted to the format of another data set so that one network can read both."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Two interleaved spirals in the plane: a small classification problem that gets harder with their rotation."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 Netzer et al. (2011), "Reading Digits in Natural Images with Unsupervised Feature Learning".
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reads map-style torch data sets into memory."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

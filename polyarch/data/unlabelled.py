@@ -1,7 +1,5 @@
 """Unlabelled examples, converted to the format of the labelled data that they are used with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

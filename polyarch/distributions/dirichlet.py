@@ -4,8 +4,6 @@ Chen et al. (2021), "DrNAS: Dirichlet Neural Architecture Search", arXiv:2006.10
 Obermeyer (2018), "Pathwise Derivatives Beyond the Reparameterization Trick", arXiv:1806.01851.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

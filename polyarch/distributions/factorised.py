@@ -1,7 +1,5 @@
 """Distributions with independent choices: q(a) is a product of categoricals, one per choice."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 

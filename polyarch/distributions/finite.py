@@ -1,7 +1,5 @@
 """Distributions over a finite list of whole architectures."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """The uniform distribution over the members of a space, and divergences from priors of another kind."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """Validation accuracy of an architecture with the weights it inherits from the supernet."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 from polyarch.data import BatchSource, endless

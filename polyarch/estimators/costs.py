@@ -1,7 +1,5 @@
 """What an architecture costs: parameters, multiply-accumulates, measured latency."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence

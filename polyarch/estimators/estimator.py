@@ -1,7 +1,5 @@
 """The interface of all estimators: a score for an architecture."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

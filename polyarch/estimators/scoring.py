@@ -1,7 +1,5 @@
 """Scoring by several estimators, as a task that executors can run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 See `polyarch.estimators.training_speed` for the papers.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from dataclasses import KW_ONLY, dataclass

@@ -5,8 +5,6 @@ weights of a supernet, and the other estimators: "Improving weight-sharing Neura
 likelihood estimator" (MSc thesis, University of Oxford, 2021).
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492, compare the three.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The interface of executors, which run one task over many items, and the serial one."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """One network, or a mixture of several, in a folder that is usable without polyarch."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Callable

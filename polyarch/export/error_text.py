@@ -1,7 +1,5 @@
 """Errors of other libraries, shortened to quote them in one sentence."""
 
-from __future__ import annotations
-
 from pydantic import ValidationError
 
 

@@ -1,7 +1,5 @@
 """Programs that run without polyarch: torch.export and ONNX, each verified against the original network."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import logging

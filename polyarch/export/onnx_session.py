@@ -1,7 +1,5 @@
 """ONNX programs run by onnxruntime."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The two JSON files of an artifact."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar

@@ -1,7 +1,5 @@
 """Weights as safetensors files, which hold named tensors and nothing executable."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from safetensors import SafetensorError

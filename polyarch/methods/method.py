@@ -3,8 +3,6 @@
 A run goes through a method in this order: `suggest` -> `check` -> `measure` and `plan` -> `stages` -> `report`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 Huang et al. (2017), "Densely Connected Convolutional Networks", arXiv:1608.06993.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

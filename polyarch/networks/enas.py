@@ -3,8 +3,6 @@
 Pham et al. (2018), "Efficient Neural Architecture Search via Parameter Sharing", arXiv:1802.03268.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

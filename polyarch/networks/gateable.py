@@ -1,7 +1,5 @@
 """The base class of these networks, which lists the modules to gate, and checks of their sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from torch import nn

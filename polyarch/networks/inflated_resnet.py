@@ -4,8 +4,6 @@ He et al. (2016), "Deep Residual Learning for Image Recognition", arXiv:1512.033
 to search over, as in Zhou et al. (2020), "Posterior-Guided Neural Architecture Search", arXiv:1906.09557.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Layers that several networks use: stems, parallel convolutions and layers that halve the resolution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Gastaldi (2017), "Shake-Shake Regularization", arXiv:1705.07485.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from torch import Tensor, nn

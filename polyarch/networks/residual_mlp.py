@@ -1,7 +1,5 @@
 """A residual network of linear layers for table data, after He et al. (2016), arXiv:1512.03385."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from polyarch.networks.gateable import GateableNetwork, require_positive

@@ -1,7 +1,5 @@
 """What is known about the channels of a graph, and the smaller graph built from the remaining ones."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from operator import attrgetter

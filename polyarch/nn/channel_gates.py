@@ -5,8 +5,6 @@ change. The current supernet call passes their weights through a context variabl
 not interfere. Outside a supernet call gates do nothing.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar

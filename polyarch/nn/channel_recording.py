@@ -4,8 +4,6 @@ The user's code does not call modules through `polyarch.nn.call`, as `polyarch.n
 layers of a copy of the network temporarily get another ``forward``.
 """
 
-from __future__ import annotations
-
 import copy
 import operator
 from collections.abc import Callable

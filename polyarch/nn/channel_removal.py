@@ -14,8 +14,6 @@ Pruning libraries remove a channel from its producer and all readers at once; he
 drop different channels.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections import Counter

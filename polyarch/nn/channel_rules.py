@@ -1,7 +1,5 @@
 """How each operation treats channels: which outputs are zero, which inputs it reads, and what remains of it."""
 
-from __future__ import annotations
-
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Selects channels of images in either memory layout."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The choice block: several operations, of which one runs or all are mixed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Dropout with an explicit generator, and dropout in evaluation mode."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

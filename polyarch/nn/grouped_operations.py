@@ -1,7 +1,5 @@
 """Mixtures with different weights for each example, in which every operation runs only on its own examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

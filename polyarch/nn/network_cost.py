@@ -1,7 +1,5 @@
 """The cost of a network: its parameters and multiply-accumulates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ is. Every score names the policy under which it was computed. Batch normalisatio
 Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", arXiv:1502.03167.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Bottlenecks", arXiv:1801.04381. Pre-activation: He et al. (2016), "Identity Mapp
 arXiv:1603.05027.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeGuard, cast
 

@@ -3,8 +3,6 @@
 Xu et al. (2020), "PC-DARTS: Partial Channel Connections for Memory-Efficient Architecture Search", arXiv:1907.05737.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

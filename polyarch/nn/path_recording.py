@@ -5,8 +5,6 @@ blocks call their torch modules through `call`, which runs them on tensors and r
 same code serves as forward pass and extraction.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Mapping

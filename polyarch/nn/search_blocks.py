@@ -4,8 +4,6 @@ They are called like any module. The supernet that `polyarch.supernets.from_modu
 they run; outside a supernet call they run a default, so that the network works as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 

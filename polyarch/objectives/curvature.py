@@ -1,7 +1,5 @@
 """The curvature of a loss: Hessian-vector products and the largest eigenvalue of the Hessian."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -4,8 +4,6 @@ Antorán, Allingham and Hernández-Lobato (2020), "Variational Depth Search in R
 here for any space.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neural Architecture Search", arXiv:1906.09557.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

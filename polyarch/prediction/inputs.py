@@ -1,7 +1,5 @@
 """Reads tables, arrays, images and folders of images as raw examples for a predictor."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

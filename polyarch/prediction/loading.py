@@ -1,7 +1,5 @@
 """Loads artifacts as networks."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

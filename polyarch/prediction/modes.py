@@ -1,7 +1,5 @@
 """Selects the predictor of a run by mode."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from polyarch.errors import InvalidInput, UnknownName

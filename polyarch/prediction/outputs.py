@@ -1,7 +1,5 @@
 """Writes predictions to a CSV file that is safe to open in a spreadsheet."""
 
-from __future__ import annotations
-
 import csv
 import os
 import tempfile

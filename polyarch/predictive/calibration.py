@@ -4,8 +4,6 @@ Expected calibration error and temperature scaling: Guo, Pleiss, Sun and Weinber
 Neural Networks", arXiv:1706.04599.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Validation of the inputs of predictive measures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ Hendrycks and Dietterich (2019), "Benchmarking Neural Network Robustness to Comm
 arXiv:1903.12261; the strengths suit images of about 32 pixels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

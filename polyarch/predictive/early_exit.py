@@ -6,8 +6,6 @@ Exits by confidence: Teerapittayanon, McDanel and Kung (2016), "BranchyNet: Fast
 Neural Networks", arXiv:1709.01686.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Which architectures become members of a mixture: the most probable ones, as many as a budget allows."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ no weight still costs a forward pass; to save it, leave the member out: `Mixture
 Distributions", arXiv:1704.02030.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

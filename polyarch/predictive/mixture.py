@@ -4,8 +4,6 @@ Averaging the probabilities of networks: Lakshminarayanan, Pritzel and Blundell 
 Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -3,8 +3,6 @@
 Geifman and El-Yaniv (2017), "Selective Classification for Deep Neural Networks", arXiv:1705.08500.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

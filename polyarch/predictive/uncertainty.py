@@ -7,8 +7,6 @@ arXiv:1610.02136; mutual information: Smith and Gal (2018), "Understanding Measu
 Example Detection", arXiv:1803.08533.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

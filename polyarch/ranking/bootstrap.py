@@ -3,8 +3,6 @@
 Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Correlations of predictions with true values, and of several rows of predictions with each other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import combinations

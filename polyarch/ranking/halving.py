@@ -5,8 +5,6 @@ arXiv:1502.07943. Architectures are compared by their sum over training losses (
 Wilk and Gal (2021), "Speedy Performance Estimation for Neural Architecture Search", arXiv:2006.04492.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Sparse Kendall's tau: Yu, Ranftl and Salzmann (2020), "How to Train Your Super-N
 in Weight-Sharing NAS", arXiv:2003.04276.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 

@@ -1,7 +1,5 @@
 """How far to trust a ranking without a ground truth: do other scores of the same architectures agree?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """SVG in small pieces: text that fits its place, boxes, arrows, and the picture around them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from html import escape

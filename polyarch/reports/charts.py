@@ -1,7 +1,5 @@
 """The charts that any run has: the comparison, the curves of training, and how far predictions can be trusted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from polyarch.reports import plots

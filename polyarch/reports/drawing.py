@@ -1,7 +1,5 @@
 """Architectures as SVG pictures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

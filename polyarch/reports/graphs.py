@@ -1,7 +1,5 @@
 """Pictures of cells whose wiring is searched too: DARTS and NAS-Bench-101."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

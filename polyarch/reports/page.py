@@ -1,7 +1,5 @@
 """The report of a run: one HTML file that needs nothing else, made from ``results.json`` alone."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re
@@ -63,6 +61,7 @@ def render(results: Results, section: Section | None = None) -> str:
         "sentences": list(sentences),
         "tiles": list(tiles),
         "entries": entries,
+        "seeds": sum(len(entry.accuracies) for entry in entries if entry.is_answer),
         "drawing": section.drawing or picture_of(results, best if section.spells_out else None),
         "parameters": headline.exported_parameters(results),
         "ensembles": [(one, _members(one)) for one in headline.mixtures(results) if section.spells_out],

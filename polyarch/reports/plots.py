@@ -5,8 +5,6 @@ parts refer to them by the names of styles: best, others, front, limit, chosen, 
 stands in the data only, never in field names or expressions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import altair as alt

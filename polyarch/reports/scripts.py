@@ -1,7 +1,5 @@
 """JavaScript and JSON inside a page, so that nothing in them can end or open an element."""
 
-from __future__ import annotations
-
 import json
 import math
 from base64 import b64encode

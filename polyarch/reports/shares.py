@@ -1,7 +1,5 @@
 """Options and their shares, of a probability or of architectures, as bars or as a map."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What all charts have in common: their points, their legend, and the checked specification."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """Tables that sort by any column."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Numbers and names as a reader expects them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 
@@ -53,7 +51,7 @@ def percent(share: float, digits: int = 2) -> str:
 
 def points(difference: float) -> str:
     """0.012 -> 1.20 percentage points."""
-    return f"{100 * difference:.2f}{SPACE}percentage{SPACE}points"
+    return f"{100 * difference:.2f}{SPACE}percentage points"
 
 
 def signed(difference: float) -> str:

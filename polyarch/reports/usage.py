@@ -1,7 +1,5 @@
 """What a run exports: folders, ways to predict, and what goes in and comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from polyarch.results import Results

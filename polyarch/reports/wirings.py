@@ -1,7 +1,5 @@
 """Pictures of wirings: the modules of every stage in a row, with arcs for what they read beside the one before."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

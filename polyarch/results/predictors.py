@@ -1,7 +1,5 @@
 """Test results: trained networks side by side, and how far their predictions can be trusted."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The base of everything in a results file, and the version of its format."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 VERSION = 3

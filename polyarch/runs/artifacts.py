@@ -1,7 +1,5 @@
 """Judging predictors and writing them down as artifacts, with their programs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

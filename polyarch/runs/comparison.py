@@ -1,7 +1,5 @@
 """The last stage of a search: the best architectures trained alone, against random ones and inherited weights."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """What a person sees while a job runs: progress bars with the time left, or nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The networks with gates that a run description can name: their channels are kept or dropped."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt

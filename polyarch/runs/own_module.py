@@ -1,7 +1,5 @@
 """A user's own network as a supernet: named on the command line, or handed over in Python."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

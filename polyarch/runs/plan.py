@@ -1,7 +1,5 @@
 """What a run is going to do, about how long it takes, and a schedule that fits into a number of minutes."""
 
-from __future__ import annotations
-
 import copy
 import math
 import time

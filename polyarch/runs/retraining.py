@@ -1,7 +1,5 @@
 """Training an extracted architecture from scratch, as a task for executors."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What makes the estimators of a run, and those that settings can name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The sections of a run description that methods share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The spaces that a run description can name, each with what builds its supernet."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self

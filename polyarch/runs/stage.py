@@ -1,7 +1,5 @@
 """The stages of a run, what comes out of them, and running them one after the other."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """From what was asked for to a run that can start: data loaded, choices made, time planned, folder taken."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What is chosen for a user who only brings data: a space, its width and a schedule, each with its reason in words."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Training the supernet of a run, with optimiser, learning rate and loss by settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The posterior is that of Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided 
 arXiv:1906.09557; the limits are an addition.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

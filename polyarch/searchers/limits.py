@@ -1,7 +1,5 @@
 """Hard limits on the cost of architectures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

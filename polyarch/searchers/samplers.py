@@ -5,8 +5,6 @@ arXiv:1802.01548. Deb, Pratap, Agarwal and Meyarivan (2002), "A Fast and Elitist
 NSGA-II", IEEE Transactions on Evolutionary Computation 6(2).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ask-and-tell search in an Optuna study, from which a killed run resumes exactly."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Depth of cells: Shu, Wang & Cai (2020), "Understanding Architectures Learnt by C
 arXiv:1909.09569.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from polyarch.spaces.architecture import Architecture

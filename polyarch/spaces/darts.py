@@ -4,8 +4,6 @@ Liu, Simonyan & Yang (2019), "DARTS: Differentiable Architecture Search", arXiv:
 (2020), "Understanding and Robustifying Differentiable Architecture Search", arXiv:1909.09656.
 """
 
-from __future__ import annotations
-
 import ast
 from itertools import combinations
 

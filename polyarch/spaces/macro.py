@@ -3,8 +3,6 @@
 Su et al. (2021), "Prioritized Architecture Sampling with Monto-Carlo Tree Search", arXiv:2103.11922.
 """
 
-from __future__ import annotations
-
 from polyarch.errors import InvalidInput
 from polyarch.spaces.architecture import Architecture, Choice
 from polyarch.spaces.space import Space

@@ -3,8 +3,6 @@
 Dong & Yang (2020), "NAS-Bench-201: Extending the Scope of Reproducible Neural Architecture Search", arXiv:2001.00326.
 """
 
-from __future__ import annotations
-
 import re
 
 from polyarch.errors import InvalidInput

@@ -4,8 +4,6 @@ Deng et al. (2020), "Understanding and Exploring the Network with Stochastic Arc
 wiring follows Zagoruyko & Komodakis (2016), "Wide Residual Networks", arXiv:1605.07146.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import groupby
 

@@ -4,8 +4,6 @@ Liu et al. (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055
 `polyarch.strategies.hypergradients` and `polyarch.strategies.mixed_supernet`.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

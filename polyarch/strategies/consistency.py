@@ -5,8 +5,6 @@ wirings in place of dropout: Deng, Dong, Zhang and Zhu (2020), "Understanding an
 Architectures", NeurIPS.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

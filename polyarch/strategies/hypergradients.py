@@ -17,8 +17,6 @@ DARTS: Liu et al. (2019), "DARTS: Differentiable Architecture Search", arXiv:180
 Oxford, 2021).
 """
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

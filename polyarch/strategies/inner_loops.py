@@ -5,8 +5,6 @@ arXiv:1803.02999. With a proximal term it is MetaProx: Zhou et al. (2019), "Effi
 Proximal Update", NeurIPS.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 

@@ -6,8 +6,6 @@ and Yang (2019), "Searching for a Robust Neural Architecture in Four GPU Hours",
 (2021), "DrNAS: Dirichlet Neural Architecture Search", arXiv:2006.10355.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal, cast

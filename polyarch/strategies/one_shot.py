@@ -4,8 +4,6 @@ Guo et al. (2020), "Single Path One-Shot Neural Architecture Search with Uniform
 `polyarch.strategies.paths` and `polyarch.strategies.inner_loops` add FairNAS, Reptile and MetaProx.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch

@@ -5,8 +5,6 @@ arXiv:1904.00420. `FairPaths`: Chu et al. (2021), "FairNAS: Rethinking Evaluatio
 Architecture Search", arXiv:1907.01845.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

@@ -5,8 +5,6 @@ a posterior over the depth: Antorán, Allingham and Hernández-Lobato (2020), "V
 arXiv:2002.02797.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 

@@ -1,7 +1,5 @@
 """The interface of training strategies: take a step, evaluate, and be saved."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence

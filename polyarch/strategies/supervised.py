@@ -1,7 +1,5 @@
 """Ordinary training of one network: baselines, and extracted architectures trained from scratch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 

@@ -3,8 +3,6 @@
 See `polyarch.strategies.hypergradients` for the papers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

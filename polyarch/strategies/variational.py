@@ -4,8 +4,6 @@ Antorán, Allingham and Hernández-Lobato (2020), "Variational Depth Search in R
 here for any space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 

@@ -5,8 +5,6 @@ et al. (2021), "FairNAS: Rethinking Evaluation Fairness of Weight Sharing Neural
 inter-choice weights: Laube and Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ a_0 = f_0(x), a_i = a_{i-1} + f_i(a_{i-1}); the prediction at depth d is f_{D+1}
 Hernández-Lobato (2020), "Variational Depth Search in ResNets", arXiv:2002.02797.
 """
 
-from __future__ import annotations
-
 import itertools
 from abc import abstractmethod
 from collections.abc import Sequence

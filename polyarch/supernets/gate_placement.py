@@ -1,7 +1,5 @@
 """Which modules of a network get gates, on how many channels, and which of them share a group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from torch import Tensor, nn

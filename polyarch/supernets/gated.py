@@ -4,8 +4,6 @@ The hybrid network of Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neu
 arXiv:1906.09557, made of a plain module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self

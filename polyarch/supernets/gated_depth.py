@@ -3,8 +3,6 @@
 Combines Antorán et al. (2020), arXiv:2002.02797, with Zhou et al. (2020), arXiv:1906.09557.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import Tensor, nn

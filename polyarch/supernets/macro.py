@@ -3,8 +3,6 @@
 Su et al. (2021), "Prioritized Architecture Sampling with Monto-Carlo Tree Search", arXiv:2103.11922.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from torch import nn

@@ -1,7 +1,5 @@
 """A supernet for tables in which the depth and the width of every block are the choices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor, nn

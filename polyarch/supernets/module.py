@@ -1,7 +1,5 @@
 """Any torch module as a supernet whose choices are its `OneOf`, `Repeat` and `Maybe` blocks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

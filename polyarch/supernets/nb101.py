@@ -4,8 +4,6 @@ Zela, Siems and Hutter (2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting On
 arXiv:2001.10422.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 

@@ -4,8 +4,6 @@ Dong and Yang (2020), "NAS-Bench-201: Extending the Scope of Reproducible Neural
 Inter-choice weights: Laube and Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar, cast

@@ -4,8 +4,6 @@ Liu, Simonyan and Yang (2019), "DARTS: Differentiable Architecture Search", arXi
 al. (2020), "PC-DARTS: Partial Channel Connections for Memory-Efficient Architecture Search", arXiv:1907.05737.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

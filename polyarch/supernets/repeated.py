@@ -1,7 +1,5 @@
 """A user's network whose only choice is a depth: one pass computes all depths."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack

@@ -11,8 +11,6 @@ it cheaper:
 When a path is recorded or evaluated, vectors are added where they belong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

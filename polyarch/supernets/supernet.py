@@ -1,7 +1,5 @@
 """The interface of all supernets, and what several of them share."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

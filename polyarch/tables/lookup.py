@@ -1,7 +1,5 @@
 """Finds the truth for the space of a run."""
 
-from __future__ import annotations
-
 import re
 
 from polyarch.errors import ConfigError

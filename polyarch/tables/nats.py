@@ -8,8 +8,6 @@ The archive ``NATS-tss-v1_0-3ffb9-simple`` has one bzip2-compressed pickle per c
 millions of Python numbers.
 """
 
-from __future__ import annotations
-
 import bz2
 import io
 import tarfile

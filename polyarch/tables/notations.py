@@ -1,7 +1,5 @@
 """Text notations of architectures."""
 
-from __future__ import annotations
-
 from polyarch.errors import InvalidInput
 from polyarch.spaces import (
     Architecture,

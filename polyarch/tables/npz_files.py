@@ -1,7 +1,5 @@
 """npz files of named arrays, written atomically and read without unpickling."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

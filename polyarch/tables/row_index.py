@@ -1,7 +1,5 @@
 """Finds the row of an architecture in a table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

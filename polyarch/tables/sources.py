@@ -1,7 +1,5 @@
 """Finds truths by name or path."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Sun et al. (2025), "SpikeNAS-Bench", IEEE Transactions on Artificial Intelligence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

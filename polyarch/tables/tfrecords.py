@@ -1,7 +1,5 @@
 """Reads TFRecord files and protocol buffers without TensorFlow."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

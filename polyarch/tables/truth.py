@@ -1,7 +1,5 @@
 """The interface of all sources of true performance."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 

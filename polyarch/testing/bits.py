@@ -1,7 +1,5 @@
 """Bitwise comparison of states, where approximate equality would hide a change."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Small random data for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The contract of distributions over architectures."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections import Counter

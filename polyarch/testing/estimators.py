@@ -1,7 +1,5 @@
 """The contract of estimators."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

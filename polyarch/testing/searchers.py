@@ -1,7 +1,5 @@
 """The contract of searchers."""
 
-from __future__ import annotations
-
 from unittest import TestCase
 
 from polyarch.errors import InvalidInput, NotFiniteError

@@ -1,7 +1,5 @@
 """The contract of spaces."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 from operator import eq

@@ -1,7 +1,5 @@
 """Stops a training at a given step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from polyarch.training import Callback, FitState, StopRequest

@@ -1,7 +1,5 @@
 """The contract of training strategies."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The contract of supernets."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

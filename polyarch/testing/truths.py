@@ -1,7 +1,5 @@
 """The contract of truths."""
 
-from __future__ import annotations
-
 from unittest import TestCase
 
 import numpy as np

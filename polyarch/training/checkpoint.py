@@ -1,7 +1,5 @@
 """Checkpoints: written atomically, checksummed, two generations, read without unpickling arbitrary objects."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

@@ -4,8 +4,6 @@ The eigenvalue criterion is DARTS-ES: Zela, Elsken, Saikia, Marrakchi, Brox and 
 Robustifying Differentiable Architecture Search", arXiv:1909.09656.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean

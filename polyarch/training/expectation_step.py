@@ -4,8 +4,6 @@ Dempster, Laird and Rubin (1977), "Maximum Likelihood from Incomplete Data via t
 Statistical Society B 39.
 """
 
-from __future__ import annotations
-
 import torch
 
 from polyarch.data import BatchSource

@@ -1,7 +1,5 @@
 """Ctrl-C without losses: the first requests a stop at the next safe point, the second stops immediately."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The training loop."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measurements of a differentiable search along the way."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ arXiv:1907.05737. Dropout of skips: Chen, Xie, Wu and Tian (2019), "Progressive 
 Bridging the Depth Gap between Search and Evaluation", arXiv:1904.12760.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import nn

@@ -3,8 +3,6 @@
 Laube and Zell (2021), "Inter-choice dependent super-network weights", arXiv:2104.11522.
 """
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -3,8 +3,6 @@
 An addition to Zhou, Sun, Luo, Zha and Zeng (2020), "Posterior-Guided Neural Architecture Search", arXiv:1906.09557.
 """
 
-from __future__ import annotations
-
 from polyarch.errors import InvalidInput
 from polyarch.searchers import Limit, LimitedDraws, Limits
 from polyarch.strategies import PosteriorGuided

@@ -1,7 +1,5 @@
 """Builds a truth: trains many architectures alone and collects their learning curves in one table."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Equivalence classes of architectures that are the same network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

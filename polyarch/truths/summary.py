@@ -1,7 +1,5 @@
 """The findings of a built truth: the best network, the spread, the noise between seeds, and the effect of size."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """After a depth was learned: choose it, prune, compare ways to predict, and export."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

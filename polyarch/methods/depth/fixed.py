@@ -1,7 +1,5 @@
 """The baseline of a learned depth: a network from scratch for every depth, the best chosen on validation examples."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What a network predicts at every depth over the plane, for data of two numbers."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The methods that look for a depth: learned in one training, or the best of several fixed ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

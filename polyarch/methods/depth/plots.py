@@ -1,7 +1,5 @@
 """Charts of a search for a depth: the posterior, every depth alone, and early exit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import altair as alt

@@ -4,8 +4,6 @@ A map is a small PNG inside an SVG. Its strength is transparency, so that it sui
 examples are drawn once and shared by all maps.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a search for a depth found."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from polyarch.results.record import Record

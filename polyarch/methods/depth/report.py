@@ -1,7 +1,5 @@
 """The part of a report about a search for a depth: how deep the network needs to be, and what pruning costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -83,9 +81,8 @@ def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
         yield Tile("forward pass", percent(ratio, 0), "of the time of all blocks")
     leaving = record.chosen_exit
     if leaving is not None:
-        yield Tile(
-            "early exit", f"{leaving.mean_depth:.1f} blocks", f"on average; {percent(leaving.accuracy)} accuracy"
-        )
+        note = f"blocks on average; {percent(leaving.accuracy)} accuracy"
+        yield Tile("early exit", f"{leaving.mean_depth:.1f}", note)
 
 
 def relative_time(results: Results) -> float | None:

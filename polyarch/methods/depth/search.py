@@ -3,8 +3,6 @@
 Maximises (N/B) sum_n sum_d q(d) log p(y_n | x_n, d) - KL(q || prior) over the weights and q.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

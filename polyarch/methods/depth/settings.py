@@ -1,7 +1,5 @@
 """The section ``depth`` of a run description."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat

@@ -1,7 +1,5 @@
 """The strategy ``variational``: q over the architectures is learned with the weights."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from polyarch.distributions import FactorisedCategorical, Uniform

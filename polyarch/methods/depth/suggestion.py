@@ -1,7 +1,5 @@
 """What is chosen for a user who asks for a depth: a network, a schedule and a rule, each with its reason in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

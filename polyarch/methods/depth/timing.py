@@ -1,7 +1,5 @@
 """How long forward passes take, side by side."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How networks whose depth is in question are trained: the same for learned and for fixed depths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """After a differentiable search has learned: one architecture, others like it, and what is told of the search."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 from torch import Tensor

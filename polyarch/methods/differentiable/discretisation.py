@@ -1,7 +1,5 @@
 """From a learned distribution to one architecture: the strongest options, within limits, or by what removal costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Differentiable search: weights and q in one training, then one architecture of q, trained alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Charts of a search by gradients: what was measured along it, and how q moved."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import altair as alt

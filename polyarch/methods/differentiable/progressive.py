@@ -1,7 +1,5 @@
 """What a progressive search does between its stages: options that are weak go, and skips are held back (P-DARTS)."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from polyarch.distributions import FactorisedCategorical, FactorisedDirichlet

@@ -3,8 +3,6 @@
 A method is a `Recipe`, one line in `RECIPES`. Any gradient goes with any parametrisation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

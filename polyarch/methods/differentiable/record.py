@@ -1,7 +1,5 @@
 """What a search by gradients found, and how it went."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from polyarch.results.record import Record

@@ -1,7 +1,5 @@
 """The part of a report about a search by gradients: what q selects, how certain it is, and what went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From settings to a differentiable search: strategy, and what changes and watches along its way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from polyarch.errors import ConfigError

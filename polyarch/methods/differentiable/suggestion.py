@@ -1,7 +1,5 @@
 """What is chosen for a user who asks for a differentiable search: a space, a schedule and what the method asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

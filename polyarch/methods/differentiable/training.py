@@ -1,7 +1,5 @@
 """Training of a differentiable search: weights and q together, in one stage or in several."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

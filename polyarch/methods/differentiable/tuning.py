@@ -4,8 +4,6 @@ Training runs in blocks of T steps. After each, the settings take a step of thei
 sum of training losses (SoTL), or of a held-out loss at its end; the weights go on from where they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """Random architectures ranked by training speed with early elimination, at a fraction of the steps."""
 
-from __future__ import annotations
-
 import math
 
 from polyarch.methods.one_shot.record import EliminatedArchitecture, EliminationRecord

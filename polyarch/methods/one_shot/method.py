@@ -1,7 +1,5 @@
 """One-shot search: train a supernet by sampled paths, rank, search, train the best alone and compare."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Charts of a one-shot search: score against size, and which options the better architectures have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import altair as alt

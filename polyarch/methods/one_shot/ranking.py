@@ -1,7 +1,5 @@
 """Architectures scored by several estimators, random ones or those of a table, and how far to trust the ranking."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How far to trust a ranking: agreement of estimators and of supernets, in words and as rows of a table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """What a one-shot search finds: scores, ranking, search."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from polyarch.results.record import Record

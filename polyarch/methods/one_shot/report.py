@@ -1,7 +1,5 @@
 """The one-shot part of a report: ranking, search, and how far to trust them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a search saw, best first, and which of it is worth its size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from polyarch.methods.one_shot.record import ScoredArchitecture, SearchRecord

@@ -1,7 +1,5 @@
 """The search for the best architecture, and the samplers that settings can name."""
 
-from __future__ import annotations
-
 from polyarch import searchers
 from polyarch.errors import ConfigError
 from polyarch.estimators import Failure, Score, Scoring

@@ -1,7 +1,5 @@
 """A second supernet that differs in its seed alone: whether rankings agree shows how far to trust one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -15,8 +15,6 @@ method                      paths of a step     what a path asks for           o
 those; the outer rate r stays as it is.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 

@@ -1,7 +1,5 @@
 """What the terminal shows of a one-shot search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rich.table import Column, Table

@@ -3,8 +3,6 @@
 Where a strategy takes inner steps, the optimiser of the settings is that of the inner steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pictures of kept channels: for every layer with a gate how likely they are, and which ones a draw has."""
 
-from __future__ import annotations
-
 from html import escape
 from itertools import pairwise
 

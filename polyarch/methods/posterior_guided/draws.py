@@ -1,7 +1,5 @@
 """After a posterior over channels was learned: draws from it, the best of them, and what it is worth."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The first lines about a posterior-guided search: how good and how small the best draw is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GuidedRecord
@@ -43,7 +41,7 @@ def tiles(results: Results, record: GuidedRecord) -> Iterator[Tile]:
         yield Tile("vs. random draws", signed(drawn.mean - random.mean), "points; no further training")
     parameters = f"{count(draw.parameters)} of {count(record.full_parameters)}"
     yield Tile("parameters left", share_of(draw.parameters, record.full_parameters), parameters)
-    macs = f"{count(round(draw.macs))} of {count(round(record.full_macs))} multiply-accumulates"
+    macs = f"{count(round(draw.macs))} of {count(round(record.full_macs))} MACs"
     yield Tile("operations left", share_of(draw.macs, record.full_macs), macs)
     kept, channels = record.kept_channels
     yield Tile("channels kept", share_of(kept, channels), f"{count(kept)} of {count(channels)}")

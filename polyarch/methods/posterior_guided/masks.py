@@ -1,7 +1,5 @@
 """Architectures of networks with gates in brief: a text of bits for every gate."""
 
-from __future__ import annotations
-
 from polyarch.spaces import Architecture
 from polyarch.supernets import GatedSupernet
 

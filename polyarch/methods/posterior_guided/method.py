@@ -1,7 +1,5 @@
 """Posterior-guided search: a posterior over kept and dropped channels, and the best of many draws from it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Charts of a posterior-guided search: its training, all draws, and the posterior over depths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import altair as alt

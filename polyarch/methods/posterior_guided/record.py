@@ -1,7 +1,5 @@
 """What a posterior-guided search learned, drew and kept."""
 
-from __future__ import annotations
-
 import re
 
 from pydantic import Field

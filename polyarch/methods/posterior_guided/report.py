@@ -1,7 +1,5 @@
 """The part of a report about a posterior-guided search: what was kept, how it was done, and all draws."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from markupsafe import Markup

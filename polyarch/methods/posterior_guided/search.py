@@ -5,8 +5,6 @@ spike-and-slab prior (`polyarch.objectives.SpikeSlab`). Networks are then drawn 
 they come with: nothing has to be trained again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

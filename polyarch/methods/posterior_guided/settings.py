@@ -1,7 +1,5 @@
 """The section ``guided`` of a run description."""
 
-from __future__ import annotations
-
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from polyarch.methods.posterior_guided.search import Q_RATE_FACTOR

@@ -1,7 +1,5 @@
 """From settings to the training of a posterior over kept and dropped channels."""
 
-from __future__ import annotations
-
 import math
 
 from polyarch.errors import ConfigError

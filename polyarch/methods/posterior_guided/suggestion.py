@@ -1,7 +1,5 @@
 """What is chosen for a user who asks for a posterior over channels: a network, its width, a prior and a schedule."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether an ensemble is less sure of corrupted copies of test images than of the images themselves."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """After one network was trained under many architectures: which of them predict together, and what that is worth."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

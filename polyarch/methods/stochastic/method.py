@@ -1,7 +1,5 @@
 """Stochastic architectures: one network trained under many, then an ensemble of some, against one trained alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

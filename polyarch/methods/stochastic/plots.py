@@ -1,7 +1,5 @@
 """Charts of one network with many architectures: what more members bring, and both modes of normalisation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import altair as alt

@@ -12,8 +12,6 @@ The document draws 5 to 50,000 wirings of three stages with eight modules (`poly
 where wirings have weights of their own; the baseline is `polyarch.spaces.residual_wiring`, trained alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """What a network with stochastic architectures predicts, together and one by one."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from polyarch.results.record import Record

@@ -1,7 +1,5 @@
 """The part of a report about one network with many architectures: what its ensemble is worth and what it costs."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,8 +71,8 @@ def _sentences(
     )
     macs, member_macs = count(round(record.ensemble_macs)), count(round(record.member_macs))
     yield (
-        f"It costs {_times(record)} the multiply-accumulates of its best member alone ({macs} instead of {member_macs} "
-        f"per example) and has {count(record.parameters)} parameters."
+        f"It costs {_times(record)}{SPACE}times the multiply-accumulates of its best member alone ({macs} instead of "
+        f"{member_macs} per example) and has {count(record.parameters)} parameters."
     )
     together, alone = predictor_in(results, "ensemble"), predictor_in(results, None)
     if together is not None and alone is not None:
@@ -92,9 +90,9 @@ def _tiles(results: Results, record: StochasticRecord, ensemble: Entry, best: En
     together = predictor_in(results, "ensemble")
     if together is not None:
         yield Tile("calibration error", f"{together.uncalibrated_calibration_error:.4f}", "before temperature scaling")
-    yield Tile("cost", _times(record), "that of its best member")
+    yield Tile("cost", _times(record), "times that of its best member")
     yield Tile("parameters", count(record.parameters), "of the ensemble")
 
 
 def _times(record: StochasticRecord) -> str:
-    return f"{record.ensemble_macs / max(record.member_macs, 1.0):.2f}{SPACE}times"
+    return f"{record.ensemble_macs / max(record.member_macs, 1.0):.2f}"

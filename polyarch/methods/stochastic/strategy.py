@@ -1,7 +1,5 @@
 """From settings to a training under many architectures: which they are, and what a step does."""
 
-from __future__ import annotations
-
 from polyarch.distributions import Empirical
 from polyarch.errors import ConfigError
 from polyarch.methods.stochastic.recipes import nsa, nsa_i

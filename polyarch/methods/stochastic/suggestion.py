@@ -1,7 +1,5 @@
 """What is chosen for a user who asks for one network with many architectures: a space, its wirings, a schedule."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The documentation page of the service; it loads nothing from other servers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

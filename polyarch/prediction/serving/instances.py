@@ -1,7 +1,5 @@
 """Parses JSON into raw examples; every value is checked, nothing is guessed."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import io

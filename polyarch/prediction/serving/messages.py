@@ -1,7 +1,5 @@
 """The messages of the service, as models for its OpenAPI description."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, Field

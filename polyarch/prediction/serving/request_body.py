@@ -1,7 +1,5 @@
 """Reads the body of a request within limits."""
 
-from __future__ import annotations
-
 import asyncio
 
 from starlette.requests import ClientDisconnect, Request

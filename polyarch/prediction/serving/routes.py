@@ -1,7 +1,5 @@
 """The routes of the web application."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
