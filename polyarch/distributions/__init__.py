@@ -9,16 +9,6 @@ from polyarch.distributions.keep_drop import KeepDrop
 from polyarch.distributions.uniform import Uniform
 
 __all__ = [
-    "ArchDistribution",
-    "Categorical",
-    "DepthAndChannels",
-    "DrawMode",
-    "Empirical",
-    "Factorised",
-    "FactorisedCategorical",
-    "FactorisedDirichlet",
-    "FiniteDistribution",
-    "KeepDrop",
-    "Uniform",
-    "geometric_prior",
-]
+    "ArchDistribution", "Categorical", "DepthAndChannels", "DrawMode", "Empirical", "Factorised",
+    "FactorisedCategorical", "FactorisedDirichlet", "FiniteDistribution", "KeepDrop", "Uniform", "geometric_prior",
+]  # fmt: skip

@@ -9,28 +9,7 @@ from polyarch.estimators.training_speed import SoG, SoGN, SoTL, SoVL, TLMini, Tr
 from polyarch.estimators.windows import ExponentialAverage, LastPart, WholeRun, Window
 
 __all__ = [
-    "Estimator",
-    "ExponentialAverage",
-    "Failure",
-    "Goal",
-    "LastPart",
-    "Latency",
-    "MACs",
-    "OngoingRun",
-    "Parameters",
-    "Score",
-    "Scoring",
-    "ShortRun",
-    "SoG",
-    "SoGN",
-    "SoTL",
-    "SoVL",
-    "TLMini",
-    "Trace",
-    "TraceEstimator",
-    "ValAcc",
-    "ValAccMini",
-    "WholeRun",
-    "Window",
-    "shared_macs",
-]
+    "Estimator", "ExponentialAverage", "Failure", "Goal", "LastPart", "Latency", "MACs", "OngoingRun", "Parameters",
+    "Score", "Scoring", "ShortRun", "SoG", "SoGN", "SoTL", "SoVL", "TLMini", "Trace", "TraceEstimator", "ValAcc",
+    "ValAccMini", "WholeRun", "Window", "shared_macs",
+]  # fmt: skip

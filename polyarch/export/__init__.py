@@ -8,19 +8,6 @@ from polyarch.export.records import Description, Metadata, read_records
 from polyarch.export.weights import read_weights, weights_bytes, weights_of
 
 __all__ = [
-    "Artifact",
-    "Build",
-    "Description",
-    "Extract",
-    "Member",
-    "Metadata",
-    "OnnxSession",
-    "Program",
-    "export_programs",
-    "read_artifact",
-    "read_records",
-    "read_weights",
-    "weights_bytes",
-    "weights_of",
-    "write_artifact",
-]
+    "Artifact", "Build", "Description", "Extract", "Member", "Metadata", "OnnxSession", "Program", "export_programs",
+    "read_artifact", "read_records", "read_weights", "weights_bytes", "weights_of", "write_artifact",
+]  # fmt: skip

@@ -24,22 +24,7 @@ from polyarch.objectives.unrolling import (
 )
 
 __all__ = [
-    "ExactExpectation",
-    "Expectation",
-    "InnerSGD",
-    "SampledExpectation",
-    "SpikeSlab",
-    "Tensors",
-    "TrainingLoss",
-    "Unrolled",
-    "categorical_log_likelihood",
-    "direct_gradient",
-    "dominant_eigenvalue",
-    "elbo",
-    "log_marginal",
-    "log_posterior",
-    "marginal_log_probabilities",
-    "module_loss",
-    "support",
-    "unrolled_gradient",
-]
+    "ExactExpectation", "Expectation", "InnerSGD", "SampledExpectation", "SpikeSlab", "Tensors", "TrainingLoss",
+    "Unrolled", "categorical_log_likelihood", "direct_gradient", "dominant_eigenvalue", "elbo", "log_marginal",
+    "log_posterior", "marginal_log_probabilities", "module_loss", "support", "unrolled_gradient",
+]  # fmt: skip

@@ -14,18 +14,6 @@ from polyarch.ranking.quality import RankQuality, rank_quality, top_k
 from polyarch.ranking.trust import Trust, trust
 
 __all__ = [
-    "Elimination",
-    "Interval",
-    "NormModes",
-    "RankQuality",
-    "Trust",
-    "geometric_rungs",
-    "halving_counts",
-    "halving_on_curves",
-    "halving_steps",
-    "norm_modes",
-    "rank_quality",
-    "successive_halving",
-    "top_k",
-    "trust",
-]
+    "Elimination", "Interval", "NormModes", "RankQuality", "Trust", "geometric_rungs", "halving_counts",
+    "halving_on_curves", "halving_steps", "norm_modes", "rank_quality", "successive_halving", "top_k", "trust",
+]  # fmt: skip

@@ -5,14 +5,6 @@ from polyarch.results.record import VERSION, Record
 from polyarch.results.runs import Results, TrainingRecord, read_content
 
 __all__ = [
-    "VERSION",
-    "Accuracy",
-    "Contender",
-    "PredictorRecord",
-    "Record",
-    "ReliabilityBin",
-    "Results",
-    "Role",
-    "TrainingRecord",
-    "read_content",
-]
+    "VERSION", "Accuracy", "Contender", "PredictorRecord", "Record", "ReliabilityBin", "Results", "Role",
+    "TrainingRecord", "read_content",
+]  # fmt: skip

@@ -15,20 +15,7 @@ from polyarch.searchers.searcher import (
 )
 
 __all__ = [
-    "DrawScoring",
-    "Evaluated",
-    "ExhaustiveSampler",
-    "JudgedDraw",
-    "Limit",
-    "LimitedDraws",
-    "Limits",
-    "RandomSampler",
-    "RegularisedEvolution",
-    "Searcher",
-    "StudySearcher",
-    "best_draw",
-    "evolution",
-    "exhaustive_search",
-    "nsga2",
+    "DrawScoring", "Evaluated", "ExhaustiveSampler", "JudgedDraw", "Limit", "LimitedDraws", "Limits", "RandomSampler",
+    "RegularisedEvolution", "Searcher", "StudySearcher", "best_draw", "evolution", "exhaustive_search", "nsga2",
     "random_search",
-]
+]  # fmt: skip

@@ -16,28 +16,8 @@ from polyarch.supernets.supernet import Supernet
 from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
-    "ChainSupernet",
-    "ChosenOptions",
-    "ConvolutionalDepth",
-    "DartsRelaxation",
-    "DartsSupernet",
-    "DepthSupernet",
-    "FullyConnectedDepth",
-    "GatedDepthSupernet",
-    "GatedSupernet",
-    "MLPSupernet",
-    "MacroSupernet",
-    "ModuleSupernet",
-    "NB101Supernet",
-    "NB201Supernet",
-    "Relaxation",
-    "RepeatSupernet",
-    "Supernet",
-    "WiredSupernet",
-    "fairnas_chain",
-    "from_module",
-    "gate",
-    "probe",
-    "relaxation_of",
-    "without_option",
-]
+    "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
+    "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet", "MLPSupernet", "MacroSupernet", "ModuleSupernet",
+    "NB101Supernet", "NB201Supernet", "Relaxation", "RepeatSupernet", "Supernet", "WiredSupernet", "fairnas_chain",
+    "from_module", "gate", "probe", "relaxation_of", "without_option",
+]  # fmt: skip

@@ -13,20 +13,7 @@ from polyarch.tables.spikenas import load_spikenas, spikenas_space
 from polyarch.tables.truth import Truth
 
 __all__ = [
-    "SOURCES",
-    "CurveTable",
-    "Curves",
-    "NASBench101",
-    "NASBench201",
-    "NASBench301",
-    "Truth",
-    "TruthSource",
-    "convert_nasbench101",
-    "convert_nats",
-    "load_macro",
-    "load_spikenas",
-    "load_truth",
-    "parse_architecture",
-    "published_notation",
-    "spikenas_space",
-]
+    "SOURCES", "CurveTable", "Curves", "NASBench101", "NASBench201", "NASBench301", "Truth", "TruthSource",
+    "convert_nasbench101", "convert_nats", "load_macro", "load_spikenas", "load_truth", "parse_architecture",
+    "published_notation", "spikenas_space",
+]  # fmt: skip

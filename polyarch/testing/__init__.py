@@ -24,15 +24,6 @@ from polyarch.testing.supernets import SupernetContract
 from polyarch.testing.truths import TruthContract
 
 __all__ = [
-    "DistributionContract",
-    "EstimatorContract",
-    "SearcherContract",
-    "SpaceContract",
-    "StopAt",
-    "StrategyContract",
-    "SupernetContract",
-    "TruthContract",
-    "random_data",
-    "same_bits",
-    "state_of",
-]
+    "DistributionContract", "EstimatorContract", "SearcherContract", "SpaceContract", "StopAt", "StrategyContract",
+    "SupernetContract", "TruthContract", "random_data", "same_bits", "state_of",
+]  # fmt: skip
