@@ -307,5 +307,5 @@ def test_no_members() -> None:
 @pytest.mark.parametrize("shapes", [((4, 3), (4, 2)), ((4,), (4,)), ((4, 3, 1), (4, 3, 1))])
 def test_members_that_do_not_fit_together(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     mixture = Mixture([Fixed(torch.zeros(shape)) for shape in shapes])
-    with pytest.raises(InvalidInput, match=r"Expected logits \(B, \d\) from every member"):
+    with pytest.raises(InvalidInput, match=r"Expected logits \(B, \d\) from all members"):
         mixture(X)

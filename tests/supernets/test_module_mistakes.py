@@ -177,7 +177,8 @@ def test_mixing_without_a_trial() -> None:
     with pytest.raises(InvalidInput) as caught:
         net(X, pool.one_hot())
     assert str(caught.value) == (
-        "Expected all options of 'block1' to return outputs of one shape. Got conv3: (2, 8, 16, 16), pool: (2, 8, 8, 8)."
+        "Expected all options of 'block1' to return outputs of one shape. "
+        "Got conv3: (2, 8, 16, 16), pool: (2, 8, 8, 8)."
     )
 
 
