@@ -13,7 +13,13 @@ method                      paths of a step     what a path asks for           o
 
 ``optimizer`` holds the weights of the supernet, and a schedule sets its rate. Where there are inner steps, it takes
 those; the outer rate r stays as it is.
+
+SPOS: Guo et al. (2020), arXiv:1904.00420. FairNAS: Chu et al. (2021), arXiv:1907.01845. Reptile: Nichol et al. (2018),
+arXiv:1803.02999. MultiPath and MetaProx: "Improving weight-sharing Neural Architecture Search with a marginal
+likelihood estimator", a thesis.
 """
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,15 +35,9 @@ first shrinks what the steps before have moved by the factor 1 - eta lambda: at 
 nothing of it."""
 
 
-def spos(
-    net: Supernet,
-    optimizer: torch.optim.Optimizer,
-    *,
-    q: ArchDistribution | None = None,
-    loss: Loss = F.cross_entropy,
-) -> OneShot:
-    """Single-path one-shot: one path per batch, from a fixed q (uniform by default)."""
-    return multi_path(net, optimizer, count=1, q=q, loss=loss)
+def spos(net: Supernet, optimizer: torch.optim.Optimizer, **options: Any) -> OneShot:
+    """Single-path one-shot: `multi_path` with one path per batch."""
+    return multi_path(net, optimizer, count=1, **options)
 
 
 def fairnas(net: Supernet, optimizer: torch.optim.Optimizer, *, loss: Loss = F.cross_entropy) -> OneShot:
@@ -57,35 +57,14 @@ def multi_path(
     return OneShot(net, optimizer, paths=_random(net, q, count), loss=loss)
 
 
-def reptile(
-    net: Supernet,
-    optimizer: torch.optim.Optimizer,
-    *,
-    steps: int = DEFAULTS.inner_steps,
-    outer_rate: float = DEFAULTS.outer_rate,
-    q: ArchDistribution | None = None,
-    loss: Loss = F.cross_entropy,
-) -> OneShot:
-    """Reptile: T steps of ``optimizer`` on one path, then w <- w + outer_rate (w_T - w)."""
-    return multi_path_meta_prox(
-        net, optimizer, count=1, steps=steps, proximal=0.0, outer_rate=outer_rate, q=q, loss=loss
-    )
+def reptile(net: Supernet, optimizer: torch.optim.Optimizer, **options: Any) -> OneShot:
+    """Reptile: T steps of ``optimizer`` on one path, then w <- w + outer_rate (w_T - w); see `multi_path_meta_prox`."""
+    return multi_path_meta_prox(net, optimizer, count=1, proximal=0.0, **options)
 
 
-def meta_prox(
-    net: Supernet,
-    optimizer: torch.optim.Optimizer,
-    *,
-    steps: int = DEFAULTS.inner_steps,
-    proximal: float = DEFAULTS.proximal,
-    outer_rate: float = DEFAULTS.outer_rate,
-    q: ArchDistribution | None = None,
-    loss: Loss = F.cross_entropy,
-) -> OneShot:
-    """MetaProx: Reptile whose inner steps minimise loss + proximal / 2 ||w_t - w||^2."""
-    return multi_path_meta_prox(
-        net, optimizer, count=1, steps=steps, proximal=proximal, outer_rate=outer_rate, q=q, loss=loss
-    )
+def meta_prox(net: Supernet, optimizer: torch.optim.Optimizer, **options: Any) -> OneShot:
+    """MetaProx: Reptile whose inner steps minimise loss + proximal / 2 ||w_t - w||^2; see `multi_path_meta_prox`."""
+    return multi_path_meta_prox(net, optimizer, count=1, **options)
 
 
 def multi_path_meta_prox(
