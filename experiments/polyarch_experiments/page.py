@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from polyarch.errors import ConfigError, CorruptFile
-from polyarch.export.error_text import first_problem
+from polyarch.export.records import first_problem
 from polyarch.files import write_atomically
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.figures import write_figures

@@ -14,7 +14,6 @@ from torch import nn
 import polyarch
 from polyarch.data import Column, Preprocessing, preprocessing_from
 from polyarch.errors import CorruptFile, InvalidInput, PolyarchError
-from polyarch.export.error_text import first_problem, one_line
 from polyarch.export.records import (
     ARCHITECTURE_FILE,
     FORMAT,
@@ -24,6 +23,8 @@ from polyarch.export.records import (
     Description,
     MemberRecord,
     Metadata,
+    first_problem,
+    one_line,
     read_records,
 )
 from polyarch.export.weights import distinct_weights_of, load_weights, read_weights, weights_bytes, weights_of

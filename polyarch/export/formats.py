@@ -15,10 +15,9 @@ from torch import Generator, Tensor
 
 from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
-from polyarch.export.error_text import one_line
 from polyarch.export.onnx_session import OnnxSession
 from polyarch.export.program import Program
-from polyarch.export.records import METADATA_FILE, OUTPUTS, PROGRAM_FILES, read_object
+from polyarch.export.records import METADATA_FILE, OUTPUTS, PROGRAM_FILES, one_line, read_object
 from polyarch.files import write_atomically, write_json
 
 Forward = Callable[[Tensor], Sequence[Tensor]]

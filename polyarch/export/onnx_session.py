@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import CorruptFile, MissingExtra
-from polyarch.export.error_text import one_line
-from polyarch.export.records import OUTPUTS
+from polyarch.export.records import OUTPUTS, one_line
 
 
 class OnnxSession:

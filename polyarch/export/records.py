@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, ValidationError, field_validator
 
 from polyarch.errors import CorruptFile
-from polyarch.export.error_text import first_problem
 
 FORMAT: Final = 2
 
@@ -138,3 +137,15 @@ def _read(kind: type[R], path: Path) -> R:
     except ValidationError as error:
         place, problem = first_problem(error)
         raise CorruptFile(f"Expected a valid {place} in {path}. Found: {problem}.") from None
+
+
+def one_line(error: BaseException) -> str:
+    """The message without line breaks and full stop, at most 300 characters; the type if there is no message."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:300]} ..."
+
+
+def first_problem(error: ValidationError) -> tuple[str, str]:
+    """The place of the first invalid value, such as ``members.0.weight``, and what is wrong with it."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    return ".".join(map(str, first["loc"])) or "the content", first["msg"]

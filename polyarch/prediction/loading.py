@@ -10,7 +10,7 @@ from torch import nn
 
 from polyarch.errors import CorruptFile, InvalidInput, UnknownName
 from polyarch.export import Artifact, Extract, read_artifact
-from polyarch.export.error_text import first_problem
+from polyarch.export.records import first_problem
 from polyarch.nn import StackedNetworks
 from polyarch.plugins import SPACES, is_reference
 from polyarch.runs.own_module import Builder, build_own

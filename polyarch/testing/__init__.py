@@ -12,15 +12,13 @@ Inherit from one in a test file, define how to make your part, and pytest runs t
 The contracts consist of plain asserts and do not import pytest.
 """
 
-from polyarch.testing.bits import same_bits, state_of
-from polyarch.testing.data import random_data
 from polyarch.testing.distributions import DistributionContract
 from polyarch.testing.estimators import EstimatorContract
 from polyarch.testing.searchers import SearcherContract
 from polyarch.testing.spaces import SpaceContract
-from polyarch.testing.stops import StopAt
 from polyarch.testing.strategies import StrategyContract
 from polyarch.testing.supernets import SupernetContract
+from polyarch.testing.tools import StopAt, random_data, same_bits, state_of
 from polyarch.testing.truths import TruthContract
 
 __all__ = [

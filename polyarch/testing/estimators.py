@@ -10,7 +10,7 @@ from polyarch.estimators import Estimator
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
-from polyarch.testing.bits import same_bits, state_of
+from polyarch.testing.tools import same_bits, state_of
 
 
 class EstimatorContract:

@@ -12,7 +12,7 @@ from polyarch.data import Batch
 from polyarch.errors import NotFiniteError
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Strategy
-from polyarch.testing.bits import same_bits, saved_and_loaded
+from polyarch.testing.tools import same_bits, saved_and_loaded
 
 
 class StrategyContract:

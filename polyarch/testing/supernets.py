@@ -16,7 +16,7 @@ from polyarch.nn.choice_vectors import ChoiceVectors
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Choice, Space
 from polyarch.supernets import Supernet
-from polyarch.testing.bits import same_bits, saved_and_loaded, state_of
+from polyarch.testing.tools import same_bits, saved_and_loaded, state_of
 
 
 class SupernetContract:

@@ -72,7 +72,9 @@ class TestImages:
     def test_hidden_labels(self, datasets: Any, tmp_path: Path) -> None:
         test = image_set(datasets, range(2)).map(lambda row: {"label": -1}, batched=False)
         datasets.DatasetDict({"train": image_set(datasets, range(8)), "test": test}).save_to_disk(tmp_path / "pets")
-        with pytest.raises(DataError, match=r"labels that occur in the training data in column 'label'.* Found '-1' in example 0"):
+        with pytest.raises(
+            DataError, match=r"labels that occur in the training data in column 'label'.* Found '-1' in example 0"
+        ):
             load(tmp_path / "pets")
 
 

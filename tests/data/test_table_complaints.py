@@ -62,7 +62,9 @@ class TestComplaints:
     def test_label_that_training_lacks(self, tmp_path: Path) -> None:
         written(tmp_path, PETS, "train.csv")
         written(tmp_path, PETS.replace("Mia,5,white,cat", "Mia,5,white,emu"), "test.csv")
-        with pytest.raises(DataError, match=r"only labels that occur in the training data in \S*test\.csv\. Found 'emu' in row 6"):
+        with pytest.raises(
+            DataError, match=r"only labels that occur in the training data in \S*test\.csv\. Found 'emu' in row 6"
+        ):
             load(tmp_path)
 
     def test_test_file_without_labels(self, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from polyarch.supernets import (
     Supernet,
 )
 from polyarch.supernets.nb201 import Cell, live_steps
-from polyarch.testing.bits import same_bits, state_of
+from polyarch.testing.tools import same_bits, state_of
 
 NONE, SKIP, POINTWISE, SQUARE, POOL = range(5)
 assert_equal = partial(torch.testing.assert_close, rtol=1e-11, atol=1e-11)

@@ -256,8 +256,10 @@ def test_headline_is_honest(examples: Any, gain: float, words: str) -> None:
 
 def test_headline_knows_nothing_of_a_spread_of_single_runs(examples: Any) -> None:
     results = examples.cell_results()
+    assert "are those of seed 1, the best of 3 on validation data." in page_of(results)
     for contender in results.comparison:
         contender.runs = contender.runs[:1]
+    assert "those of seed" not in page_of(results)
     said = " ".join(sentences(results))
     assert "so the spread is unknown: this may be chance" in said
     assert "±" not in said

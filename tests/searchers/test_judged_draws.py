@@ -18,7 +18,7 @@ from polyarch.randomness import generator_at, global_seed
 from polyarch.searchers import DrawScoring, JudgedDraw, Limit, LimitedDraws, Limits, best_draw
 from polyarch.supernets import ConvolutionalDepth, GatedDepthSupernet, GatedSupernet, gate
 from polyarch.testing import random_data, same_bits
-from polyarch.testing.bits import state_of
+from polyarch.testing.tools import state_of
 
 SHAPE = (2, 8, 8)
 ITEMS = [(kind, position) for position in range(5) for kind in ("guided", "flat", "small")]

@@ -24,7 +24,7 @@ from polyarch.supernets import (
     from_module,
 )
 from polyarch.supernets.darts import DartsCell
-from polyarch.testing.bits import same_bits, state_of
+from polyarch.testing.tools import same_bits, state_of
 
 
 def layer() -> nn.Module:

@@ -21,7 +21,7 @@ from polyarch.spaces import Architecture, darts_space
 from polyarch.strategies import Stateful, Strategy, Supervised
 from polyarch.supernets import NB201Supernet, Supernet
 from polyarch.testing import StopAt, same_bits
-from polyarch.testing.bits import state_of
+from polyarch.testing.tools import state_of
 from polyarch.training import CheckpointStore, FitState, History, SearchDiagnostics, fit
 
 DATA = resident(load("digits").train.subset(range(24)))

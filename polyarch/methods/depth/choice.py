@@ -1,6 +1,8 @@
 """After a depth was learned: choose it, prune, compare ways to predict, and export."""
 
-from collections.abc import Sequence
+import statistics
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -21,7 +23,6 @@ from polyarch.methods.depth.record import (
 )
 from polyarch.methods.depth.search import RULES, choose_depth, depth_prior, expected_depth, prune
 from polyarch.methods.depth.settings import DepthSettings
-from polyarch.methods.depth.timing import forward_seconds
 from polyarch.nn import Repeat, StackedNetworks
 from polyarch.predictive import choose_confidence, exit_curve
 from polyarch.results import Accuracy, Role
@@ -231,3 +232,17 @@ def _prior_in_words(run: Run) -> str:
     if prior == "geometric":
         return f"geometric, ratio {run.settings.train.prior_ratio:g}"
     return prior if isinstance(prior, str) else "given"
+
+
+@torch.no_grad()
+def forward_seconds(networks: Mapping[str, nn.Module], inputs: Tensor, *, rounds: int = 15) -> dict[str, float]:
+    """The median seconds of a forward pass of every network; passes are interleaved, so that noise hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in networks}
+    for network in networks.values():
+        network(inputs)  # the first pass takes longer
+    for _ in range(rounds):
+        for name, network in networks.items():
+            started = time.perf_counter()
+            network(inputs)
+            seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(found) for name, found in seconds.items()}

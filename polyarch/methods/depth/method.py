@@ -43,18 +43,15 @@ class DepthMethod(Method):
         run.draw(1, "check")
 
     def training(self, run: Run) -> Training:
-        """Learns the depth with the weights; networks of fixed depth are timed by it, too."""
         return variational(run)
 
     def summary(self, results: Results) -> Iterable[str | Table]:
-        """The depth that was chosen."""
         found = results.found(DepthRecord)
         if found:
             deepest = max(one.depth for one in found.depths)
             yield f"Depth: {found.chosen} of {deepest} by rule {found.rule}"
 
     def report(self, results: Results) -> Section:
-        """The posterior, every depth, and ways to predict."""
         from polyarch.methods.depth.report import section
 
         return section(results)
@@ -67,7 +64,6 @@ class VariationalDepth(DepthMethod):
     """
 
     def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
-        """A residual network, a schedule and a rule."""
         return suggest_depth(asked, data, builder, learned=True)
 
     def check(self, run: Run) -> None:
@@ -80,7 +76,6 @@ class VariationalDepth(DepthMethod):
         self.training(run)
 
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
-        """The one training, then the choice."""
         settings, examples = run.settings, len(run.feed.train)
         epochs = settings.train.epochs
         work = f"{settings.space.kind}, weights and posterior, up to {epochs} epochs of {examples} examples"
@@ -89,12 +84,9 @@ class VariationalDepth(DepthMethod):
         return planned[:1] if run.until == "train" else planned
 
     def schedule_in_words(self, settings: RunSettings) -> str:
-        """The epochs of the one training."""
         return f"up to {settings.train.epochs} epochs"
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        """Training, then the choice of a depth and the export."""
-
         def train(outcome: Outcome) -> None:
             outcome.training = train_supernet(run)
 
@@ -105,7 +97,6 @@ class DeterministicDepth(DepthMethod):
     """The baseline: networks of several depths, each trained alone; validation data choose."""
 
     def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
-        """A residual network and a schedule for each depth."""
         return suggest_depth(asked, data, builder, learned=False)
 
     def check(self, run: Run) -> None:
@@ -114,7 +105,6 @@ class DeterministicDepth(DepthMethod):
         allowed_depths(run)
 
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
-        """The training of every depth, then the choice."""
         settings, examples = run.settings, len(run.feed.train)
         retrain, depths = settings.retrain, settings.section(DepthSettings).depths
         count = (len(depths) or MOST_DEPTHS) * retrain.seeds
@@ -124,9 +114,7 @@ class DeterministicDepth(DepthMethod):
         return [PlannedStage("retrain", work, seconds), planned_export(work=EXPORT)]
 
     def schedule_in_words(self, settings: RunSettings) -> str:
-        """The epochs of each training."""
         return f"{settings.retrain.epochs} epochs for each network"
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        """All depths, and the choice among them."""
         return [Stage("retrain", lambda outcome: compare_depths(run, outcome))]

@@ -34,7 +34,6 @@ class Differentiable(Method):
     section = "differentiable"
 
     def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
-        """A space, a schedule and what the method asks for."""
         return suggest_differentiable(asked, data, builder)
 
     def check(self, run: Run) -> None:
@@ -50,11 +49,9 @@ class Differentiable(Method):
         check_training(run, "differentiable.steps")
 
     def training(self, run: Run) -> Training:
-        """Weights and q in turns."""
         return bilevel_training(run)
 
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
-        """The one training, in which all options are run, then networks alone."""
         settings, examples = run.settings, len(run.feed.train)
         chosen, epochs = settings.section(DifferentiableSettings), settings.train.epochs
         stages = f" in {len(chosen.stages)} stages" if chosen.stages else ""
@@ -73,12 +70,10 @@ class Differentiable(Method):
         return len(settings.section(DifferentiableSettings).stages) or super().fewest_epochs(settings)
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        """Training, the choice of architectures, and their comparison with random ones."""
         found = Search(run)
         return [Stage("train", found.train), Stage("choose", found.choose), Stage("retrain", found.retrain)]
 
     def report(self, results: Results) -> Section:
-        """The course of the search."""
         from polyarch.methods.differentiable.report import section
 
         return section(results)

@@ -12,11 +12,10 @@ from polyarch.errors import ConfigError
 from polyarch.estimators import Scoring
 from polyarch.methods.method import Method
 from polyarch.methods.one_shot.elimination import eliminate, rungs_of
-from polyarch.methods.one_shot.ranking import judges, rank
+from polyarch.methods.one_shot.ranking import judges, rank, summary
 from polyarch.methods.one_shot.record import OneShotRecord
 from polyarch.methods.one_shot.searching import ensemble_members, sampler_of, search
 from polyarch.methods.one_shot.second_supernet import second_supernet, wants_second
-from polyarch.methods.one_shot.summary import summary
 from polyarch.ranking import halving_steps
 from polyarch.reports.section import Section
 from polyarch.results import Results
@@ -81,7 +80,6 @@ class OneShot(Method):
         super().check(run)
 
     def measure(self, run: Run) -> ScoreTimings:
-        """Times steps and scores."""
         steps, settings = time_steps(run), run.settings
         return ScoreTimings(
             steps.step,
@@ -92,7 +90,6 @@ class OneShot(Method):
         )
 
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
-        """Training, ranking, searching, then networks alone."""
         assert isinstance(timings, ScoreTimings)
         settings, examples = run.settings, len(run.feed.train)
         train, workers, count = settings.train, settings.workers, settings.rank.architectures
@@ -120,7 +117,6 @@ class OneShot(Method):
         return planned[: {"train": 1, "rank": 2, None: 5}[run.until]]
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        """Training, ranking, searching, and the comparison of what was found."""
         found = Search(run)
         return [
             Stage("train", found.train),
@@ -130,12 +126,10 @@ class OneShot(Method):
         ]
 
     def summary(self, results: Results) -> Iterable[str | Table]:
-        """The agreement of estimators, early elimination, and the best architecture."""
         yield from summary(results)
         yield from super().summary(results)
 
     def report(self, results: Results) -> Section:
-        """Ranking, search and trust in them."""
         from polyarch.methods.one_shot.report import section
 
         return section(results)

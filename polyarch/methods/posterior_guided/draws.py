@@ -9,10 +9,9 @@ from torch import nn
 
 from polyarch.data import Examples
 from polyarch.distributions import DepthAndChannels
-from polyarch.methods.posterior_guided.masks import masks
 from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer, GuidedDraw, GuidedRecord
 from polyarch.methods.posterior_guided.settings import GuidedSettings
-from polyarch.methods.posterior_guided.strategy import gated
+from polyarch.methods.posterior_guided.strategy import gated, masks
 from polyarch.randomness import generator_at
 from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors

@@ -51,7 +51,6 @@ class PosteriorGuidedSearch(Method):
     baseline_trains_as_long = True
 
     def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
-        """A network with gates, a prior and a schedule."""
         return suggest_guided(asked, data, builder)
 
     def check(self, run: Run) -> None:
@@ -65,11 +64,9 @@ class PosteriorGuidedSearch(Method):
         check_run(run)
 
     def training(self, run: Run) -> Training:
-        """Kernels and posterior together."""
         return guided_training(run)
 
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
-        """The one training, the draws, then the best trained further and the whole network alone."""
         settings, examples = run.settings, len(run.feed.train)
         train, retrain, chosen = settings.train, settings.retrain, settings.section(GuidedSettings)
         example, start = timings.example(settings, examples), start_seconds(settings)
@@ -98,26 +95,22 @@ class PosteriorGuidedSearch(Method):
         return planned[:1] if run.until == "train" else planned
 
     def schedule_in_words(self, settings: RunSettings) -> str:
-        """The epochs of the one training and of the baseline, and the draws."""
         return (
             f"{settings.train.epochs} epochs, {settings.section(GuidedSettings).candidates} draws and "
             f"{settings.retrain.epochs} for each network trained alone"
         )
 
     def shrunk(self, settings: RunSettings, factor: float) -> Mapping[str, Mapping[str, Any]]:
-        """Fewer draws."""
         chosen = settings.section(GuidedSettings)
         candidates = shrunk(chosen.candidates, factor, least=20)
         random = shrunk(chosen.random_candidates, factor, least=5)
         return {self.section: {"candidates": candidates, "random_candidates": random}}
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        """Training, draws, and the comparison of the best with the whole network."""
         found = Search(run)
         return [Stage("train", found.train), Stage("draw", found.draw), Stage("retrain", found.retrain)]
 
     def summary(self, results: Results) -> Iterable[str | Table]:
-        """What was learned and drawn."""
         found = results.found(GuidedRecord)
         if found is None:
             return
@@ -136,7 +129,6 @@ class PosteriorGuidedSearch(Method):
         yield f"Best draw: number {found.best}{depth}"
 
     def report(self, results: Results) -> Section:
-        """The posterior, its draws, and what was kept."""
         from polyarch.methods.posterior_guided.report import section
 
         return section(results)

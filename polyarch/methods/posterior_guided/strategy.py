@@ -1,4 +1,4 @@
-"""From settings to the training of a posterior over kept and dropped channels."""
+"""From settings to the training of a posterior over kept and dropped channels, and draws from it in brief."""
 
 import math
 
@@ -7,6 +7,7 @@ from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.methods.posterior_guided.settings import GuidedSettings
 from polyarch.runs.run import Run
 from polyarch.runs.training import Training, early_stopping, smoothed_loss
+from polyarch.spaces import Architecture
 from polyarch.supernets import GatedSupernet
 from polyarch.training import Callback, WithinLimits
 from polyarch.training.within_limits import DESCENT
@@ -43,3 +44,11 @@ def gated(run: Run) -> GatedSupernet:
             f"depth_cnn or module with space.gated true. Got {run.settings.space.kind}."
         )
     return run.net
+
+
+def masks(net: GatedSupernet, architecture: Architecture) -> dict[str, str]:
+    """The channels that every gate keeps as ``1`` and those it drops as ``0``, and any other choice by name."""
+    others = len(net.space.choices) - len(net.slice_space.choices)  # they come before the slices
+    first = dict(zip(net.space.choice_names[:others], architecture.names[:others], strict=True))
+    bits = net.by_gate(net.slices(architecture))
+    return {**first, **{name: "".join("1" if kept else "0" for kept in row.tolist()) for name, row in bits.items()}}

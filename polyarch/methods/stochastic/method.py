@@ -63,7 +63,6 @@ class Stochastic(Method):
     baseline_trains_as_long = True
 
     def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
-        """A space, its wirings and a schedule."""
         return suggest_stochastic(asked, data, builder)
 
     def check(self, run: Run) -> None:
@@ -75,16 +74,13 @@ class Stochastic(Method):
         check_training(run)
 
     def training(self, run: Run) -> Training:
-        """One architecture for every batch or example."""
         return stochastic_training(run)
 
     def measure(self, run: Run) -> PassTimings:
-        """Times steps, and notes how many passes each takes."""
         steps = time_steps(run)
         return PassTimings(steps.step, passes=PASSES_UNLABELLED if run.feed.unlabelled is not None else 1)
 
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
-        """The one training, then the network to compare with."""
         settings, examples = run.settings, len(run.feed.train)
         train, retrain = settings.train, settings.retrain
         also = "" if run.feed.unlabelled is None else ", also on unlabelled examples"
@@ -107,14 +103,12 @@ class Stochastic(Method):
         return planned[:1] if run.until == "train" else planned
 
     def schedule_in_words(self, settings: RunSettings) -> str:
-        """The epochs of the one training and of the baseline."""
         return (
             f"{settings.train.epochs} epochs under many architectures and {settings.retrain.epochs} for each network "
             "trained alone"
         )
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        """Training, the choice of members, and the comparison."""
         chosen: list[ChosenMembers] = []
 
         def train(outcome: Outcome) -> None:
@@ -130,7 +124,6 @@ class Stochastic(Method):
         ]
 
     def summary(self, results: Results) -> Iterable[str | Table]:
-        """What the ensemble is made of, and what it costs."""
         found = results.found(StochasticRecord)
         if found is None:
             return
@@ -147,7 +140,6 @@ class Stochastic(Method):
             yield from super().summary(results)
 
     def report(self, results: Results) -> Section:
-        """The members, what they are worth together, and what they cost."""
         from polyarch.methods.stochastic.report import section
 
         return section(results)

@@ -29,7 +29,7 @@ Outcome = Callable[[Path], dict[str, Any]]
 @pytest.fixture(scope="module")
 def spiral_run(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     """By the facade, with everything that a run writes."""
-    settings = {**SPIRALS, "train.epochs": 60, "programs": ["pt2", "onnx"]}
+    settings = {**SPIRALS, "train.epochs": 60, "programs": ["pt2"]}
     return library.search("spirals", out=tmp_path_factory.mktemp("spirals") / "run", quiet=True, settings=settings)
 
 
@@ -52,7 +52,7 @@ class TestSpirals:
         assert [measure.prior for measure in record.depths] == pytest.approx(expected, rel=1e-5)
 
     def test_files(self, spiral_run: SearchResult) -> None:
-        names = ["architecture.json", "metadata.json", "model.onnx", "model.pt2", "weights.safetensors"]
+        names = ["architecture.json", "metadata.json", "model.pt2", "weights.safetensors"]
         for folder in ("artifact", "posterior"):
             assert sorted(path.name for path in (spiral_run.folder / folder).iterdir()) == names
         assert (spiral_run.folder / "report.html").read_text().endswith("</html>")
@@ -134,6 +134,22 @@ def test_training_first_and_choosing_later(tmp_path: Path, polyarch: Command) ->
     results = Results.read(tmp_path / "run" / "results.json")
     assert results.training == trained.training
     check_numbers(results)
+
+
+@pytest.mark.slow
+def test_programs_predict_what_the_results_say(tmp_path: Path) -> None:
+    """The default: both formats, of the pruned network and of the mixture."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    settings = {name: value for name, value in SPIRALS.items() if name != "programs"}
+    found = library.search("spirals", out=tmp_path / "run", quiet=True, report=False, settings=settings)
+    inputs, _ = raw(load("spirals"))
+    for mode, folder in (("single", "artifact"), ("marginal", "posterior")):
+        expected = found.predictor(mode)(inputs).probabilities
+        session = onnxruntime.InferenceSession(found.folder / folder / "model.onnx")
+        by_onnx, *_ = session.run(None, {"inputs": inputs.numpy()})
+        by_torch, *_ = torch.export.load(found.folder / folder / "model.pt2").module()(inputs)
+        torch.testing.assert_close(torch.from_numpy(by_onnx), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(by_torch, expected, rtol=1e-4, atol=1e-5)
 
 
 class TestLimits:

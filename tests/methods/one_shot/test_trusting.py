@@ -15,7 +15,7 @@ from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import perform
 from polyarch.runs.workspace import Workspace
-from polyarch.testing.bits import same_bits, state_of
+from polyarch.testing.tools import same_bits, state_of
 from polyarch.training import StopRequest
 
 

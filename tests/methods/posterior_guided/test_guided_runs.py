@@ -19,7 +19,7 @@ from polyarch.data import load, resident
 from polyarch.errors import Interrupted, InvalidInput
 from polyarch.facade import SearchResult
 from polyarch.methods.posterior_guided.draws import LearnedPosterior, learn_posterior, posterior_draws
-from polyarch.methods.posterior_guided.masks import masks
+from polyarch.methods.posterior_guided.strategy import masks
 from polyarch.methods.posterior_guided.record import GuidedRecord
 from polyarch.nn import OneOf
 from polyarch.prediction.loading import load_artifact
@@ -65,7 +65,7 @@ test_inputs.__test__ = False  # type: ignore[attr-defined]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
-    settings = {**BRANCHES, "train.epochs": 12, "guided.candidates": 8, "guided.drop": 0.3}
+    settings = {**BRANCHES, "train.epochs": 6, "guided.candidates": 8, "guided.drop": 0.3}
     return searched(tmp_path_factory.mktemp("guided") / "run", settings, ood="digits", report=True)
 
 
@@ -307,12 +307,12 @@ def test_worker_processes_end_with_the_same_bits(tmp_path: Path, free: tuple[Pat
 
 
 def test_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
-    limited = ["--method", "posterior-guided", "--max-macs", "20k", "--workers", "1"]
+    limited = ["--method", "posterior-guided", "--max-macs", "12k", "--workers", "1"]
     arguments = ["--data", "digits", *limited, *NARROW_OPTIONS]
     done = polyarch("search", *arguments, "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Posterior: " in done.stdout and "Best draw: number " in done.stdout
-    assert all(draw.macs <= 20_000 for draw in record_of(Results.read(tmp_path / "run" / "results.json")).guided)
+    assert all(draw.macs <= 12_000 for draw in record_of(Results.read(tmp_path / "run" / "results.json")).guided)
     np.savez(tmp_path / "some.npz", x=test_inputs()[0][:5].numpy())
     for mode in ("single", "marginal"):
         predicted = polyarch("predict", "run", "some.npz", "--mode", mode, "--out", f"{mode}.csv", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Bitwise comparison of states, where approximate equality would hide a change."""
+"""Tools of the contracts: random data, a stop at a step, and whether states agree bit for bit."""
 
 import copy
 import io
@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from polyarch.data import TensorData
+from polyarch.randomness import generator_at
+from polyarch.training import Callback, FitState, StopRequest
 
 
 def same_bits(first: object, second: object) -> bool:
@@ -41,3 +45,23 @@ def saved_and_loaded(state: Any) -> Any:
 
 def _bytes(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+
+
+def random_data(shape: Sequence[int], *, examples: int = 32, classes: int = 3, seed: int = 0) -> TensorData:
+    """Normal inputs (examples, \\*shape) with learnable labels: the class shifts the mean."""
+    targets = torch.arange(examples) % classes
+    noise = torch.randn(examples, *shape, generator=generator_at(seed, "data"))
+    return TensorData(noise + targets.view(-1, *[1] * len(shape)), targets, classes)
+
+
+class StopAt(Callback):
+    """Requests a stop after a step, like Ctrl-C: ``fit(..., callbacks=[stop], stop=stop.request)``."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.request = StopRequest()
+
+    def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
+        """Requests the stop at its step."""
+        if state.step == self.step:
+            self.request.ask()
