@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from polyarch.data import Batches, Normalisation, TensorData, load, resident, stratified_split
-from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
 from polyarch.methods.depth.choice import forward_seconds
+from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
 from polyarch.methods.depth.training import DepthTraining
 from polyarch.objectives import log_marginal
 from polyarch.predictive import exit_curve

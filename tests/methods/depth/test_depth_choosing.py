@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from polyarch import Repeat
 from polyarch.data import Column, Dataset, TableData, TensorData
 from polyarch.errors import ConfigError, UnknownName
+from polyarch.methods.depth.choice import forward_seconds
 from polyarch.methods.depth.method import DepthMethod
 from polyarch.methods.depth.settings import DepthSettings
-from polyarch.methods.depth.choice import forward_seconds
 from polyarch.plugins import method_named
 from polyarch.randomness import generator_at
 from polyarch.runs.own_module import Builder

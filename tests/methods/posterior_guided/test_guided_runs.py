@@ -19,8 +19,8 @@ from polyarch.data import load, resident
 from polyarch.errors import Interrupted, InvalidInput
 from polyarch.facade import SearchResult
 from polyarch.methods.posterior_guided.draws import LearnedPosterior, learn_posterior, posterior_draws
-from polyarch.methods.posterior_guided.strategy import masks
 from polyarch.methods.posterior_guided.record import GuidedRecord
+from polyarch.methods.posterior_guided.strategy import masks
 from polyarch.nn import OneOf
 from polyarch.prediction.loading import load_artifact
 from polyarch.prediction.modes import load_predictor
