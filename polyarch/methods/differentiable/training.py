@@ -5,18 +5,51 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
+from torch import nn
+
 from polyarch.data import Batch
 from polyarch.distributions import FactorisedCategorical, FactorisedDirichlet
 from polyarch.errors import ConfigError
-from polyarch.methods.differentiable.progressive import Kept, drop_skips, strongest_options
 from polyarch.methods.differentiable.settings import DifferentiableSettings, StageSettings
 from polyarch.methods.differentiable.strategy import DEPTHS, bilevel_training
+from polyarch.nn import ChoiceBlock, OneOf
 from polyarch.runs.run import Run
 from polyarch.runs.training import fit_training, shown
 from polyarch.spaces import Architecture
 from polyarch.strategies import Bilevel
+from polyarch.supernets import Supernet
+from polyarch.supernets.darts import EdgeOperations
 from polyarch.tables.lookup import truth_for
 from polyarch.training import Callback, CollapseGuard, Row, SearchDiagnostics, SkipDropout
+
+Kept = dict[str, list[int]]
+"""Choice -> the options that go on."""
+
+
+def strongest_options(q: FactorisedCategorical | FactorisedDirichlet, most: int) -> Kept:
+    """The ``most`` most probable options of every choice of an operation, in their order; wirings keep all."""
+    kept: Kept = {}
+    for choice in q.space.choices:
+        if choice.kind != "wiring":
+            order = q.mean()[choice.name].detach().argsort(descending=True, stable=True).tolist()
+            kept[choice.name] = sorted(order[:most])
+    return kept
+
+
+def drop_skips(net: Supernet) -> list[nn.Dropout]:
+    """Puts a dropout layer, of probability 0, in place of every identity that is an option of an operation choice.
+
+    In evaluation mode it is the identity that it was.
+    """
+    layers: list[nn.Dropout] = []
+    for module in list(net.modules()):
+        if isinstance(module, ChoiceBlock | EdgeOperations | OneOf):
+            options = module.options if isinstance(module, OneOf) else module.operations
+            for name, operation in list(options.named_children()):
+                if isinstance(operation, nn.Identity):
+                    layers.append(nn.Dropout(0.0))
+                    options.add_module(name, layers[-1])
+    return layers
 
 
 @dataclass(frozen=True)

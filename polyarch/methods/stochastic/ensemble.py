@@ -6,20 +6,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
+from polyarch.data import BatchSource, TensorData
 from polyarch.estimators import shared_macs
-from polyarch.methods.stochastic.corruption import MOST_IMAGES, corrupted_detection
 from polyarch.methods.stochastic.record import EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
 from polyarch.methods.stochastic.settings import StochasticSettings
 from polyarch.methods.stochastic.strategy import drawn_architectures
 from polyarch.nn.norm_policies import norm_layers
-from polyarch.predictive import members_within, posterior_weights, stacked_weights
+from polyarch.predictive import corrupt, members_within, posterior_weights, stacked_weights
 from polyarch.randomness import generator_at
 from polyarch.ranking import norm_modes
 from polyarch.results import Accuracy, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, parameter_count
-from polyarch.runs.judging import Ensemble, MemberLogits, judge, ood_batches
+from polyarch.runs.judging import Ensemble, MemberLogits, judge, ood_batches, told_apart
 from polyarch.runs.retraining import Retraining, train_all, trained_network
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
@@ -230,3 +231,33 @@ def _accuracy(architecture: Architecture, measured: dict[str, float]) -> Accurac
         seed=0,
         **{name: measured[name] for name in ("accuracy", "loss", "calibration_error", "valid_accuracy")},
     )
+
+
+KINDS = ("gaussian_noise", "gaussian_blur")
+SEVERITY = 3
+MOST_IMAGES = 1000
+
+
+def corrupted_detection(ensemble: Ensemble, run: Run, temperature: float) -> dict[str, dict[str, dict[str, float]]]:
+    """Kind of corruption -> score -> how well it tells the copies from up to a thousand test images.
+
+    Empty for examples that are no images, or whose values are not those of pixels.
+    """
+    if not run.feed.data.is_image:
+        return {}
+    seed, test = run.settings.seed, run.feed.data.test
+    rows = torch.randperm(len(test), generator=generator_at(seed, "corrupted", 0))[:MOST_IMAGES]
+    (images,) = test.stream([rows])
+    if images.is_floating_point() and not ((images >= 0) & (images <= 1)).all():
+        return {}
+    known, _ = ensemble.logits(_batches(images, run))
+    found = {}
+    for kind in KINDS:
+        copies = corrupt(images, kind, SEVERITY, generator=generator_at(seed, kind, 0))
+        foreign, _ = ensemble.logits(_batches(copies, run))
+        found[kind] = told_apart(ensemble, known, foreign, temperature)
+    return found
+
+
+def _batches(images: Tensor, run: Run) -> BatchSource:
+    return run.feed.in_order(TensorData(images, torch.zeros(len(images), dtype=torch.int64), 1))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from polyarch.distributions import FactorisedCategorical, FactorisedDirichlet
-from polyarch.methods.differentiable.progressive import drop_skips, strongest_options
+from polyarch.methods.differentiable.training import drop_skips, strongest_options
 from polyarch.nn import OneOf
 from polyarch.randomness import generator_at
 from polyarch.spaces import Choice, Space

@@ -13,8 +13,13 @@ from torch import Tensor
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError, ImpossibleSpace
 from polyarch.estimators import shared_macs
-from polyarch.methods.stochastic.corruption import corrupted_detection
-from polyarch.methods.stochastic.ensemble import EVALUATED, LEAST_SHARE, ChosenMembers, choose_members
+from polyarch.methods.stochastic.ensemble import (
+    EVALUATED,
+    LEAST_SHARE,
+    ChosenMembers,
+    choose_members,
+    corrupted_detection,
+)
 from polyarch.methods.stochastic.strategy import drawn_architectures
 from polyarch.predictive import corrupt, detect
 from polyarch.randomness import generator_at
