@@ -13,6 +13,7 @@ from polyarch.data import Dataset
 from polyarch.reports.section import Section
 from polyarch.results import Record, Results
 from polyarch.runs.checks import check_run, check_training
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import PlannedStage, Timings, planned_export, planned_retraining, supernet_epochs, time_steps
 from polyarch.runs.run import Run
@@ -72,17 +73,15 @@ class Method(ABC):
         """What will be done, with estimates in seconds."""
         settings, examples = run.settings, len(run.feed.train)
         seconds = timings.step * timings.steps(settings, examples) * settings.train.epochs
-        work = f"{self.name} on {settings.space.kind}, {settings.train.epochs} epochs of {examples} examples"
+        work = f"{self.name} on {settings.space.kind}, {several(settings.train.epochs, 'epoch')} of {examples} examples"
         retraining = planned_retraining(settings, examples, timings.example(settings, examples))
         planned = [PlannedStage("train", work, seconds), retraining, planned_export()]
         return planned[:1] if run.until == "train" else planned
 
     def schedule_in_words(self, settings: RunSettings) -> str:
         """The epochs of a schedule that was fitted into a number of minutes."""
-        return (
-            f"{settings.train.epochs} epochs for the supernet and {settings.retrain.epochs} for each network trained "
-            "alone"
-        )
+        epochs = several(settings.train.epochs, "epoch")
+        return f"{epochs} for the supernet and {settings.retrain.epochs} for each network trained alone"
 
     def fewest_epochs(self, settings: RunSettings) -> int:
         """The least that a short time may leave of ``train.epochs``."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from polyarch.reports.canvas import printable
+from polyarch.runs.display import several as several
 
 SPACE = "\u00a0"
 """Between a number and its unit, so that no line breaks there."""
@@ -83,11 +84,6 @@ def count(value: float) -> str:
 def figures(value: float) -> str:
     """A score with four significant digits, large numbers in full."""
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:#.4g}".rstrip(".")
-
-
-def several(number: int, noun: str) -> str:
-    """1 seed, 3 seeds."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(items: Sequence[str]) -> str:

@@ -66,3 +66,8 @@ class Terminal:
         with Progress(*columns, console=self.console, refresh_per_second=4) as progress:
             task = progress.add_task(title, total=None, note="")
             yield lambda done, total, note: progress.update(task, completed=done, total=total, note=note)
+
+
+def several(number: int, noun: str) -> str:
+    """A count with its noun: 1 seed, 3 seeds."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

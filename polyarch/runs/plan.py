@@ -15,7 +15,7 @@ from polyarch.data import endless
 from polyarch.errors import ConfigError
 from polyarch.executors import one_thread
 from polyarch.randomness import generator_at
-from polyarch.runs.display import Display
+from polyarch.runs.display import Display, several
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.spaces import interchoice_of
@@ -96,7 +96,7 @@ def planned_retraining(settings: RunSettings, examples: int, example: float) -> 
     return PlannedStage(
         "retrain",
         f"{retrain.seeds} x the best, {retrain.members - 1} more for the ensemble and "
-        f"{retrain.random_architectures} random ones, {retrain.epochs} epochs",
+        f"{retrain.random_architectures} random ones, {several(retrain.epochs, 'epoch')}",
         start_seconds(settings) + math.ceil(networks / workers) * examples * retrain.epochs * example * LARGER,
     )
 

@@ -11,6 +11,7 @@ from polyarch.errors import InvalidInput
 from polyarch.estimators import MACs
 from polyarch.plugins import SPACES
 from polyarch.randomness import generator_at
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.run import Run
 from polyarch.runs.sections import OptimiserSettings
@@ -233,9 +234,9 @@ def _schedule(run: Run, settings: RunSettings) -> tuple[dict[str, Any], str]:
     }
     epochs = merged(found, asked)
     reason = (
-        f"schedule: {epochs['train']['epochs']} epochs for the supernet by strategy {epochs['train']['strategy']} and "
-        f"{epochs['retrain']['epochs']} for each "
-        f"network trained alone, from {examples:,} training examples of about {_millions(example)} "
+        f"schedule: {several(epochs['train']['epochs'], 'epoch')} for the supernet by strategy "
+        f"{epochs['train']['strategy']} and {epochs['retrain']['epochs']} for each network trained alone, "
+        f"from {examples:,} training examples of about {_millions(example)} "
         f"multiply-accumulates each; architectures are ranked by {settings.search.objectives[0]}"
     )
     return found, reason

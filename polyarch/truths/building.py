@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from polyarch.errors import ConfigError, NotFiniteError
 from polyarch.executors import Mapper, one_thread
 from polyarch.randomness import generator_at
+from polyarch.runs.display import several
 from polyarch.runs.plan import START_SECONDS, WARM_UP_STEPS, PlannedStage, show_plan
 from polyarch.runs.retraining import Retraining, TrainingItem, evaluate
 from polyarch.runs.run import Run
@@ -188,10 +189,10 @@ def plan_build(run: Run) -> list[PlannedStage]:
     chosen = classes_to_train(run)
     seeds, epochs, workers = settings.truth.seeds, settings.retrain.epochs, settings.workers
     each = f" with {seeds} seeds each" if seeds > 1 else ""
-    what = f"{counted(len(chosen), 'network')} of {run.net.space.name}{each}"
+    what = f"{several(len(chosen), 'network')} of {run.net.space.name}{each}"
     waves = math.ceil(len(chosen) * seeds / workers)
     seconds = waves * epochs * _epoch_seconds(run, chosen) + (START_SECONDS if workers > 1 else 0.0)
-    return [PlannedStage("train", f"{what}, {counted(epochs, 'epoch')} of {len(run.feed.train)} examples", seconds)]
+    return [PlannedStage("train", f"{what}, {several(epochs, 'epoch')} of {len(run.feed.train)} examples", seconds)]
 
 
 def _epoch_seconds(run: Run, chosen: Sequence[EquivalenceClass]) -> float:
@@ -259,11 +260,6 @@ def _measured(
         columns,
     )
     return accuracies, table
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the plural unless it is 1."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _key(network: EquivalenceClass, seed: int) -> str:

@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.ranking.correlations import correlation
-from polyarch.truths.building import BuiltTruth, counted
+from polyarch.runs.display import several
+from polyarch.truths.building import BuiltTruth
 
 
 def summary_sentences(built: BuiltTruth) -> list[str]:
@@ -14,7 +15,7 @@ def summary_sentences(built: BuiltTruth) -> list[str]:
     low, middle, high = np.quantile(means, [0.0, 0.5, 1.0])
     sentences = [
         f"Best: {built.trained[best].key} with {means[best]:.2f} % test accuracy.",
-        f"Spread of {counted(len(means), 'network')}: {low:.2f} to {high:.2f} %, median {middle:.2f} %, "
+        f"Spread of {several(len(means), 'network')}: {low:.2f} to {high:.2f} %, median {middle:.2f} %, "
         f"standard deviation {means.std(ddof=min(1, len(means) - 1)):.2f}.",
         _noise(built.accuracies),
     ]
@@ -23,7 +24,7 @@ def summary_sentences(built: BuiltTruth) -> list[str]:
         sentences.append(f"Spearman of parameters with accuracy: {_shown(correlation('spearman', sizes, means))}.")
     if built.failures:
         name, reason = next(iter(built.failures.items()))
-        sentences.append(f"Left out: {counted(len(built.failures), 'training')} that diverged, e.g. {name}: {reason}")
+        sentences.append(f"Left out: {several(len(built.failures), 'training')} that diverged, e.g. {name}: {reason}")
     return sentences
 
 

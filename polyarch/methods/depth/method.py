@@ -17,6 +17,7 @@ from polyarch.methods.method import Method
 from polyarch.reports.section import Section
 from polyarch.results import Results
 from polyarch.runs.checks import check_run, refuse_searching
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import START_SECONDS, PlannedStage, Timings, planned_export
 from polyarch.runs.run import Run
@@ -78,13 +79,13 @@ class VariationalDepth(DepthMethod):
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
         settings, examples = run.settings, len(run.feed.train)
         epochs = settings.train.epochs
-        work = f"{settings.space.kind}, weights and posterior, up to {epochs} epochs of {examples} examples"
+        work = f"{settings.space.kind}, weights and posterior, up to {several(epochs, 'epoch')} of {examples} examples"
         seconds = timings.example(settings, examples) * examples * epochs
         planned = [PlannedStage("train", work, seconds), planned_export(work=EXPORT)]
         return planned[:1] if run.until == "train" else planned
 
     def schedule_in_words(self, settings: RunSettings) -> str:
-        return f"up to {settings.train.epochs} epochs"
+        return f"up to {several(settings.train.epochs, 'epoch')}"
 
     def stages(self, run: Run) -> Sequence[Stage]:
         def train(outcome: Outcome) -> None:
@@ -110,11 +111,11 @@ class DeterministicDepth(DepthMethod):
         count = (len(depths) or MOST_DEPTHS) * retrain.seeds
         example = timings.example(settings, examples) * SHARE_OF_WORK
         seconds = START_SECONDS + math.ceil(count / settings.workers) * example * examples * retrain.epochs
-        work = f"{count} networks of fixed depth, {retrain.epochs} epochs"
+        work = f"{count} networks of fixed depth, {several(retrain.epochs, 'epoch')}"
         return [PlannedStage("retrain", work, seconds), planned_export(work=EXPORT)]
 
     def schedule_in_words(self, settings: RunSettings) -> str:
-        return f"{settings.retrain.epochs} epochs for each network"
+        return f"{several(settings.retrain.epochs, 'epoch')} for each network"
 
     def stages(self, run: Run) -> Sequence[Stage]:
         return [Stage("retrain", lambda outcome: compare_depths(run, outcome))]

@@ -6,6 +6,7 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.estimators import MACs
 from polyarch.methods.depth.choice import require_depths
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
@@ -55,7 +56,7 @@ def suggest_depth(asked: RunSettings, data: Dataset, builder: Builder | None, *,
     how = "full batches" if batch >= examples else f"batches of {batch}"
     reasons = [
         f"space {run.settings.space.kind}: {reason}",
-        f"schedule: up to {section['epochs']} epochs of {examples:,} training examples in {how}; {chosen}",
+        f"schedule: up to {several(section['epochs'], 'epoch')} of {examples:,} training examples in {how}; {chosen}",
     ]
     return Suggestion({**found, **schedule}, reasons, run)
 

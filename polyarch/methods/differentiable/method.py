@@ -15,6 +15,7 @@ from polyarch.reports.section import Section
 from polyarch.results import Results, TrainingRecord
 from polyarch.runs.checks import check_run, check_training, refuse_searching
 from polyarch.runs.comparison import compare
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import PlannedStage, Timings, planned_export, planned_retraining
 from polyarch.runs.run import Run
@@ -55,7 +56,7 @@ class Differentiable(Method):
         settings, examples = run.settings, len(run.feed.train)
         chosen, epochs = settings.section(DifferentiableSettings), settings.train.epochs
         stages = f" in {len(chosen.stages)} stages" if chosen.stages else ""
-        work = f"{self.name} on {settings.space.kind}{stages}, {epochs} epochs of {examples} examples"
+        work = f"{self.name} on {settings.space.kind}{stages}, {several(epochs, 'epoch')} of {examples} examples"
         seconds = timings.step * timings.steps(settings, examples) * epochs * (1.5 if chosen.stages else 1.0)
         example = timings.example(settings, examples) / (MIXED * passes_of(chosen.model_dump()))
         planned = [

@@ -6,6 +6,7 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.methods.differentiable.recipes import Q_RATE, RECIPES, SOTL_STEPS
 from polyarch.methods.differentiable.strategy import recipe_settings
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.suggestion import Suggestion, merged, suggest, trial
@@ -57,7 +58,7 @@ def suggest_differentiable(asked: RunSettings, data: Dataset, builder: Builder |
     taken = merged(found, given)
     stages, rate = len(taken["differentiable"].get("stages", ())) or 1, taken["differentiable"]["q_learning_rate"]
     reasons[1] = (
-        f"schedule: {taken['train']['epochs']} epochs of {asked.method}"
+        f"schedule: {several(taken['train']['epochs'], 'epoch')} of {asked.method}"
         f"{f' in {stages} stages' if stages > 1 else ''}, in which q takes about {moves * stages:,} steps at a rate of "
         f"{rate:g}, and {taken['retrain']['epochs']} for each network trained alone"
     )

@@ -20,6 +20,7 @@ from polyarch.ranking import halving_steps
 from polyarch.reports.section import Section
 from polyarch.results import Results
 from polyarch.runs.comparison import compare
+from polyarch.runs.display import several
 from polyarch.runs.plan import (
     PlannedStage,
     Timings,
@@ -97,8 +98,8 @@ class OneShot(Method):
         waves = math.ceil(count / workers)
         trained = PlannedStage(
             "train",
-            f"{'two supernets' if second else 'supernet'} of {settings.space.kind}, {train.strategy}, {train.epochs} "
-            f"epochs of {examples} examples",
+            f"{'two supernets' if second else 'supernet'} of {settings.space.kind}, {train.strategy}, "
+            f"{several(train.epochs, 'epoch')} of {examples} examples",
             timings.step * timings.steps(settings, examples) * train.epochs * (2 if second and workers == 1 else 1),
         )
         by = "sotl with early elimination" if settings.rank.halving else ", ".join(settings.rank.estimators)

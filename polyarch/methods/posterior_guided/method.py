@@ -25,6 +25,7 @@ from polyarch.methods.posterior_guided.suggestion import suggest_guided
 from polyarch.reports.section import Section
 from polyarch.results import Results, TrainingRecord
 from polyarch.runs.checks import check_run, check_training, refuse_searching, refuse_strategy
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import STEP_OVER_FORWARD, PlannedStage, Timings, planned_export, shrunk, start_seconds
 from polyarch.runs.run import Run
@@ -76,7 +77,8 @@ class PosteriorGuidedSearch(Method):
         planned = [
             PlannedStage(
                 "train",
-                f"{settings.space.kind}, kernels and drop probabilities, {train.epochs} epochs of {examples} examples",
+                f"{settings.space.kind}, kernels and drop probabilities, {several(train.epochs, 'epoch')} of {examples} "
+                "examples",
                 timings.step * timings.steps(settings, examples) * train.epochs,
             ),
             PlannedStage(
@@ -86,7 +88,7 @@ class PosteriorGuidedSearch(Method):
             ),
             PlannedStage(
                 "retrain",
-                f"the best for {chosen.tune_epochs} epochs, {retrain.seeds} x the whole network alone for "
+                f"the best for {several(chosen.tune_epochs, 'epoch')}, {retrain.seeds} x the whole network alone for "
                 f"{retrain.epochs}",
                 2 * start + epochs * examples * example,
             ),
@@ -96,7 +98,7 @@ class PosteriorGuidedSearch(Method):
 
     def schedule_in_words(self, settings: RunSettings) -> str:
         return (
-            f"{settings.train.epochs} epochs, {settings.section(GuidedSettings).candidates} draws and "
+            f"{several(settings.train.epochs, 'epoch')}, {settings.section(GuidedSettings).candidates} draws and "
             f"{settings.retrain.epochs} for each network trained alone"
         )
 

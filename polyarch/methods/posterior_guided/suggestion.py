@@ -6,6 +6,7 @@ from typing import Any
 
 from polyarch.data import Dataset
 from polyarch.methods.posterior_guided.strategy import gated
+from polyarch.runs.display import several
 from polyarch.runs.gated_spaces import MultiBranchSettings
 from polyarch.runs.own_module import Builder
 from polyarch.runs.settings import RunSettings
@@ -56,8 +57,8 @@ def suggest_guided(asked: RunSettings, data: Dataset, builder: Builder | None = 
         "layers are kept or dropped",
         f"prior: length scale {taken['guided']['length_scale']:g} for {examples:,} training examples; a larger one "
         "makes smaller networks",
-        f"schedule: {taken['train']['epochs']} epochs; the whole network, trained alone for "
-        f"{taken['retrain']['epochs']} epochs, is there to compare with",
+        f"schedule: {several(taken['train']['epochs'], 'epoch')}; the whole network, trained alone for "
+        f"{several(taken['retrain']['epochs'], 'epoch')}, is there to compare with",
     ]
     return Suggestion(found, reasons, run)
 

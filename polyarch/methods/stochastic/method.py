@@ -23,6 +23,7 @@ from polyarch.methods.stochastic.suggestion import PASSES_UNLABELLED, suggest_st
 from polyarch.reports.section import Section
 from polyarch.results import Results
 from polyarch.runs.checks import check_run, check_training, refuse_searching, refuse_strategy
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import (
     STEP_OVER_FORWARD,
@@ -86,7 +87,7 @@ class Stochastic(Method):
         also = "" if run.feed.unlabelled is None else ", also on unlabelled examples"
         work = (
             f"{settings.space.kind} under {settings.section(StochasticSettings).architectures} architectures{also}, "
-            f"{train.epochs} epochs of {examples} examples"
+            f"{several(train.epochs, 'epoch')} of {examples} examples"
         )
         example = timings.example(settings, examples)
         judging = judging_passes(run) * example / STEP_OVER_FORWARD
@@ -95,7 +96,7 @@ class Stochastic(Method):
             PlannedStage("train", work, timings.step * timings.steps(settings, examples) * train.epochs),
             PlannedStage(
                 "retrain",
-                f"{retrain.seeds} x a network trained alone, {retrain.epochs} epochs",
+                f"{retrain.seeds} x a network trained alone, {several(retrain.epochs, 'epoch')}",
                 start_seconds(settings) + waves * examples * retrain.epochs * example,
             ),
             planned_export(judging, "choice, calibration, artifacts and report"),
@@ -103,10 +104,8 @@ class Stochastic(Method):
         return planned[:1] if run.until == "train" else planned
 
     def schedule_in_words(self, settings: RunSettings) -> str:
-        return (
-            f"{settings.train.epochs} epochs under many architectures and {settings.retrain.epochs} for each network "
-            "trained alone"
-        )
+        epochs = several(settings.train.epochs, "epoch")
+        return f"{epochs} under many architectures and {settings.retrain.epochs} for each network trained alone"
 
     def stages(self, run: Run) -> Sequence[Stage]:
         chosen: list[ChosenMembers] = []

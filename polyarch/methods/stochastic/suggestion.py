@@ -7,6 +7,7 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.estimators import MACs
 from polyarch.methods.stochastic.strategy import drawn_wirings
+from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.run import Run, distinct_draws
 from polyarch.runs.settings import RunSettings
@@ -107,7 +108,7 @@ def _in_words(taken: Mapping[str, Any], run: Run) -> str:
     own = ", each with some weights of its own" if chosen["own_weights"] else ""
     per = chosen.get("draws", "example")
     return (
-        f"schedule: {taken['train']['epochs']} epochs of {len(run.feed.train):,} training examples under "
+        f"schedule: {several(taken['train']['epochs'], 'epoch')} of {len(run.feed.train):,} training examples under "
         f"{chosen['architectures']} {what}{own}, one drawn for every {per}; a network trained alone for "
-        f"{taken['retrain']['epochs']} epochs is there to compare with"
+        f"{several(taken['retrain']['epochs'], 'epoch')} is there to compare with"
     )
