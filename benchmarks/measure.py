@@ -82,13 +82,7 @@ def summary(times: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def report(
-    name: str,
-    ratio: float,
-    goal: Goal,
-    *,
-    options: Options,
-    settings: Mapping[str, Any],
-    details: Mapping[str, Any],
+    name: str, ratio: float, goal: Goal, *, options: Options, settings: Mapping[str, Any], details: Mapping[str, Any]
 ) -> None:
     """Writes the file if one is asked for, and prints the line that ends every benchmark."""
     if options.out:

@@ -53,10 +53,7 @@ def main() -> None:
     for path in range(paths):
         (architecture,) = shared.paths.draw(generator_at(SEED, "step", path))
         network = net.extract(architecture)
-        sides = {
-            "supernet": step(shared, batch, path),
-            "bare": step(Supervised(network, sgd(network)), batch, path),
-        }
+        sides = {"supernet": step(shared, batch, path), "bare": step(Supervised(network, sgd(network)), batch, path)}
         interleaved(sides, 2)  # warm-up
         rows.append(medians(interleaved(sides, rounds)))
     times = {side: [round(row[side], 6) for row in rows] for side in rows[0]}

@@ -84,11 +84,7 @@ def main() -> None:
     }  # fmt: skip
     extracted, masked = DrawScoring(**arguments), MaskedScoring(**arguments)
     items = [(KIND, position) for position in range(count)]
-    with (
-        Processes(1).open(extracted) as one,
-        Processes(2).open(extracted) as two,
-        Processes(1).open(masked) as other,
-    ):
+    with Processes(1).open(extracted) as one, Processes(2).open(extracted) as two, Processes(1).open(masked) as other:
         runs = {"one_worker": one, "two_workers": two, "one_worker_masked": other}
         # starts the workers and lets every one of them run something
         require_equal(*(walk(run, items[:4])() for run in runs.values()))

@@ -61,10 +61,7 @@ def against_bare(cells: int, size: int) -> Callable[[int], Sides]:
     def sides(path: int) -> Sides:
         (architecture,) = shared.paths.draw(generator_at(SEED, "step", path))
         network = shared.net.extract(architecture)
-        return {
-            "supernet": step(shared, batch, path),
-            "bare": step(Supervised(network, sgd(network)), batch, path),
-        }
+        return {"supernet": step(shared, batch, path), "bare": step(Supervised(network, sgd(network)), batch, path)}
 
     return sides
 

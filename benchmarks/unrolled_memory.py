@@ -37,10 +37,7 @@ def work(side: str, steps: int) -> Callable[[], object]:
     settings, optimiser = {"rate": torch.tensor(0.01)}, InnerSGD("rate", momentum=0.9)
     generator = generator_at(SEED, "batches")
     batches = [
-        Batch(
-            torch.randn(BATCH, FEATURES, generator=generator),
-            torch.randint(CLASSES, (BATCH,), generator=generator),
-        )
+        Batch(torch.randn(BATCH, FEATURES, generator=generator), torch.randint(CLASSES, (BATCH,), generator=generator))
         for _ in range(steps)
     ]
     if side == "plain training":

@@ -19,8 +19,6 @@
 The command line prints the sentence and exits with code 2 (130 for `Interrupted`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -47,7 +45,7 @@ class UnknownName(InvalidInput, KeyError):
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return self.message
 
-    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, object, list[str]]]:
+    def __reduce__(self) -> "tuple[type[UnknownName], tuple[str, object, list[str]]]":
         return type(self), self._arguments  # worker processes send their errors back as pickles
 
 
@@ -74,7 +72,7 @@ class MissingExtra(PolyarchError):
         self._arguments = (feature, extra)
         super().__init__(f"{feature} needs an optional package: pip install 'polyarch[{extra}]'.")
 
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+    def __reduce__(self) -> "tuple[type[MissingExtra], tuple[str, str]]":
         return type(self), self._arguments
 
 

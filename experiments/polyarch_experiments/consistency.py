@@ -26,11 +26,7 @@ class SelfConsistency:
 
 
 def self_consistency(
-    predictions: Sequence[Sequence[float]],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
+    predictions: Sequence[Sequence[float]], *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> SelfConsistency:
     """The agreement of every two seeds about the order of n architectures.
 

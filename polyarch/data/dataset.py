@@ -1,7 +1,5 @@
 """A data set: training and test examples, class names and, for tables, columns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -54,7 +52,7 @@ class Dataset:
         """The preprocessing fitted on this part of the training data."""
         return TableEncoding.of(train, self.columns) if self.is_table else Normalisation.of(train)
 
-    def resized(self, size: int) -> Dataset:
+    def resized(self, size: int) -> "Dataset":
         """The same images at size x size; each pixel is the mean of the area it covers."""
         if not self.is_image:
             raise DataError(f"Expected images to resize. Got examples of shape {self.input_shape}.")

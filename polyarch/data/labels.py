@@ -1,7 +1,5 @@
 """Converts labels as people write them to class indices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +24,7 @@ class ClassLabels:
     values: tuple[int | float | str, ...]
 
     @classmethod
-    def of(cls, labels: Array, origin: str, place: str = "example") -> ClassLabels:
+    def of(cls, labels: Array, origin: str, place: str = "example") -> "ClassLabels":
         """The classes that occur in the training labels (N,)."""
         found = np.unique(_uniform(labels, origin, place))
         if len(found) == 0:

@@ -3,8 +3,6 @@
 Preprocessing is fitted on training data, saved in artifacts and exported as part of the program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -45,7 +43,7 @@ class Normalisation:
     std: tuple[float, ...]
 
     @classmethod
-    def of(cls, data: Examples) -> Normalisation:
+    def of(cls, data: Examples) -> "Normalisation":
         """Fits mean and std per channel on training data; a channel that never varies gets std 1.
 
         Data outside memory is represented by a fixed random sample of up to `STATISTICS_SAMPLE` examples.
@@ -112,7 +110,7 @@ class TableEncoding:
     marked: tuple[int, ...]  # the numeric columns that get a mark, counted among the numeric ones
 
     @classmethod
-    def of(cls, train: Examples, columns: Sequence[Column]) -> TableEncoding:
+    def of(cls, train: Examples, columns: Sequence[Column]) -> "TableEncoding":
         """Fits the statistics on training rows; a column that never varies gets std 1, an empty one median 0."""
         rows = resident(train).inputs.double().numpy()
         statistics: list[tuple[float, float, float]] = []

@@ -1,7 +1,5 @@
 """A depth and a set of kept channels, drawn independently of each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Generator, Tensor
@@ -32,7 +30,7 @@ class DepthAndChannels(ArchDistribution):
         """The expected share of kept channels."""
         return self.channels.keep_rate
 
-    def tilted(self, costs: Tensor, strength: float) -> DepthAndChannels:
+    def tilted(self, costs: Tensor, strength: float) -> "DepthAndChannels":
         """Tilts the channels only, see `KeepDrop.tilted`."""
         return DepthAndChannels(self.space, self.depth, self.channels.tilted(costs, strength))
 
@@ -40,7 +38,7 @@ class DepthAndChannels(ArchDistribution):
         """Tilts the channels only, in place, see `KeepDrop.tilt`."""
         self.channels.tilt(costs, strength)
 
-    def flat(self) -> DepthAndChannels:
+    def flat(self) -> "DepthAndChannels":
         """Gives all channels the same probability, see `KeepDrop.flat`; keeps the depth."""
         return DepthAndChannels(self.space, self.depth, self.channels.flat())
 

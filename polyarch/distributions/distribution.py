@@ -4,8 +4,6 @@ Gumbel-softmax: Jang, Gu & Poole (2017), "Categorical Reparameterization with Gu
 Maddison, Mnih & Teh (2017), "The Concrete Distribution", arXiv:1611.00712.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal
@@ -52,7 +50,7 @@ class ArchDistribution(nn.Module, ABC):
         """log q(a) of S architectures, shape (S,); minus infinity outside the support."""
 
     @abstractmethod
-    def kl(self, prior: ArchDistribution) -> Tensor:
+    def kl(self, prior: "ArchDistribution") -> Tensor:
         """KL(q || prior) = sum_a q(a) log(q(a) / prior(a)) in nats, a scalar."""
 
     @abstractmethod

@@ -5,8 +5,6 @@ Hron & Kendall (2017), "Concrete Dropout", arXiv:1705.07832. Tilting: Csiszar (1
 Probability Distributions and Minimization Problems".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -92,7 +90,7 @@ class KeepDrop(ArchDistribution):
         """K, the number of choices in every group, (G,)."""
         return torch.bincount(self._group, minlength=len(self.groups))
 
-    def tilted(self, costs: Tensor, strength: float) -> KeepDrop:
+    def tilted(self, costs: Tensor, strength: float) -> "KeepDrop":
         """r(a) proportional to q(a) exp(-strength * cost(a)), where cost(a) sums the costs (C,) of the kept choices.
 
         Among all distributions with the same mean cost, r has the smallest KL(r || q). Its choices are independent,
@@ -114,7 +112,7 @@ class KeepDrop(ArchDistribution):
         moved = self.logits + strength * totals / self.sizes
         self.logits.copy_(torch.minimum(moved, self.logits.clamp(min=FARTHEST)))
 
-    def flat(self) -> KeepDrop:
+    def flat(self) -> "KeepDrop":
         """The distribution with the same keep rate and one probability for all choices; not learnable."""
         drop = min(max(1 - self.keep_rate, SMALLEST), 1 - SMALLEST)  # p of a confident posterior may round to 0 or 1
         return KeepDrop(self.space, {"all": self.space.choice_names}, drop=drop, learnable=False).to(self.logits)

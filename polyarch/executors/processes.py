@@ -1,7 +1,5 @@
 """Worker processes that share the task's tensors read-only."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -46,7 +44,7 @@ class Processes(Executor):
 
 
 @contextmanager
-def worker_pool(task: Callable[..., Any], workers: int) -> Iterator[WorkerPool]:
+def worker_pool(task: Callable[..., Any], workers: int) -> "Iterator[WorkerPool]":
     """Workers that share the task and stop at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:
         path = Path(folder) / "task.pt"

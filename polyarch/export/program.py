@@ -1,7 +1,5 @@
 """The exported module: from raw examples to predictions."""
 
-from __future__ import annotations
-
 import copy
 
 import torch
@@ -22,7 +20,7 @@ class Program(nn.Module):
         self.mixture = mixture
 
     @classmethod
-    def of(cls, artifact: Artifact) -> Program:
+    def of(cls, artifact: Artifact) -> "Program":
         """A program of copied networks on the CPU, in evaluation mode and in the contiguous memory format."""
         weights = [member.weight for member in artifact.members]
         networks = with_planes(copy.deepcopy(artifact.networks))

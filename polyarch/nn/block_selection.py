@@ -9,8 +9,6 @@ pass follow the note. (This order holds within one thread and device: if the out
 checkpointed part, it is guaranteed only for one call per backward pass.)
 """
 
-from __future__ import annotations
-
 import copy
 import threading
 from abc import ABC, abstractmethod
@@ -36,7 +34,7 @@ class BlockRunner(ABC):
     """Decides what search blocks run inside ``with running(runner)``."""
 
     @abstractmethod
-    def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, block: "SearchBlock", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the block and returns its output."""
 
 
@@ -110,7 +108,7 @@ class OptionWeights:
     indices: Sequence[int]  # the options to run, in ascending order; all others have weight zero
 
     @classmethod
-    def of(cls, weights: Tensor) -> OptionWeights:
+    def of(cls, weights: Tensor) -> "OptionWeights":
         """Selects the options to run in the current mode, see `skipping_zeros`; recomputations run the same."""
         return cls(weights, options_run(weights, range(weights.shape[-1])))
 

@@ -1,7 +1,5 @@
 """Modules that return the logits (K, B, C) of several members: separate networks, or the exits of one network."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Sequence
 
@@ -49,7 +47,7 @@ class Exits(nn.Module):
             )
 
     @classmethod
-    def recorded(cls, network: nn.Module, stages: Sequence[Path], heads: Sequence[Path]) -> Exits:
+    def recorded(cls, network: nn.Module, stages: Sequence[Path], heads: Sequence[Path]) -> "Exits":
         """Records paths through a network as plain modules with copies of the weights they use.
 
         Paths that share modules in the network share them here, too.

@@ -3,8 +3,6 @@
 Deng et al. (2020), "Understanding and Exploring the Network with Stochastic Architectures", NeurIPS.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -119,7 +117,7 @@ class WiringNorm(nn.Module):
             for name, buffer in self.statistics.named_buffers():
                 setattr(norm, name, buffer)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> WiringNorm:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "WiringNorm":
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._share()  # moving or casting has created new buffers in every layer
         return self

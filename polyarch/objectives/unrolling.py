@@ -11,8 +11,6 @@ training. SoTL gradients: "Improving weight-sharing Neural Architecture Search w
 Nets with Sublinear Memory Cost", arXiv:1604.06174.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,10 +171,10 @@ class _State(NamedTuple):
     weights: dict[str, Tensor]
     velocity: dict[str, Tensor]
 
-    def detached(self) -> _State:
+    def detached(self) -> "_State":
         return _State(_detached(self.weights), _detached(self.velocity))
 
-    def leaves(self) -> _State:
+    def leaves(self) -> "_State":
         return _State(_leaves(self.weights), _leaves(self.velocity))
 
 

@@ -1,7 +1,5 @@
 """Predictions with uncertainty from an artifact."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -82,7 +80,9 @@ class Predictor:
     exits: tuple[int, ...] = ()
 
     @classmethod
-    def load(cls, folder: str | Path, *, module: Builder | None = None, early_exit: bool | float = False) -> Predictor:
+    def load(
+        cls, folder: str | Path, *, module: Builder | None = None, early_exit: bool | float = False
+    ) -> "Predictor":
         """Loads the folder of an artifact without importing or unpickling anything that its files name.
 
         Args:

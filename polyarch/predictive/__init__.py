@@ -14,13 +14,7 @@ from polyarch.predictive.member_selection import members_within, most_probable
 from polyarch.predictive.member_weights import posterior_weights, responsibilities, stacked_weights
 from polyarch.predictive.mixture import Mixture
 from polyarch.predictive.selective_prediction import RiskCoverageCurve, risk_coverage, threshold_at
-from polyarch.predictive.uncertainty import (
-    Detection,
-    detect,
-    entropy,
-    mutual_information,
-    uncertainty_scores,
-)
+from polyarch.predictive.uncertainty import Detection, detect, entropy, mutual_information, uncertainty_scores
 
 __all__ = [
     "CORRUPTIONS", "SEVERITIES", "ConfidenceBin", "Detection", "EarlyExit", "ExitMeasure", "Mixture",

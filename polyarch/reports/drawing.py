@@ -14,12 +14,7 @@ Choices = Mapping[str, Sequence[str]]
 
 ARCS = {(0, 2): 56, (0, 3): 108, (1, 3): -62}
 """How far the middle of a long edge lies above the nodes of a cell."""
-COLOURS = {
-    "skip_connect": "#80868b",
-    "nor_conv_1x1": "#3b82f6",
-    "nor_conv_3x3": "#e5484d",
-    "avg_pool_3x3": "#2f9e57",
-}
+COLOURS = {"skip_connect": "#80868b", "nor_conv_1x1": "#3b82f6", "nor_conv_3x3": "#e5484d", "avg_pool_3x3": "#2f9e57"}
 LABELS = {"skip_connect": "skip", "nor_conv_1x1": "conv 1x1", "nor_conv_3x3": "conv 3x3", "avg_pool_3x3": "pool 3x3"}
 NOTHING = ("skip", "skip_connect", "identity", "none")
 """Options that compute nothing; their boxes are dashed."""

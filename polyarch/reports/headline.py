@@ -1,7 +1,5 @@
 """The first lines of a report: how good the answer is, and whether the search beat random architectures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +24,7 @@ class Entry:
         """Mean and spread."""
         return with_spread(self.mean, self.std)
 
-    def against(self, other: Entry) -> str:
+    def against(self, other: "Entry") -> str:
         """How many percentage points it is above or below another one."""
         return compared(self.mean - other.mean)
 

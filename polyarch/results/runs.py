@@ -1,7 +1,5 @@
 """The whole results file of a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,7 +59,7 @@ class Results(Record):
         write_json(path, self.model_dump(mode="json"))
 
     @classmethod
-    def read(cls, path: Path) -> Results:
+    def read(cls, path: Path) -> "Results":
         """What ``write`` wrote."""
         content = read_content(path)
         found = content.get("version")

@@ -1,7 +1,5 @@
 """The examples of a run and the batches made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,7 +46,7 @@ class Feed:
     unlabelled: Examples | None = None
 
     @classmethod
-    def of(cls, settings: DataSettings, seed: int, device: str, data: Dataset | None, unlabelled: Any) -> Feed:
+    def of(cls, settings: DataSettings, seed: int, device: str, data: Dataset | None, unlabelled: Any) -> "Feed":
         """Loads and splits the data.
 
         Args:
@@ -63,7 +61,7 @@ class Feed:
             unlabelled = data if settings.unlabelled == settings.name else settings.unlabelled
         return feed if unlabelled is None else replace(feed, unlabelled=unlabelled_examples(unlabelled, data))
 
-    def with_settings(self, old: DataSettings, new: DataSettings) -> Feed | None:
+    def with_settings(self, old: DataSettings, new: DataSettings) -> "Feed | None":
         """The same examples with other augmentations; None where the settings ask for other examples."""
         augmentation = ("shift", "flip", "cutout")
         if new.model_copy(update={name: getattr(old, name) for name in augmentation}) != old:

@@ -1,7 +1,5 @@
 """How good and how honest a network or an ensemble is: calibrated on validation data, measured on test data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -40,7 +38,7 @@ class MemberLogits:
     targets: Tensor
 
     @classmethod
-    def of(cls, run: Run, networks: Callable[[Tensor], Tensor]) -> MemberLogits:
+    def of(cls, run: Run, networks: Callable[[Tensor], Tensor]) -> "MemberLogits":
         """From one pass over the data.
 
         Args:
@@ -50,7 +48,7 @@ class MemberLogits:
         (valid, valid_targets), (test, targets) = pairs
         return cls(valid, valid_targets, test, targets)
 
-    def at(self, members: Sequence[int]) -> MemberLogits:
+    def at(self, members: Sequence[int]) -> "MemberLogits":
         """Those of the members at these positions, in this order."""
         rows = list(members)
         return MemberLogits(self.valid[rows], self.valid_targets, self.test[rows], self.targets)
@@ -107,7 +105,7 @@ class Ensemble:
         weights: Sequence[float] | None = None,
         *,
         inherited: bool = False,
-    ) -> Ensemble:
+    ) -> "Ensemble":
         """Members with a network each; by default all count the same."""
         architectures = [architecture for architecture, _ in members]
         networks = StackedNetworks(network for _, network in members)

@@ -1,7 +1,5 @@
 """What makes the networks of a run, and where they are computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +70,7 @@ class Networks:
     @classmethod
     def of(
         cls, space: SpaceSettings, builder: Builder | None, input_shape: tuple[int, ...], classes: int, device: str
-    ) -> Networks:
+    ) -> "Networks":
         """Those of a space or, with a ``builder``, of the user's own network."""
         device_named(device)
         if builder is not None:

@@ -1,7 +1,5 @@
 """The folder of a run, and items whose results it keeps in journals."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -70,7 +68,7 @@ class Workspace:
         self.checkpoints = folder / "checkpoints"
 
     @classmethod
-    def start(cls, folder: Path, settings: RunSettings) -> Workspace:
+    def start(cls, folder: Path, settings: RunSettings) -> "Workspace":
         """A new run in a new or empty folder."""
         if (folder / "config.toml").exists():
             raise ConfigError(f"Expected a folder without a run. Found one in {folder}; --resume goes on with it.")
@@ -82,7 +80,7 @@ class Workspace:
         return workspace
 
     @classmethod
-    def resume(cls, folder: Path) -> tuple[Workspace, RunSettings]:
+    def resume(cls, folder: Path) -> "tuple[Workspace, RunSettings]":
         """An earlier run and its settings."""
         workspace = cls(folder)
         if not workspace.settings.exists():

@@ -130,13 +130,7 @@ class RegularisedEvolution(ArchitectureSampler):
     """
 
     def __init__(
-        self,
-        space: Space,
-        *,
-        seed: int,
-        accept: Accept | None = None,
-        population: int = 20,
-        tournament: int = 5,
+        self, space: Space, *, seed: int, accept: Accept | None = None, population: int = 20, tournament: int = 5
     ) -> None:
         super().__init__(space, seed=seed, accept=accept)
         if not 1 <= tournament <= population:

@@ -7,8 +7,6 @@ Ying et al. (2019), "NAS-Bench-101: Towards Reproducible Neural Architecture Sea
 Hutter (2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting One-shot Neural Architecture Search", arXiv:2001.10422.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,7 +58,7 @@ class NB101Cell:
         """The nodes that feed a node."""
         return tuple(source for source in range(node) if self.matrix[source][node])
 
-    def pruned(self) -> NB101Cell:
+    def pruned(self) -> "NB101Cell":
         """The cell without nodes that lie on no path from input to output, which is how the benchmark stores cells."""
         last = len(self.matrix) - 1
         fed, used = {0}, {last}

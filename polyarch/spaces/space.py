@@ -1,7 +1,5 @@
 """A space of architectures: a product of choices with constraints and a canonical form, and mutation in it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -148,7 +146,7 @@ class Space:
             f"{'; '.join(c.description for c in self.constraints)}. Found none in {REJECTION_LIMIT:,} draws."
         )
 
-    def constrained(self, *constraints: Constraint) -> Space:
+    def constrained(self, *constraints: Constraint) -> "Space":
         """The same space with further constraints."""
         return Space(self.name, self.choices, (*self.constraints, *constraints), self.canonical)
 

@@ -1,7 +1,5 @@
 """A table of architectures with accuracies and learning curves, stored in one file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -121,7 +119,7 @@ class CurveTable(Truth):
         """The architectures of all rows."""
         return self._rows.architectures()
 
-    def by(self, column: str) -> CurveTable:
+    def by(self, column: str) -> "CurveTable":
         """The same table with one of its ``columns`` as the accuracy."""
         name, values = f"{self.name}:{column}", self._named(column)
         return CurveTable(name, self.space, self._rows.indices, values, self._curves, self._columns)
@@ -146,7 +144,7 @@ class CurveTable(Truth):
         write_arrays(path, arrays)
 
     @classmethod
-    def load(cls, path: Path, space: Space | None = None) -> CurveTable:
+    def load(cls, path: Path, space: Space | None = None) -> "CurveTable":
         """Reads what ``save`` wrote; ``space`` supplies constraints and canonical form, which the file lacks."""
         if not path.is_file():
             raise MissingData(f"Expected a table of learning curves at {path}. Found no such file.")

@@ -1,7 +1,5 @@
 """Compact learning curves of many runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,12 +36,12 @@ class Curves:
         object.__setattr__(self, "_lengths", lengths)
 
     @classmethod
-    def plain(cls, values: ArrayLike) -> Curves:
+    def plain(cls, values: ArrayLike) -> "Curves":
         """Curves as float32; NaN after the end of a shorter run."""
         return cls(np.ascontiguousarray(values, dtype=np.float32))
 
     @classmethod
-    def packed(cls, values: ArrayLike, step: float) -> Curves:
+    def packed(cls, values: ArrayLike, step: float) -> "Curves":
         """Curves rounded to multiples of a step, in half the memory."""
         given = np.asarray(values, dtype=np.float64)
         counts = np.where(np.isnan(given), MISSING, np.rint(given / step))

@@ -4,8 +4,6 @@ Ying et al. (2019), "NAS-Bench-101: Towards Reproducible Neural Architecture Sea
 Hutter (2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting One-shot Neural Architecture Search", arXiv:2001.10422.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import struct
@@ -68,7 +66,7 @@ class NASBench101(Truth):
         self._values = values
 
     @classmethod
-    def load(cls, path: Path | None = None, space: int = 3, measure: str = "test_accuracy") -> NASBench101:
+    def load(cls, path: Path | None = None, space: int = 3, measure: str = "test_accuracy") -> "NASBench101":
         """Loads what `convert_nasbench101` wrote, by default ``nas_bench_101/nb101.npz`` in the data folder."""
         path = path or data_root() / "nas_bench_101" / "nb101.npz"
         if not path.is_file():

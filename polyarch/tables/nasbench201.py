@@ -4,8 +4,6 @@ Dong and Yang (2020), "NAS-Bench-201: Extending the Scope of Reproducible Neural
 arXiv:2001.00326.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Sequence
@@ -47,7 +45,7 @@ class NASBench201(Truth):
         self.space = nb201_space()
 
     @classmethod
-    def load(cls, path: Path | None = None, column: str = "cifar10_test_200") -> NASBench201:
+    def load(cls, path: Path | None = None, column: str = "cifar10_test_200") -> "NASBench201":
         """Loads ``nas_bench_201/nb201_table.csv.gz`` from the data folder, or the given file."""
         path = path or data_root() / "nas_bench_201" / "nb201_table.csv.gz"
         if not path.is_file():

@@ -4,8 +4,6 @@ Zela et al. (2022), "Surrogate NAS Benchmarks: Going Beyond the Limited Search S
 arXiv:2008.09777.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -44,7 +42,7 @@ class NASBench301(Truth):
         self._surrogate = surrogate
 
     @classmethod
-    def load(cls, path: Path | None = None) -> NASBench301:
+    def load(cls, path: Path | None = None) -> "NASBench301":
         """Loads the folder of a surrogate, by default ``nas_bench_301/xgb_v1.0`` in the data folder.
 
         The package ``nasbench301`` unpickles the models, so use only the files of its authors.

@@ -1,15 +1,7 @@
 """Text notations of architectures."""
 
 from polyarch.errors import InvalidInput
-from polyarch.spaces import (
-    Architecture,
-    Space,
-    nb201_string,
-    parse_nb201,
-    parse_wiring,
-    wired_shape,
-    wiring_string,
-)
+from polyarch.spaces import Architecture, Space, nb201_string, parse_nb201, parse_wiring, wired_shape, wiring_string
 from polyarch.spaces.darts import darts_string, parse_darts
 from polyarch.spaces.macro import macro_string, parse_macro
 

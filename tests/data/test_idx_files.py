@@ -95,8 +95,7 @@ class TestIdx:
             load(name, root=tmp_path)
 
     @pytest.mark.parametrize(
-        ("images", "labels", "complaint"),
-        [((6, 784), 6, "N x H x W"), ((6, 28, 28), 5, "one label per example")],
+        ("images", "labels", "complaint"), [((6, 784), 6, "N x H x W"), ((6, 28, 28), 5, "one label per example")]
     )
     def test_files_that_do_not_fit_together(
         self, tmp_path: Path, images: tuple[int, ...], labels: int, complaint: str

@@ -143,12 +143,7 @@ class Reader:
 
     def _bash(self, command: str) -> str:
         finished = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
+            ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300
         )
         assert finished.returncode == 0, f"{self.page.name}: {command}\n{finished.stdout}{finished.stderr}"
         return finished.stdout

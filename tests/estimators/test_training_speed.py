@@ -68,11 +68,7 @@ class TestWindows:
             (LastPart(share=0.5), "sotl_last", 6.0),  # ceil(2.5) losses
             (LastPart(share=1e-9), "sotl_last", 1.0),
             (LastPart(share=1.0), "sotl_last", 15.0),
-            (
-                ExponentialAverage(decay=0.5),
-                "sotl_ema",
-                (5 + 8 + 12 + 16 + 16) / (1 + 2 + 4 + 8 + 16),
-            ),
+            (ExponentialAverage(decay=0.5), "sotl_ema", (5 + 8 + 12 + 16 + 16) / (1 + 2 + 4 + 8 + 16)),
             (ExponentialAverage(decay=0.0), "sotl_ema", 1.0),
         ],
     )

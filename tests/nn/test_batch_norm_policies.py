@@ -10,13 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
-from polyarch.nn import (
-    AdaptedStatistics,
-    BatchStatistics,
-    NormPolicy,
-    ReestimatedStatistics,
-    RunningStatistics,
-)
+from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import generator_at
 from polyarch.testing import same_bits

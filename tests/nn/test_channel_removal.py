@@ -361,8 +361,7 @@ def test_channels_go_through_products_and_pooled_heads(head: Callable[[Tensor], 
 
 
 @pytest.mark.parametrize(
-    "between",
-    [nn.PReLU(), nn.PReLU(4), nn.SELU(), nn.CELU(), nn.Mish(), nn.Softsign(), nn.Upsample(scale_factor=2)],
+    "between", [nn.PReLU(), nn.PReLU(4), nn.SELU(), nn.CELU(), nn.Mish(), nn.Softsign(), nn.Upsample(scale_factor=2)]
 )
 def test_channels_go_through_activations(between: nn.Module) -> None:
     model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.MaxPool2d(2), between, nn.Conv2d(4, 3, 1))

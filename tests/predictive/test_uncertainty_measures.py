@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
-from polyarch.predictive import (
-    Detection,
-    detect,
-    entropy,
-    mutual_information,
-    uncertainty_scores,
-)
+from polyarch.predictive import Detection, detect, entropy, mutual_information, uncertainty_scores
 from polyarch.randomness import generator_at
 
 

@@ -49,8 +49,7 @@ def test_correlations_equal_scipy(measure: str, ties: bool) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60)), min_size=3, max_size=9),
-    st.sampled_from([0.1, 0.5, 2.0]),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60)), min_size=3, max_size=9), st.sampled_from([0.1, 0.5, 2.0])
 )
 def test_sparse_kendall_equals_counting_pairs(pairs: list[tuple[int, int]], resolution: float) -> None:
     predicted, truth = [float(a) for a, _ in pairs], [b / 20 + 0.01 for _, b in pairs]

@@ -185,10 +185,6 @@ def once(name: str, role: Role, architecture: dict[str, str], accuracy: float) -
 def course(epochs: int) -> list[dict[str, float]]:
     """Fewer and fewer channels are kept."""
     return [
-        {
-            **row,
-            "penalty": 1.2 * math.exp(-row["epoch"] / 5) - 0.1,
-            "kept": 0.38 + 0.5 * math.exp(-row["epoch"] / 4),
-        }
+        {**row, "penalty": 1.2 * math.exp(-row["epoch"] / 5) - 0.1, "kept": 0.38 + 0.5 * math.exp(-row["epoch"] / 4)}
         for row in history(epochs)
     ]

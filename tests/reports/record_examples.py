@@ -5,13 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from polyarch.methods.one_shot.record import (
-    IntervalRecord,
-    RankingRecord,
-    ScoredArchitecture,
-    ScoreRecord,
-    TrustRecord,
-)
+from polyarch.methods.one_shot.record import IntervalRecord, RankingRecord, ScoredArchitecture, ScoreRecord, TrustRecord
 from polyarch.results import Accuracy, Contender, PredictorRecord, ReliabilityBin, Role
 
 Architecture = dict[str, str]

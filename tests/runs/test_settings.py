@@ -65,12 +65,7 @@ def test_overrides_leave_the_original_alone() -> None:
 
 def test_assignments_are_toml_or_words() -> None:
     parsed = parse_assignments(["train.epochs=3", "space.kind=chain", "rank.estimators=['sotl']", "data.flip=true"])
-    assert parsed == {
-        "train.epochs": 3,
-        "space.kind": "chain",
-        "rank.estimators": ["sotl"],
-        "data.flip": True,
-    }
+    assert parsed == {"train.epochs": 3, "space.kind": "chain", "rank.estimators": ["sotl"], "data.flip": True}
     with pytest.raises(ConfigError, match=r"section\.name=value"):
         parse_assignments(["nonsense"])
 

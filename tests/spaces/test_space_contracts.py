@@ -100,10 +100,7 @@ def test_views_of_an_architecture_agree(space: Space, seed: int) -> None:
         gate = architecture.one_hot()[choice.name]
         assert gate.tolist() == [float(index == architecture[choice.name]) for index in range(len(choice))]
         other = choice.options[(architecture[choice.name] + 1) % len(choice)]
-        assert architecture.replace(**{choice.name: other}).to_dict() == {
-            **architecture.to_dict(),
-            choice.name: other,
-        }
+        assert architecture.replace(**{choice.name: other}).to_dict() == {**architecture.to_dict(), choice.name: other}
 
 
 @given(space=products())

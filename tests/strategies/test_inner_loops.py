@@ -169,10 +169,7 @@ def test_the_outer_update_goes_a_share_of_the_mean_way() -> None:
     drawn = RandomPaths(Empirical(net.space, paths), 5)
     expected = mean([by_hand(net, path, batches, 0.05, 0.1, 0.0) for path in drawn.draw(generator_at(0, "step"))])
     strategy = OneShot(
-        net,
-        torch.optim.SGD(net.parameters(), lr=0.7),
-        paths=drawn,
-        inner=InnerSteps(inner, steps=T, proximal=0.1),
+        net, torch.optim.SGD(net.parameters(), lr=0.7), paths=drawn, inner=InnerSteps(inner, steps=T, proximal=0.1)
     )
     strategy.step(batches, generator=generator_at(0, "step"))
     moved = {name: weight.detach() - before[name].detach() for name, weight in net.named_parameters()}
@@ -201,8 +198,7 @@ def test_weights_are_put_back_where_a_loss_is_not_finite(spoiled: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [({"steps": 0}, "1 or more inner steps. Got 0"), ({"proximal": -0.1}, "0 or more. Got -0.1")],
+    ("options", "words"), [({"steps": 0}, "1 or more inner steps. Got 0"), ({"proximal": -0.1}, "0 or more. Got -0.1")]
 )
 def test_impossible_inner_steps(options: dict[str, int], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):

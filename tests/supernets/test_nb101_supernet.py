@@ -46,14 +46,7 @@ def test_networks_of_all_spaces_are_what_is_extracted(space: int) -> None:
 
 
 def test_loose_ends_are_not_run() -> None:
-    assert live_feeds(((), (0,), (0, 1), (0, 1), (0, 2), (0, 1))) == (
-        {},
-        {0: None},
-        {},
-        {},
-        {},
-        {0: None, 1: None},
-    )
+    assert live_feeds(((), (0,), (0, 1), (0, 1), (0, 2), (0, 1))) == ({}, {0: None}, {}, {}, {}, {0: None, 1: None})
 
 
 def test_a_cell_sums_parents_and_puts_them_out_side_by_side() -> None:

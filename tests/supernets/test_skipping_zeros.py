@@ -15,14 +15,7 @@ from polyarch.distributions import DrawMode, FactorisedCategorical
 from polyarch.nn import ChoiceBlock, InterChoice, Maybe, OneOf, Repeat, skipping_zeros, skips_zeros
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, S2_OPERATIONS, Architecture, Gates
-from polyarch.supernets import (
-    ChainSupernet,
-    DartsSupernet,
-    NB101Supernet,
-    NB201Supernet,
-    Supernet,
-    from_module,
-)
+from polyarch.supernets import ChainSupernet, DartsSupernet, NB101Supernet, NB201Supernet, Supernet, from_module
 from polyarch.supernets.darts import DartsCell
 from polyarch.testing.tools import same_bits, state_of
 

@@ -60,10 +60,7 @@ def rows(
     count = max(len(skips), len(entropies), len(eigenvalues))
     found = []
     for epoch in range(count):
-        row = {
-            "skip_share": skips[epoch] if skips else 0.0,
-            "entropy_share": entropies[epoch] if entropies else 0.5,
-        }
+        row = {"skip_share": skips[epoch] if skips else 0.0, "entropy_share": entropies[epoch] if entropies else 0.5}
         value = eigenvalues[epoch] if eigenvalues else None
         found.append(row if value is None else {**row, "eigenvalue": value})
     return found

@@ -20,16 +20,7 @@ from polyarch.randomness import global_seed
 from polyarch.strategies import OneShot, Strategy, Supervised, Variational
 from polyarch.supernets import ChainSupernet, FullyConnectedDepth, NB201Supernet
 from polyarch.testing import StopAt, same_bits
-from polyarch.training import (
-    Callback,
-    CheckpointStore,
-    EarlyStopping,
-    FitState,
-    History,
-    Schedule,
-    cosine,
-    fit,
-)
+from polyarch.training import Callback, CheckpointStore, EarlyStopping, FitState, History, Schedule, cosine, fit
 
 EPOCHS = 3
 STEPS_PER_EPOCH = 2

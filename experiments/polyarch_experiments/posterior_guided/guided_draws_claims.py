@@ -315,11 +315,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
         found = of(settings, runs, data, family)
         place = f"{NAMES[data]} {family}"
         rows = [
-            {
-                "x": count,
-                "series": title,
-                **summary([100 * (1 - run["best_of"][kind][str(count)]) for run in found]),
-            }
+            {"x": count, "series": title, **summary([100 * (1 - run["best_of"][kind][str(count)]) for run in found])}
             for kind, title in KINDS.items()
             for count in settings["best_of"]
         ]

@@ -135,8 +135,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     return {
         "true_accuracy": courses(searches, "true_accuracy", "true accuracy of the cell, %"),
         "search_course": side_by_side(
-            courses(searches, "skips", "skips of 6"),
-            courses(searches, "eigenvalue", "dominant eigenvalue"),
+            courses(searches, "skips", "skips of 6"), courses(searches, "eigenvalue", "dominant eigenvalue")
         ),
     }
 

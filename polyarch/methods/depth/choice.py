@@ -36,12 +36,7 @@ from polyarch.supernets import DepthSupernet, ModuleSupernet, RepeatSupernet
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 TIMED_BATCH = 64
-ROLES = {
-    PRUNED: Role.BEST,
-    PRUNED_MIXTURE: Role.MIXTURE,
-    MIXTURE: Role.MIXTURE,
-    FULL: Role.BASELINE,
-}
+ROLES = {PRUNED: Role.BEST, PRUNED_MIXTURE: Role.MIXTURE, MIXTURE: Role.MIXTURE, FULL: Role.BASELINE}
 """The ways to predict."""
 
 

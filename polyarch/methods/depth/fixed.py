@@ -84,10 +84,7 @@ def compare_depths(run: Run, outcome: Outcome) -> None:
 
 
 def _measure(
-    run: Run,
-    architecture: Architecture,
-    runs: Sequence[Accuracy],
-    losses: dict[tuple[Architecture, int], float],
+    run: Run, architecture: Architecture, runs: Sequence[Accuracy], losses: dict[tuple[Architecture, int], float]
 ) -> DepthMeasure:
     """Means over seeds."""
     return DepthMeasure(

@@ -8,15 +8,7 @@ from torch import nn
 
 from polyarch.data import BatchSource
 from polyarch.strategies import Strategy
-from polyarch.training import (
-    Callback,
-    CheckpointStore,
-    EarlyStopping,
-    History,
-    Schedule,
-    fit,
-    piecewise,
-)
+from polyarch.training import Callback, CheckpointStore, EarlyStopping, History, Schedule, fit, piecewise
 
 
 @dataclass(frozen=True)
@@ -43,11 +35,7 @@ class DepthTraining:
         """For the parameters of these modules."""
         parameters = [parameter for module in modules for parameter in module.parameters()]
         return torch.optim.SGD(
-            parameters,
-            lr=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            foreach=True,
+            parameters, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay, foreach=True
         )
 
     def run(

@@ -71,37 +71,30 @@ class Differentiable(Method):
         return len(settings.section(DifferentiableSettings).stages) or super().fewest_epochs(settings)
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        found = Search(run)
-        return [Stage("train", found.train), Stage("choose", found.choose), Stage("retrain", found.retrain)]
+        learned: LearnedRelaxation
+        trained: Run
+        best: list[Architecture]
+
+        def train(outcome: Outcome) -> None:
+            """Learns weights and q; the stages that follow go on with the supernet that was trained last."""
+            nonlocal learned, trained
+            learned = learn(run)
+            networks = replace(run.networks, make=learned.run.networks.make)
+            trained = replace(run, net=learned.run.net, networks=networks)
+            outcome.net, outcome.record = trained.net, record_of(learned)
+            outcome.training = TrainingRecord(strategy=self.name, history=learned.history)
+
+        def choose(outcome: Outcome) -> None:
+            nonlocal best
+            best = find_architectures(trained, learned)
+            outcome.record = record_of(learned, best[0])
+
+        def retrain(outcome: Outcome) -> None:
+            compare(trained, outcome, best)
+
+        return [Stage("train", train), Stage("choose", choose), Stage("retrain", retrain)]
 
     def report(self, results: Results) -> Section:
         from polyarch.methods.differentiable.report import section
 
         return section(results)
-
-
-class Search:
-    """The stages of one run, which hand what they learned on to the next."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.learned: LearnedRelaxation | None = None
-        self.best: list[Architecture] = []
-
-    def train(self, outcome: Outcome) -> None:
-        """Learns weights and q; the stages that follow go on with the supernet that was trained last."""
-        self.learned = learned = learn(self.run)
-        trained = learned.run
-        self.run = replace(self.run, net=trained.net, networks=replace(self.run.networks, make=trained.networks.make))
-        outcome.net, outcome.record = trained.net, record_of(learned)
-        outcome.training = TrainingRecord(strategy=self.run.method.name, history=learned.history)
-
-    def choose(self, outcome: Outcome) -> None:
-        """Finds what q points at, and architectures near it for the ensemble."""
-        assert self.learned is not None
-        self.best = find_architectures(self.run, self.learned)
-        outcome.record = record_of(self.learned, self.best[0])
-
-    def retrain(self, outcome: Outcome) -> None:
-        """Trains what was chosen alone."""
-        compare(self.run, outcome, self.best)

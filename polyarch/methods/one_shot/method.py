@@ -21,14 +21,7 @@ from polyarch.reports.section import Section
 from polyarch.results import Results
 from polyarch.runs.comparison import compare
 from polyarch.runs.display import several
-from polyarch.runs.plan import (
-    PlannedStage,
-    Timings,
-    planned_export,
-    planned_retraining,
-    start_seconds,
-    time_steps,
-)
+from polyarch.runs.plan import PlannedStage, Timings, planned_export, planned_retraining, start_seconds, time_steps
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import Outcome, Stage

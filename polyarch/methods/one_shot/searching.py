@@ -53,11 +53,7 @@ def search(run: Run) -> SearchRecord:
     task = Scoring(run.net, run.estimators(settings.objectives))
     goals = [estimator.goal for estimator in task.estimators]
     searcher = StudySearcher(
-        run.limits,
-        sampler_of(settings),
-        goals=goals,
-        seed=run.settings.seed,
-        storage=run.workspace.study,
+        run.limits, sampler_of(settings), goals=goals, seed=run.settings.seed, storage=run.workspace.study
     )
     with run.display.stage("search") as report, run.stop.at_once(), run.executor().open(task) as score:
         done = searcher.count()
@@ -77,9 +73,7 @@ def search(run: Run) -> SearchRecord:
     def scored(architecture: Architecture) -> ScoredArchitecture:
         scores = [ScoreRecord(**values) for values in notes[architecture]]
         return ScoredArchitecture(
-            architecture=architecture.to_dict(),
-            scores=scores,
-            parameters=run.net.parameter_count(architecture),
+            architecture=architecture.to_dict(), scores=scores, parameters=run.net.parameter_count(architecture)
         )
 
     return SearchRecord(

@@ -74,11 +74,11 @@ class PosteriorGuidedSearch(Method):
         forward = example / STEP_OVER_FORWARD
         waves = math.ceil((chosen.candidates + chosen.random_candidates) / settings.workers)
         epochs = math.ceil(retrain.seeds / settings.workers) * retrain.epochs + chosen.tune_epochs
+        length = f"{several(train.epochs, 'epoch')} of {examples} examples"
         planned = [
             PlannedStage(
                 "train",
-                f"{settings.space.kind}, kernels and drop probabilities, {several(train.epochs, 'epoch')} of {examples} "
-                "examples",
+                f"{settings.space.kind}, kernels and drop probabilities, {length}",
                 timings.step * timings.steps(settings, examples) * train.epochs,
             ),
             PlannedStage(
@@ -109,8 +109,22 @@ class PosteriorGuidedSearch(Method):
         return {self.section: {"candidates": candidates, "random_candidates": random}}
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        found = Search(run)
-        return [Stage("train", found.train), Stage("draw", found.draw), Stage("retrain", found.retrain)]
+        learned: LearnedPosterior
+        drawn: DrawnCandidates
+
+        def train(outcome: Outcome) -> None:
+            nonlocal learned
+            learned = learn_posterior(run)
+            outcome.training = TrainingRecord(strategy=self.name, history=learned.history)
+
+        def draw(outcome: Outcome) -> None:
+            nonlocal drawn
+            drawn = draw_candidates(run, learned)
+
+        def retrain(outcome: Outcome) -> None:
+            compare_draws(run, outcome, learned, drawn)
+
+        return [Stage("train", train), Stage("draw", draw), Stage("retrain", retrain)]
 
     def summary(self, results: Results) -> Iterable[str | Table]:
         found = results.found(GuidedRecord)
@@ -134,27 +148,3 @@ class PosteriorGuidedSearch(Method):
         from polyarch.methods.posterior_guided.report import section
 
         return section(results)
-
-
-class Search:
-    """The stages of one run, which hand what they learned on to the next."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.learned: LearnedPosterior | None = None
-        self.drawn: DrawnCandidates | None = None
-
-    def train(self, outcome: Outcome) -> None:
-        """Learns kernels and drop probabilities."""
-        self.learned = learn_posterior(self.run)
-        outcome.training = TrainingRecord(strategy=self.run.method.name, history=self.learned.history)
-
-    def draw(self, outcome: Outcome) -> None:
-        """Draws networks and judges them."""
-        assert self.learned is not None
-        self.drawn = draw_candidates(self.run, self.learned)
-
-    def retrain(self, outcome: Outcome) -> None:
-        """Trains the best draw further, and the whole network alone."""
-        assert self.learned is not None and self.drawn is not None
-        compare_draws(self.run, outcome, self.learned, self.drawn)

@@ -25,14 +25,7 @@ from polyarch.results import Results
 from polyarch.runs.checks import check_run, check_training, refuse_searching, refuse_strategy
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import (
-    STEP_OVER_FORWARD,
-    PlannedStage,
-    Timings,
-    planned_export,
-    start_seconds,
-    time_steps,
-)
+from polyarch.runs.plan import STEP_OVER_FORWARD, PlannedStage, Timings, planned_export, start_seconds, time_steps
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import Outcome, Stage
@@ -108,19 +101,19 @@ class Stochastic(Method):
         return f"{epochs} under many architectures and {settings.retrain.epochs} for each network trained alone"
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        chosen: list[ChosenMembers] = []
+        chosen: ChosenMembers
 
         def train(outcome: Outcome) -> None:
             outcome.training = train_supernet(run).model_copy(update={"strategy": self.name})
 
-        def retrain(outcome: Outcome) -> None:
-            find_ensemble(run, outcome, *chosen)
+        def choose(outcome: Outcome) -> None:
+            nonlocal chosen
+            chosen = choose_members(run)
 
-        return [
-            Stage("train", train),
-            Stage("choose", lambda outcome: chosen.append(choose_members(run))),
-            Stage("retrain", retrain),
-        ]
+        def retrain(outcome: Outcome) -> None:
+            find_ensemble(run, outcome, chosen)
+
+        return [Stage("train", train), Stage("choose", choose), Stage("retrain", retrain)]
 
     def summary(self, results: Results) -> Iterable[str | Table]:
         found = results.found(StochasticRecord)

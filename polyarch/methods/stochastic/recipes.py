@@ -13,6 +13,7 @@ where wirings have weights of their own; the baseline is `polyarch.spaces.residu
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 from polyarch.distributions import Empirical
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture
-from polyarch.strategies import Loss, StochasticArchitectures
+from polyarch.strategies import DrawUnit, Loss, StochasticArchitectures
 from polyarch.supernets import Supernet, WiredSupernet
 
 
@@ -29,21 +30,15 @@ def nsa(
     architectures: Sequence[Architecture],
     optimizer: torch.optim.Optimizer,
     *,
+    draws: DrawUnit = "batch",
     loss: Loss = F.cross_entropy,
 ) -> StochasticArchitectures:
     """One of the architectures for every batch."""
-    return StochasticArchitectures(net, Empirical(net.space, architectures), optimizer, draws="batch", loss=loss)
+    return StochasticArchitectures(net, Empirical(net.space, architectures), optimizer, draws=draws, loss=loss)
 
 
-def nsa_i(
-    net: Supernet,
-    architectures: Sequence[Architecture],
-    optimizer: torch.optim.Optimizer,
-    *,
-    loss: Loss = F.cross_entropy,
-) -> StochasticArchitectures:
-    """One of the architectures for every example."""
-    return StochasticArchitectures(net, Empirical(net.space, architectures), optimizer, draws="example", loss=loss)
+nsa_i = partial(nsa, draws="example")
+"""One of the architectures for every example."""
 
 
 def nsa_id(

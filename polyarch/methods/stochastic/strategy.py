@@ -2,7 +2,7 @@
 
 from polyarch.distributions import Empirical
 from polyarch.errors import ConfigError
-from polyarch.methods.stochastic.recipes import nsa, nsa_i
+from polyarch.methods.stochastic.recipes import nsa
 from polyarch.methods.stochastic.settings import StochasticSettings
 from polyarch.randomness import generator_at
 from polyarch.runs.run import Run, distinct_draws
@@ -51,8 +51,7 @@ def stochastic_training(run: Run) -> Training:
     architectures = drawn_architectures(run)
     optimizer = sgd(run.net, train)
     if run.feed.unlabelled is None:
-        make = nsa_i if chosen.draws == "example" else nsa
-        strategy: Strategy = make(run.net, architectures, optimizer, loss=loss)
+        strategy: Strategy = nsa(run.net, architectures, optimizer, draws=chosen.draws, loss=loss)
     else:
         steps = train.epochs * len(run.feed.training_batches(train.batch_size))
         passes = WiringPass(run.net, Empirical(run.net.space, architectures), draws=chosen.draws)

@@ -64,10 +64,7 @@ def measured(predictor: Predictor, data: Any) -> dict[str, float]:
     inputs, targets = raw(data)
     probabilities = predictor(inputs).probabilities.double()
     true = probabilities.gather(1, targets[:, None])
-    return {
-        "accuracy": float((probabilities.argmax(1) == targets).double().mean()),
-        "loss": float(-true.log().mean()),
-    }
+    return {"accuracy": float((probabilities.argmax(1) == targets).double().mean()), "loss": float(-true.log().mean())}
 
 
 def depth_of(results: Results) -> DepthRecord:
