@@ -111,12 +111,39 @@ class OneShot(Method):
         return planned[: {"train": 1, "rank": 2, None: 5}[run.until]]
 
     def stages(self, run: Run) -> Sequence[Stage]:
-        found = Search(run)
+        record = OneShotRecord()
+        second: Supernet | None = None
+
+        def train(outcome: Outcome) -> None:
+            """Trains the supernet and, beside it, a second one by which the ranking is checked."""
+            nonlocal second
+            with second_supernet(run) if run.until != "train" else nullcontext() as other:
+                outcome.training = train_supernet(run)
+                second = other() if other else None
+
+        def rank_random(outcome: Outcome) -> None:
+            """Ranks random architectures, all to the end or with early elimination."""
+            outcome.record = record
+            if run.settings.rank.architectures and run.settings.rank.halving:
+                record.elimination = eliminate(run)
+            elif run.settings.rank.architectures:
+                tasks = {"rank": Scoring(run.net, run.estimators(run.settings.rank.estimators))}
+                if second is not None:
+                    tasks["second"] = Scoring(second, run.estimators(judges(tasks["rank"].estimators)[:1]))
+                record.ranking = rank(run, tasks)
+
+        def look_for_best(outcome: Outcome) -> None:
+            record.search = search(run)
+
+        def retrain(outcome: Outcome) -> None:
+            assert record.search is not None
+            compare(run, outcome, ensemble_members(run, record.search), outcome.training.q)
+
         return [
-            Stage("train", found.train),
-            Stage("rank", found.rank),
-            Stage("search", found.search),
-            Stage("retrain", found.retrain),
+            Stage("train", train),
+            Stage("rank", rank_random),
+            Stage("search", look_for_best),
+            Stage("retrain", retrain),
         ]
 
     def summary(self, results: Results) -> Iterable[str | Table]:
@@ -127,44 +154,6 @@ class OneShot(Method):
         from polyarch.methods.one_shot.report import section
 
         return section(results)
-
-
-class Search:
-    """The stages of one run, which hand their networks on to the next."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.record = OneShotRecord()
-        self.second: Supernet | None = None
-
-    def train(self, outcome: Outcome) -> None:
-        """Trains the supernet and, beside it, a second one by which the ranking is checked."""
-        ranks = self.run.until != "train"
-        with second_supernet(self.run) if ranks else nullcontext() as second:
-            outcome.training = train_supernet(self.run)
-            self.second = second() if second else None
-
-    def rank(self, outcome: Outcome) -> None:
-        """Ranks random architectures, all to the end or with early elimination."""
-        run, outcome.record = self.run, self.record
-        if not run.settings.rank.architectures:
-            return
-        if run.settings.rank.halving:
-            self.record.elimination = eliminate(run)
-            return
-        tasks = {"rank": Scoring(run.net, run.estimators(run.settings.rank.estimators))}
-        if self.second is not None:
-            tasks["second"] = Scoring(self.second, run.estimators(judges(tasks["rank"].estimators)[:1]))
-        self.record.ranking = rank(run, tasks)
-
-    def search(self, outcome: Outcome) -> None:
-        """Looks for the best architecture."""
-        self.record.search = search(self.run)
-
-    def retrain(self, outcome: Outcome) -> None:
-        """Trains the best alone."""
-        assert self.record.search is not None
-        compare(self.run, outcome, ensemble_members(self.run, self.record.search), outcome.training.q)
 
 
 def _score_seconds(run: Run, names: Sequence[str]) -> float:
