@@ -7,7 +7,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.common import console
+from polyarch.cli.runs import console
 from polyarch.data import DATASETS, Dataset, ImageFiles, Normalisation, Preprocessing, TableEncoding, data_root, load
 from polyarch.data.downloads import DOWNLOADS, download, present_folder
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
-from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
 from polyarch.errors import ConfigError, MissingExtra
 from polyarch.plugins import DEFAULT_METHOD, ESTIMATORS, METHODS, SAMPLERS, SPACES, STRATEGIES, method_named
 from polyarch.reports import write_report
@@ -25,6 +25,15 @@ from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
 from polyarch.runs.workspace import Workspace
 from polyarch.training import stop_on_signal
+
+console = Console(highlight=False)
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. train.epochs=20.")
+]
+WorkersOption = Annotated[int | None, typer.Option("--workers", help="Worker processes; all cores by default.")]
+
 
 DataOption = Annotated[
     str | None, typer.Option("--data", help="A name (see `polyarch data list`), a folder of images, a table, ...")

@@ -9,16 +9,19 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.common import OutOption, SetOption, WorkersOption, console
 from polyarch.cli.runs import (
     ConfigOption,
     DataOption,
     DeviceOption,
+    OutOption,
     ResumeOption,
     SeedOption,
+    SetOption,
     SpaceOption,
     TargetOption,
+    WorkersOption,
     common_options,
+    console,
 )
 from polyarch.data import data_root
 from polyarch.errors import ConfigError, UnknownName

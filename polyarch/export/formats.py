@@ -1,5 +1,6 @@
 """Programs that run without polyarch: torch.export and ONNX, each verified against the original network."""
 
+import copy
 import importlib.util
 import io
 import logging
@@ -11,14 +12,41 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
+from polyarch.data import Preprocessing
 from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
 from polyarch.export.onnx_session import OnnxSession
-from polyarch.export.program import Program
 from polyarch.export.records import METADATA_FILE, OUTPUTS, PROGRAM_FILES, one_line, read_object
 from polyarch.files import write_atomically, write_json
+from polyarch.nn.channel_selection import with_planes
+from polyarch.predictive import EarlyExit, Mixture
+
+
+class Program(nn.Module):
+    """Preprocesses raw examples (B, ...) and applies the mixture; with early exit it also returns the exits used."""
+
+    def __init__(self, preprocessing: Preprocessing, mixture: Mixture | EarlyExit) -> None:
+        super().__init__()
+        self.preprocessing = preprocessing
+        self.mixture = mixture
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> "Program":
+        """A program of copied networks on the CPU, in evaluation mode and in the contiguous memory format."""
+        weights = [member.weight for member in artifact.members]
+        networks = with_planes(copy.deepcopy(artifact.networks))
+        mixture = Mixture(networks, weights, temperature=artifact.temperature)
+        program = cls(artifact.preprocessing, mixture)
+        # Channels-last strides would become constants of the exported graph.
+        return program.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """(B, ...) raw examples -> probabilities (B, C), entropy (B,) and mutual information (B,) in nats, ..."""
+        outputs: tuple[Tensor, ...] = self.mixture(self.preprocessing(inputs))
+        return outputs
+
 
 Forward = Callable[[Tensor], Sequence[Tensor]]
 """Raw examples (B, ...) -> the three `OUTPUTS`."""

@@ -6,7 +6,6 @@ from polyarch.nn.choice_block import ChoiceBlock, adds, gate_for, options_run, p
 from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
 from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, SplitCopies, dependent_weights
-from polyarch.nn.network_cost import NetworkCost, multiply_accumulates, zero_input
 from polyarch.nn.norm_policies import (
     AdaptedStatistics,
     BatchStatistics,
@@ -16,7 +15,7 @@ from polyarch.nn.norm_policies import (
 )
 from polyarch.nn.operations import ReductionBlock, bottleneck
 from polyarch.nn.partial_channels import PartialChannels, require_parts
-from polyarch.nn.path_recording import call, record
+from polyarch.nn.path_recording import NetworkCost, call, multiply_accumulates, record, zero_input
 from polyarch.nn.search_blocks import Maybe, OneOf, Repeat
 from polyarch.nn.stacked_logits import Exits, StackedNetworks
 from polyarch.nn.wired_module import DependentModule, WiredModule, WiringNorm

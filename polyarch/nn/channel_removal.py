@@ -45,7 +45,7 @@ from polyarch.nn.channel_rules import (
     Sum,
     depthwise,
 )
-from polyarch.nn.network_cost import NetworkCost
+from polyarch.nn.path_recording import NetworkCost
 
 POOLED: dict[Any, int] = {
     **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d), 3),

@@ -2,16 +2,18 @@
 
 ``torch.fx.symbolic_trace`` patches ``nn.Module.__call__`` for the whole process, which breaks other threads. Here,
 blocks call their torch modules through `call`, which runs them on tensors and records them on symbols, so that the
-same code serves as forward pass and extraction.
-"""
+same code serves as forward pass and extraction."""
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
+from torch.utils.flop_counter import FlopCounterMode
 
 Path = Callable[[Tensor], Tensor]
 """A function that calls some modules of a network through `call`: (B, ...) -> (B, ...), or several stacked."""
@@ -117,3 +119,28 @@ def place(root: nn.Module, name: str, value: nn.Module | Tensor) -> None:
         setattr(root, last, value)
     elif not hasattr(root, last):  # else its module brought it along, and knows whether to save it
         root.register_buffer(last, value)
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """The parameters of a network and its multiply-accumulates per example."""
+
+    parameters: int
+    macs: float
+
+
+def multiply_accumulates(network: nn.Module, input_shape: Sequence[int]) -> float:
+    """Multiply-accumulates per example of this shape: half of what torch's flop counter finds.
+
+    Leaves the network in evaluation mode.
+    """
+    inputs = zero_input(network.eval(), (1, *input_shape))
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(inputs)
+    return float(counter.get_total_flops()) / 2
+
+
+def zero_input(network: nn.Module, shape: Sequence[int]) -> Tensor:
+    """Zeros of this shape on the device and in the precision of the network, which may have no parameters."""
+    parameter = next(network.parameters(), torch.empty(0))
+    return torch.zeros(*shape, dtype=parameter.dtype, device=parameter.device)

@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from polyarch.reports.canvas import WIDTH, arrow, box, label, picture
-from polyarch.reports.graphs import darts_picture, nb101_picture
+from polyarch.reports.graphs import darts_picture, nb101_picture, wiring_picture
 from polyarch.reports.text import several
-from polyarch.reports.wirings import wiring_picture
 from polyarch.spaces import NB201_EDGES, edge_name
 
 Choices = Mapping[str, Sequence[str]]

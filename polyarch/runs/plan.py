@@ -117,18 +117,16 @@ def show_plan(display: Display, planned: Sequence[PlannedStage], workers: int, *
     for stage in planned:
         table.add_row(stage.name, stage.work, in_words(stage.seconds))
     display.say(table)
-    crew = f"{workers} worker{'s' if workers > 1 else ''}"
-    display.say(f"About {in_words(total_seconds(planned))} with {crew} from the start.")
+    display.say(f"About {in_words(total_seconds(planned))} with {several(workers, 'worker')} from the start.")
     if resumed:
         display.say("Stages that are already finished are not run again.")
 
 
 def in_words(seconds: float) -> str:
     """For people: '40 seconds', '12 minutes', '3.5 hours'."""
-    if seconds < 90 * 60:
-        number, unit = (max(round(seconds), 1), "second") if seconds < 120 else (round(seconds / 60), "minute")
-        return f"{number} {unit}{'' if number == 1 else 's'}"
-    return f"{seconds / 3600:.1f} hours"
+    if seconds < 120:
+        return several(max(round(seconds), 1), "second")
+    return several(round(seconds / 60), "minute") if seconds < 90 * 60 else f"{seconds / 3600:.1f} hours"
 
 
 CAUTION = 0.75

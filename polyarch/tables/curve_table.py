@@ -1,21 +1,41 @@
 """A table of architectures with accuracies and learning curves, stored in one file."""
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
+from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
+from polyarch.files import write_atomically
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
 from polyarch.spaces.macro import macro_space
 from polyarch.spaces.nb101 import NB101_PARENTS, nb101_space
 from polyarch.tables.curves import Curves
-from polyarch.tables.npz_files import reading_arrays, write_arrays
 from polyarch.tables.row_index import RowIndex
 from polyarch.tables.truth import Truth
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes a compressed npz file atomically."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_atomically(path, buffer.getvalue())
+
+
+@contextmanager
+def reading_arrays(path: Path, expected: str) -> Iterator[Mapping[str, NDArray[Any]]]:
+    """Opens an npz file; any error in the block becomes a `CorruptFile` that names it."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            yield arrays
+    except Exception as error:  # damaged bytes make zip, numpy and JSON raise all kinds of errors
+        raise CorruptFile(f"Expected {path} to be {expected}. Found: {first_line(error)}.") from None
+
 
 FORMAT = 1
 

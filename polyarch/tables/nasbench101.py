@@ -19,7 +19,7 @@ from polyarch.data.locations import data_root
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
 from polyarch.spaces import Architecture
 from polyarch.spaces.nb101 import nb101_canonical, nb101_space
-from polyarch.tables.npz_files import reading_arrays, write_arrays
+from polyarch.tables.curve_table import reading_arrays, write_arrays
 from polyarch.tables.tfrecords import read_fields, read_records
 from polyarch.tables.truth import Truth
 

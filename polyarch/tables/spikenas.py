@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from polyarch.data.locations import data_root
 from polyarch.errors import MissingData
 from polyarch.spaces import Choice, Space, edge_name
-from polyarch.tables.curve_table import CurveTable
+from polyarch.tables.curve_table import CurveTable, reading_arrays
 from polyarch.tables.curves import MISSING, Curves
-from polyarch.tables.npz_files import reading_arrays
 
 SPIKENAS_OPERATIONS = ("zero", "skip", "conv_low", "conv_middle", "conv_high")
 """Convolutions are 3x3, followed by neurons with a low, medium or high threshold."""

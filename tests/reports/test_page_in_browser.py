@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from polyarch.methods.one_shot.searched import ordered
+from polyarch.methods.one_shot.plots import ordered
 from polyarch.reports import write_report
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName
 from polyarch.spaces import Architecture, Choice, Space, nb201_space
 from polyarch.tables import Curves, CurveTable
-from polyarch.tables.npz_files import write_arrays
+from polyarch.tables.curve_table import write_arrays
 from polyarch.testing import TruthContract
 
 SPACE = Space("small", (Choice("first", ("a", "b", "c")), Choice("second", ("x", "y"))))

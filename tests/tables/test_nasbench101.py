@@ -18,7 +18,7 @@ from polyarch.spaces import Architecture
 from polyarch.spaces.nb101 import nb101_cell, nb101_space
 from polyarch.tables import NASBench101, convert_nasbench101
 from polyarch.tables import nasbench101 as module
-from polyarch.tables.npz_files import write_arrays
+from polyarch.tables.curve_table import write_arrays
 from polyarch.tables.tfrecords import crc32c, masked_crc32c, read_fields, read_records
 from polyarch.testing import TruthContract
 

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from polyarch.errors import CorruptFile, MissingData
 from polyarch.tables import CurveTable, load_spikenas
-from polyarch.tables.npz_files import write_arrays
+from polyarch.tables.curve_table import write_arrays
 from polyarch.tables.spikenas import MEASURES, spikenas_space
 from polyarch.testing import TruthContract
 

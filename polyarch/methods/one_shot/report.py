@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyarch.methods.one_shot.plots import option_charts, score_against_size
+from polyarch.methods.one_shot.plots import counted_parameters, option_charts, ordered, score_against_size
 from polyarch.methods.one_shot.ranking_trust import trust_rows, trust_sentences
 from polyarch.methods.one_shot.record import EliminationRecord, OneShotRecord, ScoredArchitecture, SearchRecord
-from polyarch.methods.one_shot.searched import counted_parameters, ordered
 from polyarch.reports import headline
 from polyarch.reports.page import picture_of
 from polyarch.reports.section import Section, Tile

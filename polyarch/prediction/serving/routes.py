@@ -14,8 +14,7 @@ from polyarch.errors import InvalidInput, MissingExtra, PolyarchError
 from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.prediction.serving import messages
 from polyarch.prediction.serving.docs_page import render
-from polyarch.prediction.serving.instances import RequestLimits, parse_instances
-from polyarch.prediction.serving.request_body import RefusedRequest, read_body
+from polyarch.prediction.serving.instances import RefusedRequest, RequestLimits, parse_instances, read_body
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

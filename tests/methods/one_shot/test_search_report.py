@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from rendered import charts_of, page_of, rows
 
-from polyarch.methods.one_shot.plots import shares_of_options
+from polyarch.methods.one_shot.plots import best_quarter, front, ordered, shares_of_options
 from polyarch.methods.one_shot.record import OneShotRecord, SearchRecord
 from polyarch.methods.one_shot.report import section, top
-from polyarch.methods.one_shot.searched import best_quarter, front, ordered
 from polyarch.results import Results
 
 pytest.importorskip("altair", reason="needs the extra 'report'")
