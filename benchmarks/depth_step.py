@@ -7,8 +7,7 @@ from measure import Goal, interleaved, medians, options, report
 from supernet_step import step
 
 from polyarch.data import Batch
-from polyarch.methods.depth.search import DepthSearch
-from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import DepthSearch, DepthTraining
 from polyarch.randomness import generator_at, global_seed
 from polyarch.runs.networks import to_device
 from polyarch.strategies import Supervised

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.data import Batches
-from polyarch.methods.depth.search import DepthSearch
-from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import DepthSearch, DepthTraining
 from polyarch.randomness import global_seed
 from polyarch.supernets import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 from polyarch.testing import random_data, same_bits

@@ -30,8 +30,7 @@ from polyarch.runs.settings import RunSettings, parse_assignments, read_toml, wi
 from polyarch.runs.start import Beginning
 from polyarch.tables import SOURCES, Truth, convert_nasbench101, convert_nats, load_truth, parse_architecture
 from polyarch.training import stop_on_signal
-from polyarch.truths.building import build_truth, resume_build, start_build
-from polyarch.truths.summary import summary_sentences
+from polyarch.truths.building import build_truth, resume_build, start_build, summary_sentences
 
 
 def build(

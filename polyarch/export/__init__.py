@@ -1,8 +1,7 @@
 """Artifacts: networks with their weights and metadata, as files that other programs can use."""
 
 from polyarch.export.artifact import Artifact, Build, Extract, Member, read_artifact, write_artifact
-from polyarch.export.formats import Program, export_programs
-from polyarch.export.onnx_session import OnnxSession
+from polyarch.export.formats import OnnxSession, Program, export_programs
 from polyarch.export.records import Description, Metadata, read_records
 from polyarch.export.weights import read_weights, weights_bytes, weights_of
 

@@ -35,8 +35,7 @@ from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable, load_truth
 from polyarch.tables.lookup import known_members
 from polyarch.training import FitState, StopRequest
-from polyarch.truths.building import BuiltTruth, CurveTraining, Stopwatch, build_truth, start_build
-from polyarch.truths.summary import summary_sentences
+from polyarch.truths.building import BuiltTruth, CurveTraining, Stopwatch, build_truth, start_build, summary_sentences
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from polyarch.methods.depth.functions import as_text
-from polyarch.methods.depth.search import choose_depth
-from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import DepthTraining, choose_depth
 from polyarch.predictive import responsibilities
 from polyarch.supernets import FullyConnectedDepth
 from polyarch_experiments.depth.side_by_side import train_together

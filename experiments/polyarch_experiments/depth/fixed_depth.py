@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from polyarch.data import BatchSource
-from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import DepthTraining
 from polyarch.strategies import Supervised
 from polyarch.supernets import DepthSupernet
 from polyarch.training import CheckpointStore, History

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from polyarch.data import Batches, Normalisation, TensorData, load, resident, stratified_split
 from polyarch.methods.depth.choice import forward_seconds
-from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
-from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import RULES, DepthSearch, DepthTraining, choose_depth, prune
 from polyarch.objectives import log_marginal
 from polyarch.predictive import exit_curve
 from polyarch.randomness import derive_seed, global_seed

@@ -12,8 +12,7 @@ import torch
 from polyarch.data import BatchSource
 from polyarch.distributions import Categorical
 from polyarch.errors import InvalidInput
-from polyarch.methods.depth.search import DepthSearch, depth_prior
-from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import DepthSearch, DepthTraining, depth_prior
 from polyarch.supernets import FullyConnectedDepth
 from polyarch.training import History, fit
 from polyarch_experiments.depth.replica_stopping import ReplicaStopping

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from polyarch.data import Batches, Normalisation, TensorData, spirals
 from polyarch.distributions import Categorical
-from polyarch.methods.depth.search import RULES, DepthSearch, choose_depth, prune
-from polyarch.methods.depth.training import DepthTraining
+from polyarch.methods.depth.search import RULES, DepthSearch, DepthTraining, choose_depth, prune
 from polyarch.objectives import marginal_log_probabilities
 from polyarch.randomness import global_seed
 from polyarch.supernets import FullyConnectedDepth
