@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from polyarch.reports.canvas import printable
 from polyarch.reports.drawing import draw
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
 from polyarch.reports.section import Section
-from polyarch.reports.usage import classes_text, exports, modes
 from polyarch.results import PredictorRecord, Results
 
 FILTERS = ("breakable", "count", "estimator_name", "figures", "key_of", "limits_text", "percent", "several")
@@ -130,3 +130,31 @@ def _links(content: str) -> list[tuple[str, Markup]]:
 def _printable(value: Any) -> Any:
     """Names are arbitrary text, a page is not; what is marked as HTML was made by us."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+MODES = {"artifact": "single", "ensemble": "ensemble", "posterior": "marginal"}
+"""Folder of a run -> the mode that loads it."""
+
+
+def exports(results: Results) -> dict[str, str]:
+    """Folder -> name of the predictor in it, the default one first."""
+    found = {one.folder: one.name for one in results.predictors if one.folder is not None}
+    default = results.default or "artifact"
+    return {default: found.get(default, "best network")} | found
+
+
+def modes(results: Results, further: Mapping[str, str]) -> dict[str, str]:
+    """Values of ``--mode`` -> what predicts.
+
+    Args:
+        further: those of the method.
+    """
+    return {MODES[folder]: name for folder, name in exports(results).items() if folder in MODES} | dict(further)
+
+
+def classes_text(results: Results, most: int = 20) -> str:
+    """The classes in the order of the outputs; of many only the first."""
+    names = [str(name) for name in results.data["classes"]]
+    more = f", … ({len(names) - most:,} more)" if len(names) > most else ""
+    number = "1 class" if len(names) == 1 else f"{len(names):,} classes"
+    return f"{number}: {', '.join(names[:most])}{more}"

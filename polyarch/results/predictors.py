@@ -2,9 +2,15 @@
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from polyarch.results.record import Record
+VERSION = 3
+
+
+class Record(BaseModel):
+    """Base of everything in the file."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Role(StrEnum):

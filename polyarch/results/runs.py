@@ -9,8 +9,7 @@ from pydantic import Field, SerializeAsAny, ValidationError
 from polyarch.errors import CorruptFile
 from polyarch.files import write_json
 from polyarch.plugins import method_named
-from polyarch.results.predictors import Contender, PredictorRecord, Role
-from polyarch.results.record import VERSION, Record
+from polyarch.results.predictors import VERSION, Contender, PredictorRecord, Record, Role
 
 RecordType = TypeVar("RecordType", bound=Record)
 

@@ -76,6 +76,13 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
         (["search", "--data", "digits", "--out", "{out}", "--set", "train.epochs=0"], "train.epochs"),
         (["search", "--data", "digits", "--out", "{out}", "--device", "cuda:9"], "CUDA is not available"),
         (["search", "--data", "digits", "--out", "{out}", "--device", "toaster"], "Expected a device"),
+        (["search", "--data", "digits", "--out", "{out}", "--rule", "95%"], "Expected an option .* Got '--rule'"),
+        (
+            ["search", "--data", "digits", "--out", "{out}", "--outside", "digits"],
+            "Expected an option .* Got '--outside'",
+        ),
+        (["search", "--data", "digits", "--out", "{out}", "--set", "data.outside=digits"], "Expected data.ood"),
+        (["search", "--data", "digits", "--out", "{out}", "--set", "dept.rule=argmax"], "Got 'dept'"),
         (["search", "--out", "{out}", "--resume"], "Expected a run to resume"),
         (["search", "--out", "{out}", "--config", "nowhere.toml"], "Expected a run description"),
         (["search", "--out", "{out}", "--set", "search.objectives=['sotl','params']"], "Expected sampler nsga2"),
@@ -124,7 +131,8 @@ def test_a_run_from_toml_with_limits(tmp_path: Path, polyarch: Command, tiny_opt
     )
     folder = tmp_path / "run"
     words = ["search", "--config", str(tmp_path / "run.toml"), "--out", str(folder), "--workers", "1", *tiny_options]
-    finished = polyarch(*words)
+    shorter = {"rank.architectures": 0, "retrain.seeds": 1, "retrain.members": 1, "retrain.random_architectures": 0}
+    finished = polyarch(*words, *(word for key, value in shorter.items() for word in ("--set", f"{key}={value}")))
     assert finished.returncode == 0, finished.stderr
     results = Results.read(folder / "results.json")
     record = results.found(OneShotRecord)

@@ -17,11 +17,10 @@ from rendered import charts_of, page_of, plain, snippets
 from polyarch.errors import MissingExtra
 from polyarch.reports import write_report
 from polyarch.reports.headline import entries, sentences, tiles
-from polyarch.reports.page import render
+from polyarch.reports.page import classes_text, exports, render
 from polyarch.reports.scripts import embedded_json, library
 from polyarch.reports.section import Section, Tile
 from polyarch.reports.text import breakable, compared, count, figures, limits_text, listed, percent, several, the
-from polyarch.reports.usage import classes_text, exports
 from polyarch.results import Role
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from polyarch.runs.settings import RunSettings
 from polyarch.runs.suggestion import merged, suggest
 
 
+@cache
 def images(side: int, *, channels: int = 3, name: str = "photos", count: int = 40) -> Dataset:
     inputs = torch.randint(256, (count, channels, side, side), generator=generator_at(0, "images"), dtype=torch.uint8)
     part = TensorData(inputs, torch.arange(count) % 2, 2)

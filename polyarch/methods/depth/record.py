@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from polyarch.results.record import Record
+from polyarch.results.predictors import Record
 
 MIXTURE, FULL = "mixture of all depths", "full depth alone"
 PRUNED_MIXTURE, PRUNED = "pruned mixture", "pruned network alone"

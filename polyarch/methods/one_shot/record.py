@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from polyarch.results.record import Record
+from polyarch.results.predictors import Record
 
 
 class ScoreRecord(Record):

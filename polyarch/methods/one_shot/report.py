@@ -9,8 +9,7 @@ from polyarch.methods.one_shot.ranking_trust import trust_rows, trust_sentences
 from polyarch.methods.one_shot.record import EliminationRecord, OneShotRecord, ScoredArchitecture, SearchRecord
 from polyarch.reports import headline
 from polyarch.reports.page import picture_of
-from polyarch.reports.section import Section, Tile
-from polyarch.reports.tables import Cell, Line, SortableTable
+from polyarch.reports.section import Cell, Line, Section, SortableTable, Tile
 from polyarch.reports.text import count, estimator_name, figures, limits_text, listed
 from polyarch.results import Results
 

@@ -4,7 +4,7 @@ import re
 
 from pydantic import Field
 
-from polyarch.results.record import Record
+from polyarch.results.predictors import Record
 
 DRAWN, FURTHER = "best draw", "best draw, trained further"
 """Names of contenders; either may be the one that is exported."""

@@ -8,9 +8,8 @@ from polyarch.methods.posterior_guided.channel_pictures import MOST_CELLS, chann
 from polyarch.methods.posterior_guided.headline import sentences, share_of, tiles
 from polyarch.methods.posterior_guided.plots import draw_charts, training_charts
 from polyarch.methods.posterior_guided.record import GatedLayer, GuidedRecord
-from polyarch.reports.section import Section
+from polyarch.reports.section import Cell, Line, Section, SortableTable
 from polyarch.reports.specs import MOST_POINTS
-from polyarch.reports.tables import Cell, Line, SortableTable
 from polyarch.reports.text import count
 from polyarch.results import Results
 

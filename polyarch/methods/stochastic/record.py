@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from polyarch.results.record import Record
+from polyarch.results.predictors import Record
 
 
 class StochasticMember(Record):
