@@ -63,7 +63,7 @@ class TestValAccMini(CellContract):
     policy = "reestimate(5)"
 
     def make_estimator(self) -> Estimator:
-        return ValAccMini(VALID, TRAIN, policy=ReestimatedStatistics(5), batches=2)
+        return ValAccMini(VALID, TRAIN, policy=ReestimatedStatistics(5))
 
 
 class TraceContract(CellContract):

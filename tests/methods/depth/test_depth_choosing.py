@@ -171,7 +171,7 @@ def planned(run: Run) -> list[PlannedStage]:
 
 class TestPlan:
     def test_of_a_learned_depth(self) -> None:
-        content = {"train": {"epochs": 10, "batch_size": 50}}
+        content: dict[str, Any] = {"train": {"epochs": 10, "batch_size": 50}}
         trained, export = planned(run_of("variational-depth", **content))
         assert trained.name == "train" and trained.seconds == pytest.approx(10 * 4 * 0.5)
         assert "weights and posterior, up to 10 epochs of 200 examples" in trained.work
@@ -183,7 +183,7 @@ class TestPlan:
         assert planned(run)[0].seconds == pytest.approx(10 * 0.5)
 
     def test_of_fixed_depths(self) -> None:
-        content = {"train": {"batch_size": 50}, "retrain": {"epochs": 10, "seeds": 3}}
+        content: dict[str, Any] = {"train": {"batch_size": 50}, "retrain": {"epochs": 10, "seeds": 3}}
         few = planned(run_of("deterministic-depth", depth={"depths": [1, 2]}, **content))
         many = planned(run_of("deterministic-depth", **content))
         assert few[0].work == "6 networks of fixed depth, 10 epochs" and few[0].name == "retrain"
