@@ -1,6 +1,7 @@
 """Variational depth search: learn q(depth) with the weights, choose a depth, prune.
 
-Maximises (N/B) sum_n sum_d q(d) log p(y_n | x_n, d) - KL(q || prior) over the weights and q.
+Maximises (N/B) sum_n sum_d q(d) log p(y_n | x_n, d) - KL(q || prior) over the weights and q. Antorán,
+Allingham and Hernández-Lobato (2020), "Variational Depth Search in ResNets", arXiv:2002.02797.
 """
 
 import math
@@ -31,7 +32,7 @@ from polyarch.training import (
 
 @dataclass(frozen=True)
 class DepthTraining:
-    """The protocol of the document: SGD without decay until nothing gets better; the best state is kept.
+    """The protocol of Antorán et al. (2020): SGD without decay until nothing improves; the best state is kept.
 
     Without validation examples what is watched is the objective on the training set (spirals: full batches, patience
     500); with them, their loss (images: patience 30, the learning rate falls after 30 epochs). Never test examples.

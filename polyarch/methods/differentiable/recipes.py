@@ -1,6 +1,9 @@
 """Published differentiable searches: a gradient of q, a way to weigh options, and what surrounds them.
 
-A method is a `Recipe`, one line in `RECIPES`. Any gradient goes with any parametrisation.
+A method is a `Recipe`, one line in `RECIPES`. Any gradient goes with any parametrisation. DARTS: Liu et al. (2019),
+arXiv:1806.09055. DrNAS: Chen et al. (2021), arXiv:2006.10355. GDAS: Dong and Yang (2019), arXiv:1910.04465. SNAS: Xie
+et al. (2019), arXiv:1812.09926. PC-DARTS: Xu et al. (2020), arXiv:1907.05737. P-DARTS: Chen et al. (2019),
+arXiv:1904.12760. Sums of training losses: the thesis behind `polyarch.methods.one_shot.strategies`.
 """
 
 from collections.abc import Callable

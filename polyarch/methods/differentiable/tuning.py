@@ -19,12 +19,12 @@ OuterOptimiser = Callable[[list[Tensor]], torch.optim.Optimizer]
 
 
 def slow_sgd(settings: list[Tensor]) -> torch.optim.Optimizer:
-    """SGD with a rate of 0.01, as the document has it for learning rates."""
+    """SGD with a rate of 0.01, as in the thesis for learning rates."""
     return torch.optim.SGD(settings, lr=0.01)
 
 
 @dataclass(frozen=True)
-class Block:
+class TunedSteps:
     """T steps of training with the same settings.
 
     Attributes:
@@ -70,7 +70,7 @@ class Tuner:
         self.clip = clip
         self.weights = {name: weight.detach() for name, weight in weights.items()}
         self.velocity: dict[str, Tensor] | None = None
-        self.history: list[Block] = []
+        self.history: list[TunedSteps] = []
         self._settings = {
             name: value.detach().clone() if isinstance(value, Tensor) else torch.tensor(float(value))
             for name, value in settings.items()
@@ -91,7 +91,7 @@ class Tuner:
         """The settings now, as copies."""
         return {name: value.clone() for name, value in self._settings.items()}
 
-    def run(self, batches: Iterable[Any], steps: int, held_out: Iterable[Any] | None = None) -> list[Block]:
+    def run(self, batches: Iterable[Any], steps: int, held_out: Iterable[Any] | None = None) -> list[TunedSteps]:
         """All batches, in blocks of ``steps``; a last block may be shorter.
 
         Args:
@@ -101,7 +101,7 @@ class Tuner:
         if steps < 1:
             raise InvalidInput(f"Expected blocks of 1 or more steps. Got {steps}.")
         source, others = iter(batches), None if held_out is None else iter(held_out)
-        done: list[Block] = []
+        done: list[TunedSteps] = []
         while block := list(islice(source, steps)):
             other = None if others is None else next(others, None)
             if others is not None and other is None:
@@ -109,7 +109,7 @@ class Tuner:
             done.append(self.block(block, other))
         return done
 
-    def block(self, batches: list[Any], held_out: Any = None) -> Block:
+    def block(self, batches: list[Any], held_out: Any = None) -> TunedSteps:
         """One step of the weights per batch, then one of the settings."""
 
         def held_out_loss(weights: Tensors, settings: Tensors) -> Tensor:
@@ -125,7 +125,7 @@ class Tuner:
             velocity=self.velocity,
             final_loss=None if held_out is None else held_out_loss,
         )
-        block = Block(self.settings, found.losses, found.gradient)
+        block = TunedSteps(self.settings, found.losses, found.gradient)
         self._step(found.gradient)
         self.weights, self.velocity = found.weights, found.velocity
         self.history.append(block)

@@ -2,7 +2,8 @@
 
 Minimises, per training example, the negative log-likelihood of a network drawn from q plus the divergence of q from a
 spike-and-slab prior (`polyarch.objectives.SpikeSlab`). Networks are then drawn from q and judged with the weights that
-they come with: nothing has to be trained again.
+they come with: nothing has to be trained again. Zhou et al. (2020), "Posterior-Guided Neural Architecture Search",
+AAAI, arXiv:1906.09557.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class PosteriorSearch:
         length_scale: d of the prior; a larger one makes smaller networks.
         drop: the drop probability of all groups at the start.
         temperature: of the relaxed draws.
-        constant_decay: a constant in place of d^2 (1 - p) / (2N), the ablation of the document.
+        constant_decay: a constant in place of d^2 (1 - p) / (2N), the ablation of the paper.
         learned: whether drop probabilities are learned; otherwise they stay at ``drop``, the random baseline.
         q_rate_factor: by which the learning rate of q differs from that of the kernels.
         weight_decay: of what has no gate; the prior is the decay of gated kernels.

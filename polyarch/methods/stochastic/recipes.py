@@ -8,7 +8,8 @@ method      a draw for every    weights of each wiring
 `nsa_id`    example             coefficients of inputs, scale and shift of normalisations
 ==========  ==================  =======================================================
 
-The document draws 5 to 50,000 wirings of three stages with eight modules (`polyarch.spaces.erdos_renyi`) and takes 5
+Deng, Dong, Zhang and Zhu (2020), "Understanding and Exploring the Network with Stochastic Architectures", NeurIPS.
+The paper draws 5 to 50,000 wirings of three stages with eight modules (`polyarch.spaces.erdos_renyi`) and takes 5
 where wirings have weights of their own; the baseline is `polyarch.spaces.residual_wiring`, trained alone.
 """
 
