@@ -35,6 +35,8 @@ def serve(address: str) -> None:
     for name in PRELOADED:
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
+    if importlib.util.find_spec("vl_convert"):
+        _share_charts()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
@@ -81,6 +83,28 @@ def _answer(request: dict[str, Any], main: Callable[[], None]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return code if isinstance(code, int) else int(code is not None)
+
+
+def _share_charts() -> None:
+    """Makes the scripts of reports once for all forks.
+
+    In a process of its own, because it starts threads, which a fork would not have.
+    """
+    from markupsafe import Markup
+
+    from polyarch.reports import page, scripts
+
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with os.fdopen(writing, "w", encoding="utf-8") as file:
+            file.write(scripts.library())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as file:
+        text = Markup(file.read())
+    os.waitpid(child, 0)
+    vars(page)["library"] = lambda: text
 
 
 def _reap() -> None:

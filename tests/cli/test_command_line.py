@@ -132,6 +132,7 @@ def test_a_run_from_toml_with_limits(tmp_path: Path, polyarch: Command, tiny_opt
     folder = tmp_path / "run"
     words = ["search", "--config", str(tmp_path / "run.toml"), "--out", str(folder), "--workers", "1", *tiny_options]
     shorter = {"rank.architectures": 0, "retrain.seeds": 1, "retrain.members": 1, "retrain.random_architectures": 0}
+    shorter |= {"checkpoint_seconds": 1000, "train.epochs": 1}
     finished = polyarch(*words, *(word for key, value in shorter.items() for word in ("--set", f"{key}={value}")))
     assert finished.returncode == 0, finished.stderr
     results = Results.read(folder / "results.json")

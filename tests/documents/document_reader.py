@@ -69,6 +69,8 @@ EXPORTED: dict[str, dict[str, Any]] = {
     "runs/own": {"programs": ["onnx"], "retrain.members": 1},
 }
 """Folders of runs whose exported programs a page uses; others leave them out, because exporting takes longest."""
+WITHOUT_PROGRAMS = ("README.md",)
+"""Pages that tell to make such a run, but do not use its programs."""
 
 CLASSES = ("birds", "cats", "dogs")
 PRELOADED = Path(__file__).parent.parent / "preloaded.py"
@@ -152,7 +154,8 @@ class Reader:
         """A search that several pages tell to run is run for the first of them; the others get a copy."""
         out = parse(command)["out"]
         module = re.search(r"--module (\w+):", command)
-        meaning = command + ((self.folder / f"{module[1]}.py").read_text() if module else "")
+        code = (self.folder / f"{module[1]}.py").read_text() if module else ""
+        meaning = f"{self.page.name in WITHOUT_PROGRAMS} {command} {code}"
         stored = self.cache / hashlib.sha256(meaning.encode()).hexdigest()
         with (self.cache / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -250,9 +253,10 @@ class TinySearch:
         return self.real(*args, settings={**given, **small, "programs": []}, **options)
 
 
-def shim(address: Path) -> str:
+def shim(address: Path, page: Path) -> str:
     """The real command line, with tiny budgets for the commands that train."""
-    folders = "\n".join(f'*{folder}*) set -- "$@" {_options(settings)} ;;' for folder, settings in EXPORTED.items())
+    exported = {} if page.name in WITHOUT_PROGRAMS else EXPORTED
+    folders = "\n".join(f'*{folder}*) set -- "$@" {_options(settings)} ;;' for folder, settings in exported.items())
     python = shlex.quote(sys.executable)
     run = f"exec {python} -S {shlex.quote(str(PRELOADED))} run {address}"
     return f"""#!/bin/sh

@@ -30,13 +30,14 @@ LONG = (
     "depth.md",
     "differentiable-search.md",
     "index.md",
+    "loading.md",
     "predictions.md",
     "RESULTS.md",
     "supernets.md",
     "wirings.md",
     "your-network.md",
 )
-"""Pages with many runs, or with thousands of files."""
+"""Pages with many runs, with programs of their networks, or with thousands of files."""
 
 
 FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -95,8 +96,6 @@ def reader_of(
     """Makes the reader of a page."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "polyarch").write_text(helpers.shim(preloaded))
-    (programs / "polyarch").chmod(0o755)
     base = tmp_path_factory.getbasetemp()
     cache = (base.parent if base.name.startswith("popen-") else base) / "searches"  # one for all xdist workers
     cache.mkdir(exist_ok=True)
@@ -104,6 +103,8 @@ def reader_of(
 
     def make(page: Path) -> Any:
         path = f"{programs}:{environment['PATH']}"
+        (programs / "polyarch").write_text(helpers.shim(preloaded, page))
+        (programs / "polyarch").chmod(0o755)
         readers.append(helpers.Reader(page, user_folder, {**environment, "PATH": path}, cache))
         return readers[-1]
 
