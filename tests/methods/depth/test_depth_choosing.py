@@ -89,7 +89,7 @@ def test_small_data_follow_the_document() -> None:
     }  # fmt: skip
     assert found["depth"] == {"rule": "argmax"}
     assert reasons[1] == (
-        "schedule: up to 3000 epochs of 160 training examples in full batches; rule argmax chooses the depth"
+        "schedule: up to 3,000 epochs of 160 training examples in full batches; rule argmax chooses the depth"
     )
     fixed, reasons = suggested(asked("deterministic-depth"), points())
     assert fixed["retrain"] == {"seeds": 1, "epochs": 1000, "batch_size": 160, **protocol}

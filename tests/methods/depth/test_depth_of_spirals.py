@@ -124,14 +124,12 @@ def test_the_command_with_every_option(tmp_path: Path, polyarch: Command) -> Non
 
 
 def test_training_first_and_choosing_later(tmp_path: Path, polyarch: Command) -> None:
-    run = ["--out", str(tmp_path / "run")]
-    words = [*run, "--data", "spirals", "--space", "depth_fc", "--workers", "1"]
+    words = ["--out", str(tmp_path / "run"), "--data", "spirals", "--space", "depth_fc", "--workers", "1"]
     settings = {"method": "variational-depth", "space.max_depth": 2, "train.epochs": 20, "programs": []}
     succeed(polyarch("train", *words, *options(settings)))
     trained = Results.read(tmp_path / "run" / "results.json")
     assert trained.found(DepthRecord) is None and trained.training.q is not None
-    succeed(polyarch("search", *run, "--resume"))
-    results = Results.read(tmp_path / "run" / "results.json")
+    results = library.search("spirals", out=tmp_path / "run", resume=True, quiet=True, report=False).results
     assert results.training == trained.training
     check_numbers(results)
 

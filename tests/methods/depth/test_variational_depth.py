@@ -115,7 +115,7 @@ class TestPrior:
             depth_prior(SPACE, prior)
 
     def test_a_geometric_one_needs_a_ratio(self) -> None:
-        with pytest.raises(InvalidInput, match=r"ratio above 0. Got 1 choices and 0"):
+        with pytest.raises(InvalidInput, match=r"ratio above 0. Got 1 and 0"):
             depth_prior(SPACE, ratio=0)
 
     def test_it_reaches_the_bound(self) -> None:

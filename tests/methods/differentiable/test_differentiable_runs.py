@@ -74,7 +74,18 @@ def searched(method: str, out: Path, settings: dict[str, Any], **options: Any) -
     return library.search(data, out=out, method=method, quiet=True, settings=settings, **options)
 
 
-@pytest.mark.parametrize("method", [name for name in RECIPES if name not in ("pc-darts", "darts-20", "sotl-darts-20")])
+COMBINED = ("sotl-drnas", "sotl-pdarts")  # of a gradient and a relaxation that others have
+CELLS_ONLY = ("pc-darts", "darts-20", "sotl-darts-20")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in COMBINED else ())
+        for name in RECIPES
+        if name not in CELLS_ONLY
+    ],
+)
 def test_every_method_goes_through_with_a_network_of_ones_own(method: str, tmp_path: Path) -> None:
     settings = {**SMALL, "retrain.members": 1, "retrain.random_architectures": 0}
     found = searched(method, tmp_path / "run", settings, data="spirals", module=own)

@@ -114,7 +114,9 @@ def test_weights_off_the_paths_keep_their_bits(method: str) -> None:
         assert same_bits(parameter, before[name]) == (name not in on_path), name
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(method, marks=pytest.mark.slow if "multi_path" in method else ()) for method in METHODS]
+)  # several paths have nothing to resume that one path has not
 def test_a_stopped_run_ends_with_the_same_bits(method: str, tmp_path: Path) -> None:
     """Stopped in the middle of an epoch, with a schedule for the optimiser that has one."""
 
