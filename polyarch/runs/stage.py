@@ -28,6 +28,7 @@ class Outcome:
         comparison: networks side by side, each with its role.
         predictors: what can predict; those with a folder are exported there.
         default: the folder of the predictor that is *the* answer.
+        decisions: what was chosen along the way and why, in words.
         artifact: the exported network in numbers.
         net: the supernet after training, where it is not the one that the run began with.
         seconds: by stage, and whatever else was timed.
@@ -38,6 +39,7 @@ class Outcome:
     comparison: list[Contender] | None = None
     predictors: list[PredictorRecord] = field(default_factory=list)
     default: str | None = None
+    decisions: list[str] = field(default_factory=list)
     artifact: dict[str, Any] | None = None
     net: Supernet | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -106,7 +108,7 @@ def results_of(run: Run, outcome: Outcome) -> Results:
         artifact=outcome.artifact,
         predictors=outcome.predictors,
         default=outcome.default,
-        decisions=list(run.settings.decisions),
+        decisions=[*run.settings.decisions, *outcome.decisions],
         seconds=outcome.seconds,
     )
 

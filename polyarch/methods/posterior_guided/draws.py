@@ -141,10 +141,11 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
     contenders.append(contender(WHOLE, Role.INHERITED, [_measured(run, net, whole, net.extract(whole).eval())]))
     alone, runs = _alone(run, whole)
     contenders.append(contender(ALONE, Role.BASELINE, [_brief(net, whole, one) for one in runs]))
-    exported = sides[chosen][0]
+    exported = replace(sides[chosen][0], known=MemberLogits.of(run, sides[chosen][0].networks))
     folders = [(exported, run.workspace.artifact), (mixture, run.workspace.posterior)]
     judged = [*write_predictors(run, folders), judge(alone, run, ood_batches(run))]
-    outcome.comparison, outcome.default = contenders, run.workspace.posterior.name
+    outcome.comparison = contenders
+    _choose_default(run, outcome, exported, mixture)
     outcome.predictors = [
         # Not every slice of every member.
         record.model_copy(update={"members": [masks(net, one) for one in ensemble.architectures]})
@@ -156,6 +157,21 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
         "parameters": net.cost(best).parameters,
     }
     outcome.record = record_of(run, learned, drawn)
+
+
+def _choose_default(run: Run, outcome: Outcome, exported: Ensemble, mixture: Ensemble) -> None:
+    """Whichever predicts validation examples better: the mixture, or one draw, which may have been trained further."""
+    losses: dict[str, float] = {}
+    for one in (mixture, exported):
+        assert one.known is not None
+        losses[one.name] = one.known.measure(torch.tensor(one.weights, dtype=one.known.valid.dtype))["valid_loss"]
+    is_mixture = losses[mixture.name] <= losses[exported.name]
+    outcome.default = (run.workspace.posterior if is_mixture else run.workspace.artifact).name
+    chosen, other = sorted(losses, key=lambda name: losses[name])
+    outcome.decisions.append(
+        f"default predictor: the {chosen}, with a mean validation loss of {losses[chosen]:.3f} nats against "
+        f"{losses[other]:.3f} of the {other}"
+    )
 
 
 def record_of(run: Run, learned: LearnedPosterior, drawn: DrawnCandidates) -> GuidedRecord:
