@@ -10,8 +10,8 @@ from record_examples import interval
 from rendered import page_of, read_again, section_of
 from report_examples import cell_results
 
-from polyarch.methods.one_shot.ranking_trust import trust_rows, trust_sentences
 from polyarch.methods.one_shot.record import OneShotRecord, RankingRecord, TrustRecord
+from polyarch.methods.one_shot.report import trust_rows, trust_sentences
 from polyarch.ranking import trust
 from polyarch.results import Results
 

@@ -17,9 +17,8 @@ from polyarch.methods.posterior_guided.channel_pictures import (
     kept_text,
     probability,
 )
-from polyarch.methods.posterior_guided.headline import sentences, tiles
 from polyarch.methods.posterior_guided.record import GatedLayer, GuidedRecord
-from polyarch.methods.posterior_guided.report import layer_table
+from polyarch.methods.posterior_guided.report import layer_table, sentences, tiles
 from polyarch.reports.headline import entries
 from polyarch.reports.page import render
 from polyarch.reports.specs import MOST_POINTS
