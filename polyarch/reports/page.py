@@ -35,7 +35,7 @@ def render(results: Results, section: Section | None = None) -> str:
         section: the method's part; by default what the method itself gives.
     """
     _require_extra()
-    from polyarch.reports.charts import charts
+    from polyarch.reports.plots import charts
 
     section = section or section_of(results)
     scripts = {"library": library(), "script": resource("page.js")}

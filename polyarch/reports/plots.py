@@ -2,16 +2,17 @@
 
 A specification says what is shown; colours and fonts come from the page, which knows whether it is light or dark. Its
 parts refer to them by the names of styles: best, others, front, limit, chosen, diagonal, words. Text from results
-stands in the data only, never in field names or expressions.
-"""
+stands in the data only, never in field names or expressions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import altair as alt
 
+from polyarch.reports import plots
 from polyarch.reports.headline import Entry
-from polyarch.reports.specs import HEIGHT, Row, Spec, data, legend, spec_of, wrapped
-from polyarch.results import PredictorRecord
+from polyarch.reports.shares import learned_shares, option_chart
+from polyarch.reports.specs import HEIGHT, Row, Spec, curve, data, legend, spec_of, wrapped
+from polyarch.results import Accuracy, PredictorRecord, Results
 
 
 def contenders(entries: Sequence[Entry]) -> Spec:
@@ -195,3 +196,47 @@ def risk_coverage(predictors: Sequence[PredictorRecord]) -> Spec:
 def _predictor_colour(predictors: Sequence[PredictorRecord], symbol: str) -> alt.Color:
     names = [one.name for one in predictors]
     return alt.Color("predictor:N", scale=alt.Scale(domain=names), title=None, legend=legend(names, symbol))
+
+
+LOSSES = {"loss": "training loss", "valid_loss": "validation loss"}
+
+
+def charts(results: Results, contenders: Sequence[Entry], *, spells_out: bool = True) -> Iterator[tuple[str, Spec]]:
+    """Ids of places on the page and what is drawn there, as far as the run has come.
+
+    Args:
+        spells_out: whether a learned distribution is shown option by option.
+    """
+    if contenders:
+        yield "contenders", plots.contenders(contenders)
+    supernet = list(curve(results.training.history, LOSSES))
+    if supernet:
+        yield "supernet", plots.curves(supernet, "loss (nats)")
+    trained = trained_alone(results)
+    if trained:
+        yield from retraining(trained[0])
+    if results.training.q and spells_out:
+        yield "options", option_chart(learned_shares(results.training.q, results.space.get("choices") or {}))
+    if any(one.reliability for one in results.predictors):
+        yield "reliability", plots.reliability(results.predictors)
+    if any(one.coverage for one in results.predictors):
+        yield "risk", plots.risk_coverage(results.predictors)
+
+
+def trained_alone(results: Results) -> list[Sequence[Accuracy]]:
+    """The runs of every contender with a training of its own, in the order of the comparison."""
+    return [one.runs for one in results.comparison or [] if any(run.history for run in one.runs)]
+
+
+def retraining(runs: Sequence[Accuracy], name: str = "retraining") -> Iterator[tuple[str, Spec]]:
+    """Losses and accuracy of every seed over the epochs."""
+    losses = _over_epochs(runs, LOSSES)
+    if losses:
+        yield name, plots.curves(losses, "loss (nats)")
+    accuracies = _over_epochs(runs, {"valid_accuracy": "validation accuracy"})
+    if accuracies:
+        yield f"{name}-accuracy", plots.curves(accuracies, "validation accuracy", "~%")
+
+
+def _over_epochs(runs: Sequence[Accuracy], names: Mapping[str, str]) -> list[Row]:
+    return [{**row, "seed": run.seed} for run in runs for row in curve(run.history, names)]

@@ -11,8 +11,7 @@ from rich.table import Table
 from polyarch.errors import ConfigError
 from polyarch.estimators import Scoring
 from polyarch.methods.method import Method
-from polyarch.methods.one_shot.elimination import eliminate, rungs_of
-from polyarch.methods.one_shot.ranking import judges, rank, summary
+from polyarch.methods.one_shot.ranking import eliminate, judges, rank, rungs_of, summary
 from polyarch.methods.one_shot.record import OneShotRecord
 from polyarch.methods.one_shot.searching import ensemble_members, sampler_of, search
 from polyarch.methods.one_shot.second_supernet import second_supernet, wants_second

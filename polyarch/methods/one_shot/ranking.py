@@ -1,5 +1,6 @@
 """Architectures scored by several estimators, random ones or those of a table, and how far to trust the ranking."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from rich.text import Text
 from polyarch.estimators import Estimator, Failure, Score, Scoring
 from polyarch.executors import Mapper
 from polyarch.methods.one_shot.record import (
+    EliminatedArchitecture,
     EliminationRecord,
     OneShotRecord,
     RankingRecord,
@@ -17,9 +19,11 @@ from polyarch.methods.one_shot.record import (
     ScoreRecord,
     TrustRecord,
 )
-from polyarch.ranking import rank_quality, trust
+from polyarch.ranking import geometric_rungs, halving_counts, rank_quality, successive_halving, trust
+from polyarch.ranking.halving import Curve
 from polyarch.results import Results
 from polyarch.runs.run import Run
+from polyarch.runs.settings import RunSettings
 from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
 from polyarch.tables import Truth
@@ -178,3 +182,47 @@ def _elimination(found: EliminationRecord) -> Iterator[str | Table]:
         table.add_row(str(place), Text("|".join(one.architecture.values())), str(one.steps), loss)
     yield table
     yield f"Steps: {found.spent:,} instead of {found.full_steps:,} ({found.spent / found.full_steps:.0%})."
+
+
+FIRST_SHARE = 8
+"""The first rung is at this part of the steps; from rung to rung the steps double and the architectures halve."""
+
+
+def rungs_of(settings: RunSettings) -> tuple[int, ...]:
+    """The steps after which the worse half is eliminated, the whole short run last."""
+    steps = settings.scores.steps
+    return geometric_rungs(steps, first=max(steps // FIRST_SHARE, 1))
+
+
+def eliminate(run: Run) -> EliminationRecord:
+    """Ranks random architectures by successive halving; losses go to a journal, and a killed run reads them there."""
+    architectures = run.draw(run.settings.rank.architectures, "rank")
+    rungs = rungs_of(run.settings)
+    journal = run.workspace.journal("halving")
+    known = {record["key"]: tuple(_from_json(loss) for loss in record["losses"]) for record in journal.records}
+    total = sum(halving_counts(len(architectures), rungs))
+    with run.display.stage("rank") as report:
+
+        def note(key: str, curve: Curve) -> None:
+            journal.append({"key": key, "losses": [None if math.isnan(loss) else loss for loss in curve]})
+            report(len(journal.records), total, "")
+
+        report(len(journal.records), total, "")
+        with run.stop.at_once():
+            found = successive_halving(
+                run.net, architectures, run.scores.short_run(), run.executor(), rungs=rungs, known=known, note=note
+            )
+    ranked = [
+        EliminatedArchitecture(
+            architecture=architectures[position].to_dict(),
+            parameters=run.net.parameter_count(architectures[position]),
+            steps=found.steps[position],
+            value=found.values[position] if math.isfinite(found.values[position]) else None,
+        )
+        for position in found.order
+    ]
+    return EliminationRecord(rungs=list(rungs), architectures=ranked, spent=found.spent, full_steps=found.full_steps)
+
+
+def _from_json(loss: float | None) -> float:
+    return math.nan if loss is None else loss

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 import altair as alt
 
 from polyarch.methods.posterior_guided.record import GuidedDraw, GuidedRecord
-from polyarch.reports.charts import retraining, trained_alone
-from polyarch.reports.plots import curves, posterior_bars
+from polyarch.reports.plots import curves, posterior_bars, retraining, trained_alone
 from polyarch.reports.specs import HEIGHT, MOST_POINTS, Row, Spec, curve, data, evenly, spec_of
 from polyarch.results import Results
 

@@ -10,7 +10,7 @@ import pytest
 
 from polyarch.errors import ConfigError
 from polyarch.estimators import Failure, Scoring, TraceEstimator
-from polyarch.methods.one_shot.elimination import eliminate, rungs_of
+from polyarch.methods.one_shot.ranking import eliminate, rungs_of
 from polyarch.methods.one_shot.second_supernet import wants_second
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
