@@ -96,11 +96,11 @@ def search(
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
     if isinstance(method, Method):
-        METHODS.add(method.name, _Given(method))
+        METHODS.add(method.name, lambda name: method)
     if module is not None and space not in (None, "module"):
         raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
     builder = None if module is None or isinstance(module, str) else _builder(module)
-    given = None if isinstance(data, str | Path) else _dataset(data, target)
+    given = None if isinstance(data, str | Path) else data if isinstance(data, Dataset) else load(data, target=target)
     more = None if isinstance(unlabelled, str | Path) else unlabelled
     described = any(name.startswith("space.") for name in settings or {})
     overrides: dict[str, Any] = {
@@ -138,16 +138,6 @@ def search(
 
 
 @dataclass(frozen=True)
-class _Given:
-    """A method that was handed over as an object."""
-
-    method: Method
-
-    def __call__(self, name: str) -> Method:
-        return self.method
-
-
-@dataclass(frozen=True)
 class _Copies:
     """Gives copies of one network, with the weights it came with."""
 
@@ -159,7 +149,3 @@ class _Copies:
 
 def _builder(module: nn.Module | Callable[..., nn.Module]) -> Builder:
     return _Copies(module) if isinstance(module, nn.Module) else module
-
-
-def _dataset(data: Any, target: str | None) -> Dataset:
-    return data if isinstance(data, Dataset) else load(data, target=target)
