@@ -70,4 +70,4 @@ class EstimatorContract:
         with global_seed(0, "contract"):
             net = self.make_supernet()
         generator = generator_at(0, "contract")
-        return net, [net.space.sample(generator) for _ in range(3)]
+        return net, [net.space.sample(generator) for _ in range(2)]
