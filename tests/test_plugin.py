@@ -51,6 +51,7 @@ def small(**changes: object) -> list[str]:
     return ["--workers", "1", *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))]
 
 
+@pytest.mark.slow
 def test_a_method_and_a_space(site: Path, tmp_path: Path) -> None:
     options = small(**{"training_free.candidates": 4})
     polyarch(
@@ -79,6 +80,7 @@ def test_a_method_and_a_space(site: Path, tmp_path: Path) -> None:
     assert {**again, "seconds": None} == {**json.loads(before), "seconds": None}
 
 
+@pytest.mark.slow
 def test_parts_of_a_search_without_packaging(site: Path, tmp_path: Path) -> None:
     """The estimator by where it lies, in the current folder; strategy and sampler by name."""
     (tmp_path / "proxies.py").write_text((PLUGIN / "polyarch_example" / "estimator.py").read_text())
@@ -90,6 +92,7 @@ def test_parts_of_a_search_without_packaging(site: Path, tmp_path: Path) -> None
     assert results["record"]["search"]["sampler"] == "hill_climbing"
 
 
+@pytest.mark.slow
 def test_an_experiment(site: Path, tmp_path: Path) -> None:
     shown = polyarch(site, tmp_path, "experiment", "run", "synflow_size", "--out", "run", "--workers", "1")
     assert "Spearman of flow and size" in shown
