@@ -51,7 +51,6 @@ def small(**changes: object) -> list[str]:
     return ["--workers", "1", *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))]
 
 
-@pytest.mark.slow
 def test_a_method_and_a_space(site: Path, tmp_path: Path) -> None:
     options = small(**{"training_free.candidates": 4})
     polyarch(
@@ -80,7 +79,6 @@ def test_a_method_and_a_space(site: Path, tmp_path: Path) -> None:
     assert {**again, "seconds": None} == {**json.loads(before), "seconds": None}
 
 
-@pytest.mark.slow
 def test_parts_of_a_search_without_packaging(site: Path, tmp_path: Path) -> None:
     """The estimator by where it lies, in the current folder; strategy and sampler by name."""
     (tmp_path / "proxies.py").write_text((PLUGIN / "polyarch_example" / "estimator.py").read_text())
