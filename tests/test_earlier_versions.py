@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from polyarch.cli.prediction import predict
 from polyarch.errors import ConfigError, CorruptFile
@@ -97,6 +98,10 @@ def test_settings_of_all_methods_are_read_and_a_run_without_checkpoints_starts_a
     assert set(settings.sections) == {"depth", "differentiable", "stochastic", "guided"}
     results = resume(folder)
     assert results.default == "ensemble" and len(results.predictors) == 2
+    before = json.loads((RUNS / "one_shot" / "results.json").read_text())
+    assert results.artifact is not None and results.artifact["architecture"] == before["artifact"]["architecture"]
+    then, now = (load_file(run / "ensemble" / "weights.safetensors") for run in (RUNS / "one_shot", folder))
+    torch.testing.assert_close(now, then, rtol=1e-3, atol=1e-3)  # the same bits on the same processor
     assert Results.read(folder / "results.json").comparison == results.comparison
 
 
