@@ -79,6 +79,7 @@ def test_a_method_and_a_space(site: Path, tmp_path: Path) -> None:
     assert {**again, "seconds": None} == {**json.loads(before), "seconds": None}
 
 
+@pytest.mark.slow
 def test_parts_of_a_search_without_packaging(site: Path, tmp_path: Path) -> None:
     """The estimator by where it lies, in the current folder; strategy and sampler by name."""
     (tmp_path / "proxies.py").write_text((PLUGIN / "polyarch_example" / "estimator.py").read_text())
