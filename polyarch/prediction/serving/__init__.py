@@ -1,5 +1,5 @@
 """Predictions over HTTP."""
 
-from polyarch.prediction.serving.routes import create_application
+from polyarch.prediction.serving.application import create_application
 
 __all__ = ["create_application"]

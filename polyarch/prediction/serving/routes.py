@@ -1,8 +1,7 @@
 """The routes of the web application."""
 
 import asyncio
-import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -10,15 +9,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 import polyarch
-from polyarch.errors import InvalidInput, MissingExtra, PolyarchError
+from polyarch.errors import PolyarchError
 from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.prediction.serving import messages
 from polyarch.prediction.serving.docs_page import render
-from polyarch.prediction.serving.instances import RefusedRequest, RequestLimits, parse_instances, read_body
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
+from polyarch.prediction.serving.instances import RequestLimits, parse_instances
+from polyarch.prediction.serving.request_body import RefusedRequest, read_body
 
 MOST_WAITING = 32
 """Requests that are being read or waiting; each may hold ``max_bytes``."""
@@ -129,26 +125,3 @@ def _health(predictor: Predictor) -> dict[str, Any]:
             "columns": [column.to_dict() for column in predictor.columns],
         },
     }
-
-
-def create_application(
-    predictor: Predictor, *, max_bytes: int = 10_000_000, max_instances: int = 256, max_pixels: int = 50_000_000
-) -> FastAPI:
-    """Serves GET /health, POST /predict, GET /docs and GET /openapi.json for one artifact.
-
-    Every request is answered with a prediction or with ``{"error": "one sentence"}`` and a status of 400 to 499. One
-    prediction runs at a time, in a thread, so that /health stays responsive.
-
-    Args:
-        max_bytes: per request, counted while it arrives.
-        max_instances: examples per request.
-        max_pixels: of all encoded images of a request together.
-    """
-    for name, value in (("max_bytes", max_bytes), ("max_instances", max_instances), ("max_pixels", max_pixels)):
-        if value < 1:
-            raise InvalidInput(f"Expected {name} of 1 or more. Got {value}.")
-    if importlib.util.find_spec("fastapi") is None:
-        raise MissingExtra("Serving predictions", "serve")
-    from polyarch.prediction.serving.routes import build
-
-    return build(predictor, RequestLimits(max_bytes, max_instances, max_pixels))
