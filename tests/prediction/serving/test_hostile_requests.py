@@ -230,7 +230,7 @@ def test_chunks_without_end(clients: Clients) -> None:
 
 
 def test_slow_requests_are_given_up(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyarch.prediction.serving.instances.READING_SECONDS", 0.3)
+    monkeypatch.setattr("polyarch.prediction.serving.request_body.READING_SECONDS", 0.3)
     client = clients["vector"]
     head = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
     with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=30) as connection:
