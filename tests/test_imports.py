@@ -157,3 +157,18 @@ assert polyarch.spaces.nb201_space().size == 5**6
 assert "torch" in sys.modules and "polyarch.runs" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", source], check=True)
+
+
+def test_the_command_line_needs_no_extra() -> None:
+    """`make demo` installs the extras report and onnx only."""
+    code = """
+import sys
+from importlib.abc import MetaPathFinder
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("fastapi", "starlette", "uvicorn", "pyarrow", "datasets", "polyarch_experiments"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+import polyarch.cli, polyarch.scikit
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
