@@ -1,4 +1,4 @@
-"""Validation accuracy of an architecture with the weights it inherits from the supernet."""
+"""How well an architecture does on validation data with the weights it inherits from the supernet."""
 
 from itertools import islice
 
@@ -7,25 +7,33 @@ from polyarch.estimators.estimator import Estimator
 from polyarch.nn import AdaptedStatistics, NormPolicy
 from polyarch.spaces import Architecture
 from polyarch.strategies import measure
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 
 class ValAcc(Estimator):
-    """Accuracy on the whole validation set.
+    """The selection metric of the task, the accuracy for classes, on the whole validation set.
+
+    Metrics to be minimised, such as the RMSE, are negated.
 
     Args:
         valid: held-out batches.
         train: batches whose inputs adapt the batch statistics.
         policy: which statistics batch normalisation uses; adapted on 20 batches by default.
+        task: what is predicted.
     """
 
     name = "val_acc"
     max_batches: int | None = None
 
-    def __init__(self, valid: BatchSource, train: BatchSource, *, policy: NormPolicy | None = None) -> None:
+    def __init__(
+        self, valid: BatchSource, train: BatchSource, *, policy: NormPolicy | None = None, task: Task = CLASSES
+    ) -> None:
         self.valid = valid
         self.train = train
         self.norm_policy = policy or AdaptedStatistics()
+        self.task = task
 
     @property
     def policy(self) -> str:
@@ -33,14 +41,15 @@ class ValAcc(Estimator):
         return str(self.norm_policy)
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """The share of correct predictions, 0..1."""
+        """The metric, negated if less is better."""
         network = net.extract(architecture)
         self.norm_policy.prepare(network, (batch.inputs for batch in endless(self.train)))
-        return measure(network, islice(self.valid.epoch(0), self.max_batches))["accuracy"]
+        metric = self.task.selection
+        return metric.gain(measure(self.task, network, islice(self.valid.epoch(0), self.max_batches))[metric.name])
 
 
 class ValAccMini(ValAcc):
-    """Accuracy on the first validation minibatch: cheaper and noisier."""
+    """The same on the first validation minibatch: cheaper and noisier."""
 
     name = "val_acc_mini"
     max_batches = 1

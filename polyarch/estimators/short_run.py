@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.data import Batch, BatchSource, endless
@@ -19,7 +18,9 @@ from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class ShortRun:
         learning_rate: of SGD; the thesis uses 0.01 after single-path training.
         valid: if given, one of these batches is evaluated before every step.
         gradients: whether to accumulate gradients, for `SoG` and `SoGN`.
+        task: what is predicted, and by which loss.
     """
 
     train: BatchSource
@@ -56,6 +58,7 @@ class ShortRun:
     seed: int = 0
     valid: BatchSource | None = None
     gradients: bool = False
+    task: Task = CLASSES
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -92,7 +95,7 @@ class OngoingRun:
         start = len(self.losses)
         train = islice(endless(self.run.train, start=start), until - start)
         valid = endless(self.run.valid, start=start) if self.run.valid is not None else None
-        strategy = Supervised(self.network, self.optimizer)
+        strategy = Supervised(self.network, self.optimizer, task=self.run.task)
         generator = generator_at(self.run.seed, "score", self.key)
         with torch.random.fork_rng():
             for step, batch in enumerate(train, start):
@@ -137,7 +140,7 @@ class OngoingRun:
         for layer in tracking:
             layer.track_running_stats = False  # torch then neither reads nor writes them in training mode
         with torch.no_grad():
-            loss = F.cross_entropy(self.network(batch.inputs), batch.targets).item()
+            loss = self.run.task.loss(self.network(batch.inputs), batch.targets).item()
         for layer, tracked in tracking.items():
             layer.track_running_stats = tracked
         self.network.train()

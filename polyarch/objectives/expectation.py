@@ -5,7 +5,7 @@ here for any space.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,21 +25,41 @@ def categorical_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
     return log_probs.gather(-1, index).squeeze(-1)
 
 
+LogLikelihood = Callable[[Tensor, Tensor], Tensor]
+"""log p(y_n | x_n) from outputs (..., B, O) and targets (B, ...): (..., B)."""
+
+
 class Expectation(ABC):
     """Estimates the expected log-likelihood of a batch, differentiably in the weights and in q."""
 
     @abstractmethod
-    def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
+    def __call__(
+        self,
+        net: Supernet,
+        q: ArchDistribution,
+        batch: Batch,
+        log_likelihood: LogLikelihood = categorical_log_likelihood,
+        *,
+        generator: Generator,
+    ) -> Tensor:
         """(1/B) sum_n E_q[log p(y_n | x_n, a)], a scalar."""
 
 
 class ExactExpectation(Expectation):
     """sum_a q(a) log p(y | x, a) over all architectures of q, for small supports and supernets that share prefixes."""
 
-    def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
+    def __call__(
+        self,
+        net: Supernet,
+        q: ArchDistribution,
+        batch: Batch,
+        log_likelihood: LogLikelihood = categorical_log_likelihood,
+        *,
+        generator: Generator,
+    ) -> Tensor:
         """The exact expectation; the generator is not used."""
         architectures = support(q)
-        values = categorical_log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
+        values = log_likelihood(net.forward_many(batch.inputs, architectures), batch.targets)  # (A, B)
         return (q.log_prob(architectures).exp().to(values) * values.mean(-1)).sum()
 
 
@@ -58,11 +78,19 @@ class SampledExpectation(Expectation):
         if self.samples < 1:
             raise InvalidInput(f"Expected 1 or more samples. Got {self.samples}.")
 
-    def __call__(self, net: Supernet, q: ArchDistribution, batch: Batch, *, generator: Generator) -> Tensor:
+    def __call__(
+        self,
+        net: Supernet,
+        q: ArchDistribution,
+        batch: Batch,
+        log_likelihood: LogLikelihood = categorical_log_likelihood,
+        *,
+        generator: Generator,
+    ) -> Tensor:
         """The estimate from S draws of the generator."""
         architectures = q.sample(self.samples, generator=generator)
-        logits = net.forward_many(batch.inputs, architectures)
-        values = categorical_log_likelihood(logits, batch.targets).mean(-1)  # (S,)
+        outputs = net.forward_many(batch.inputs, architectures)
+        values = log_likelihood(outputs, batch.targets).mean(-1)  # (S,)
         if not any(parameter.requires_grad for parameter in q.parameters()):
             return values.mean()
         log_q = q.log_prob(architectures).to(values)

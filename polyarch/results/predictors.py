@@ -1,10 +1,13 @@
 """Test results: trained networks side by side, and how far their predictions can be trusted."""
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-VERSION = 3
+from polyarch.tasks import Goal, Metric, Task
+
+VERSION = 4
 
 
 class Record(BaseModel):
@@ -29,26 +32,58 @@ class Role(StrEnum):
     OTHER = "other"
 
 
-class Accuracy(Record):
-    """Test results of one trained network."""
+class TaskRecord(Record):
+    """What is predicted, and the metric that selection goes by: every ``score`` in the file is a value of it.
+
+    ``names`` are those of the classes, numbers or labels that are predicted.
+    """
+
+    kind: str = "classification"
+    names: list[str] = Field(default_factory=list)
+    metric: str = "accuracy"
+    goal: Goal = "maximise"
+    title: str = "accuracy"
+    is_share: bool = True
+
+    @classmethod
+    def of(cls, task: Task) -> "TaskRecord":
+        """The record of a task."""
+        metric = task.selection
+        return cls(
+            kind=task.kind,
+            names=list(task.names),
+            metric=metric.name,
+            goal=metric.goal,
+            title=metric.title,
+            is_share=metric.is_share,
+        )
+
+    @property
+    def selection(self) -> Metric:
+        """The metric that selection goes by."""
+        return Metric(self.metric, self.goal, self.title, self.is_share)
+
+
+class NetworkRecord(Record):
+    """One trained network: its score and loss on test data, its score on validation data, and all test metrics."""
 
     architecture: dict[str, str]
     seed: int
-    accuracy: float
+    score: float
     loss: float
-    calibration_error: float
-    valid_accuracy: float
+    valid_score: float
+    metrics: dict[str, float] = Field(default_factory=dict)
     history: list[dict[str, float]] = Field(default_factory=list)
 
 
 class Contender(Record):
-    """One side of the comparison: mean and spread over its networks."""
+    """One side of the comparison: mean and spread of the scores of its networks."""
 
     name: str
     role: Role
     mean: float
     std: float
-    runs: list[Accuracy]
+    runs: list[NetworkRecord]
 
 
 class ReliabilityBin(Record):
@@ -61,13 +96,44 @@ class ReliabilityBin(Record):
     count: int
 
 
+class ConformalRecord(Record):
+    """Prediction sets or intervals: the coverage asked for, and coverage and mean size (or width) on test data.
+
+    ``values`` are what makes them, as in the artifact.
+    """
+
+    asked: float
+    covered: float
+    size: float
+    values: dict[str, Any]
+
+
+class NumberPoints(Record):
+    """Some test examples of one predicted number, for charts; interval ends are None without intervals."""
+
+    name: str
+    true: list[float]
+    mean: list[float]
+    std: list[float]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class LevelPoint(Record):
+    """The share of test targets inside the central interval that a predictor gives this probability."""
+
+    level: float
+    covered: float
+
+
 class PredictorRecord(Record):
     """How good and how honest the predictions of one network or mixture are on test data.
 
-    ``folder`` is where the run exports it, None for networks that are only compared with. ``uncalibrated_*`` are the
-    values at temperature 1. ``coverage`` and ``risk`` are points of the risk-coverage curve: the error rate among the
-    share of examples with the least entropy. ``flagged`` is the share of test examples with an entropy above
-    ``threshold``. ``detection`` says how well a score tells OOD examples apart.
+    ``folder`` is where the run exports it, None for networks that are only compared with. ``score``, ``loss`` and
+    ``metrics`` are of calibrated predictions, ``uncalibrated`` those at temperature 1. ``flagged`` is the share of test
+    examples whose uncertainty is above ``threshold``. ``coverage`` and ``risk`` are points of the risk-coverage curve:
+    the mean error among the share of examples with the least uncertainty. ``reliability`` is of classes, ``levels`` and
+    ``points`` are of numbers. ``detection`` says how well a measure of uncertainty tells OOD examples apart.
     """
 
     name: str
@@ -75,15 +141,16 @@ class PredictorRecord(Record):
     members: list[dict[str, str]]
     weights: list[float]
     temperature: float
-    accuracy: float
+    score: float
     loss: float
-    brier: float
-    calibration_error: float
-    uncalibrated_loss: float
-    uncalibrated_calibration_error: float
-    reliability: list[ReliabilityBin]
-    coverage: list[float]
-    risk: list[float]
+    metrics: dict[str, float]
+    uncalibrated: dict[str, float]
     threshold: float
     flagged: float
+    coverage: list[float]
+    risk: list[float]
+    conformal: ConformalRecord | None = None
+    reliability: list[ReliabilityBin] = Field(default_factory=list)
+    levels: list[LevelPoint] = Field(default_factory=list)
+    points: list[NumberPoints] = Field(default_factory=list)
     detection: dict[str, dict[str, float]] = Field(default_factory=dict)

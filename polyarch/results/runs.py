@@ -9,7 +9,7 @@ from pydantic import Field, SerializeAsAny, ValidationError
 from polyarch.errors import CorruptFile
 from polyarch.files import write_json
 from polyarch.plugins import method_named
-from polyarch.results.predictors import VERSION, Contender, PredictorRecord, Record, Role
+from polyarch.results.predictors import VERSION, Contender, PredictorRecord, Record, Role, TaskRecord
 
 RecordType = TypeVar("RecordType", bound=Record)
 
@@ -35,6 +35,7 @@ class Results(Record):
     method: str
     settings: dict[str, Any]
     data: dict[str, Any]
+    task: TaskRecord = TaskRecord()
     space: dict[str, Any]
     training: TrainingRecord
     record: SerializeAsAny[Record] | None = None

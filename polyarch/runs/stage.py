@@ -12,7 +12,7 @@ import torch
 import polyarch
 from polyarch.errors import ConfigError
 from polyarch.executors import one_thread
-from polyarch.results import Contender, PredictorRecord, Record, Results, TrainingRecord
+from polyarch.results import Contender, PredictorRecord, Record, Results, TaskRecord, TrainingRecord
 from polyarch.runs.run import Run
 from polyarch.supernets import GatedSupernet, Supernet
 from polyarch.supernets.gated import OPTIONS
@@ -95,6 +95,7 @@ def results_of(run: Run, outcome: Outcome) -> Results:
         method=run.method.name,
         settings=run.settings.model_dump(mode="json"),
         data=run.feed.summary(),
+        task=TaskRecord.of(run.feed.task),
         space={
             "name": net.space.name,
             "kind": run.settings.space.kind,

@@ -93,10 +93,10 @@ class Bilevel(Strategy):
         minimise(self.mixed.loss_with(gates, batch), self.optimizer)
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Loss and accuracy of the current architecture with the shared weights and batch statistics."""
+        """Loss and metric of the current architecture with the shared weights and batch statistics."""
         network = self.net.extract(self.architecture())
         BatchStatistics().prepare(network, ())
-        return measure(network, batches)
+        return measure(self.mixed.task, network, batches)
 
     def architecture(self) -> Architecture:
         """The architecture that q currently selects."""

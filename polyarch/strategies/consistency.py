@@ -21,8 +21,9 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
 from polyarch.nn.dropout import drawing_from, dropout_layers
 from polyarch.strategies.stochastic import DrawUnit, draw_for
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, minimise, to_training
+from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 
 class RandomPass(ABC):
@@ -97,7 +98,7 @@ class Consistency(Strategy):
     _: KW_ONLY
     ramp_steps: int
     weight: float = 20.0
-    loss: Loss = F.cross_entropy
+    task: Task = CLASSES
 
     def __post_init__(self) -> None:
         weight, steps = self.weight, self.ramp_steps
@@ -113,7 +114,7 @@ class Consistency(Strategy):
         unlabelled = held_out[0].inputs
         to_training(self.passes.module)
         with drawing_from(generator):
-            supervised = self.loss(self.passes.logits(batch.inputs, generator), batch.targets)
+            supervised = self.task.loss(self.passes.logits(batch.inputs, generator), batch.targets)
             first, second = (self.passes.logits(unlabelled, generator) for _ in range(2))
         distance = F.mse_loss(first, second)
         loss = minimise(supervised + self.weight * self.ramp() * distance, self.optimizer)
@@ -126,9 +127,9 @@ class Consistency(Strategy):
         return math.exp(-5 * (1 - share) ** 2)
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Loss and accuracy in evaluation mode: the mean over random wirings, or the network without dropout."""
+        """Loss and metric in evaluation mode: the mean over random wirings, or the network without dropout."""
         self.passes.module.eval()
-        return measure(lambda inputs: self.passes.logits(inputs, generator), batches)
+        return measure(self.task, lambda inputs: self.passes.logits(inputs, generator), batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Network, optimiser and the number of steps taken, which sets the ramp."""

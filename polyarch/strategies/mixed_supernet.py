@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal, cast
 
-import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch.func import functional_call
 
@@ -20,8 +19,9 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
 from polyarch.objectives import Tensors
 from polyarch.spaces import Architecture, Gates
-from polyarch.strategies.strategy import Loss
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Relaxation
+from polyarch.tasks import Task
 
 Weighing = Literal["mean", "soft", "straight_through", "chosen"]
 """How a pass weighs options.
@@ -47,7 +47,7 @@ class MixedSupernet:
     q: ArchDistribution
     weighing: Weighing = "mean"
     temperature: float = 1.0
-    loss: Loss = F.cross_entropy
+    task: Task = CLASSES
 
     def __post_init__(self) -> None:
         if self.q.space != self.relaxation.space:
@@ -77,7 +77,7 @@ class MixedSupernet:
 
     def loss_with(self, gates: Gates, batch: Batch, weights: Tensors | None = None) -> Tensor:
         """The loss of a batch with options mixed by the given gates; see `logits`."""
-        return self.loss(self.logits(batch.inputs, gates, weights), batch.targets)
+        return self.task.loss(self.logits(batch.inputs, gates, weights), batch.targets)
 
     def architecture(self) -> Architecture:
         """The most probable option of every choice; in DARTS cells, the two strongest edges into every node."""

@@ -7,7 +7,6 @@ Guo et al. (2020), "Single Path One-Shot Neural Architecture Search with Uniform
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from polyarch.data import Batch
@@ -15,8 +14,9 @@ from polyarch.distributions import Uniform
 from polyarch.nn import BatchStatistics
 from polyarch.strategies.inner_loops import InnerLoop, PathGradients
 from polyarch.strategies.paths import PathSampler, RandomPaths
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, to_training
+from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, to_training
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 
 class OneShot(Strategy):
@@ -39,13 +39,13 @@ class OneShot(Strategy):
         *,
         paths: PathSampler | None = None,
         inner: InnerLoop | None = None,
-        loss: Loss = F.cross_entropy,
+        task: Task = CLASSES,
     ) -> None:
         self.net = net
         self.optimizer = optimizer
         self.paths = paths or RandomPaths(Uniform(net.space))
         self.inner = inner or PathGradients()
-        self.loss = loss
+        self.task = task
         self.batches_per_step = self.inner.batches
         self.paths_per_step = self.paths.count
 
@@ -54,7 +54,7 @@ class OneShot(Strategy):
         paths = self.paths.draw(generator)
         to_training(self.net)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.inner.run(self.net, paths, train, self.loss)
+        loss = self.inner.run(self.net, paths, train, self.task.loss)
         self.optimizer.step()
         return {"loss": loss}
 
@@ -64,10 +64,10 @@ class OneShot(Strategy):
         def predict(inputs: Tensor) -> Tensor:
             path = self.net.extract(self.paths.draw(generator)[0])
             BatchStatistics().prepare(path, ())
-            logits: Tensor = path(inputs)
-            return logits
+            outputs: Tensor = path(inputs)
+            return outputs
 
-        return measure(predict, batches)
+        return measure(self.task, predict, batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet and optimisers; the distribution of paths is fixed."""

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from polyarch.data import Batch
 from polyarch.distributions import Categorical, DepthAndChannels, KeepDrop
 from polyarch.errors import InvalidInput
-from polyarch.objectives import SpikeSlab, categorical_log_likelihood, log_marginal
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, finite, measure, to_training
+from polyarch.objectives import SpikeSlab
+from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, finite, measure, to_training
 from polyarch.supernets import GatedDepthSupernet, GatedSupernet
+from polyarch.tasks import Task
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class PosteriorGuided(Strategy):
     _: KW_ONLY
     penalty: SpikeSlab
     temperature: float = 0.2
-    loss: Loss = F.cross_entropy
+    task: Task = CLASSES
 
     def __post_init__(self) -> None:
         net, q = self.net, self.q
@@ -77,15 +77,15 @@ class PosteriorGuided(Strategy):
 
     def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
         """The loss without the penalty, a scalar: the mean over examples with slices weighted by keep, (B, C)."""
-        return self.loss(self.net.forward_slices(inputs, keep), targets)
+        return self.task.loss(self.net.forward_slices(inputs, keep), targets)
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """The expected loss and accuracy of a network drawn from q, with running statistics.
+        """The expected loss and metric of a network drawn from q, with running statistics.
 
         Every example gets its own hard draw: an unbiased estimate from one pass.
         """
         self.net.eval()
-        return measure(lambda inputs: self.drawn_logits(inputs, generator), batches)
+        return measure(self.task, lambda inputs: self.drawn_logits(inputs, generator), batches)
 
     def drawn_logits(self, inputs: Tensor, generator: Generator) -> Tensor:
         """The output of the network with a hard draw of channels for every example."""
@@ -114,8 +114,9 @@ class GuidedDepth(PosteriorGuided):
         *,
         penalty: SpikeSlab,
         temperature: float = 0.2,
+        task: Task = CLASSES,
     ) -> None:
-        super().__init__(net, q.channels, optimizer, penalty=penalty, temperature=temperature)
+        super().__init__(net, q.channels, optimizer, penalty=penalty, temperature=temperature, task=task)
         if q.space != net.space or prior.space != q.depth.space:
             raise InvalidInput(
                 f"Expected q over {net.space.name!r} and a prior over its depths. "
@@ -131,17 +132,17 @@ class GuidedDepth(PosteriorGuided):
 
     def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
         """The negative log-likelihood expected over depths, plus the divergence of q(d), a scalar."""
-        values = categorical_log_likelihood(self.net.forward_slices(inputs, keep), targets)  # (D+1, B)
+        values = self.task.log_likelihood(self.net.forward_slices(inputs, keep), targets)  # (D+1, B)
         expected = (self.joint.depth.log_probabilities().exp().to(values) * values.mean(-1)).sum()
         return self.joint.depth.kl(self.prior).to(expected) / self.penalty.num_data - expected
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Loss and accuracy of predictions averaged over depths, with one hard draw of channels per example."""
+        """Loss and metric of predictions averaged over depths, with one hard draw of channels per example."""
         self.net.eval()
         log_q = self.joint.depth.log_probabilities().detach()
 
         def predict(inputs: Tensor) -> Tensor:
-            logits = self.drawn_logits(inputs, generator)  # (D+1, B, C)
-            return log_marginal(torch.log_softmax(logits, -1), log_q.to(logits))
+            outputs = self.drawn_logits(inputs, generator)  # (D+1, B, O)
+            return self.task.mix(outputs, log_q.to(outputs))
 
-        return measure(predict, batches)
+        return measure(self.task, predict, batches)

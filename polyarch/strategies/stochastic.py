@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from polyarch.data import Batch
@@ -16,8 +15,9 @@ from polyarch.distributions import ArchDistribution, Empirical
 from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
 from polyarch.spaces import Architecture, Gates, per_example_gates
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, minimise, to_training
+from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet, WiredSupernet
+from polyarch.tasks import Task
 
 DrawUnit = Literal["batch", "example"]
 """Whether a whole batch or every example of it gets its own architecture."""
@@ -51,7 +51,7 @@ class StochasticArchitectures(Strategy):
     optimizer: torch.optim.Optimizer
     _: KW_ONLY
     draws: DrawUnit = "example"
-    loss: Loss = F.cross_entropy
+    task: Task = CLASSES
 
     def __post_init__(self) -> None:
         space, found = self.net.space, self.q.space
@@ -66,20 +66,20 @@ class StochasticArchitectures(Strategy):
         with skipping_zeros(per_example=True):
             if isinstance(self.net, WiredSupernet) and self.net.auxiliary is not None:
                 logits, auxiliary = self.net.with_auxiliary(inputs, architecture)
-                loss = self.loss(logits, targets) + AUXILIARY_WEIGHT * self.loss(auxiliary, targets)
+                loss = self.task.loss(logits, targets) + AUXILIARY_WEIGHT * self.task.loss(auxiliary, targets)
             else:
-                loss = self.loss(self.net(inputs, architecture), targets)
+                loss = self.task.loss(self.net(inputs, architecture), targets)
         return {"loss": minimise(loss, self.optimizer)}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """The expected loss and accuracy of a single architecture, with running statistics.
+        """The expected loss and metric of a single architecture, with running statistics.
 
         Every example gets its own draw, even if training draws once per batch: an unbiased estimate from one pass,
-        however large the set is. For the average of the set's predictions see `marginal_log_probabilities`.
+        however large the set is.
         """
         self.net.eval()
         with skipping_zeros(per_example=True):
-            return measure(lambda x: self.net(x, draw_for(x, self.q, "example", generator)), batches)
+            return measure(self.task, lambda x: self.net(x, draw_for(x, self.q, "example", generator)), batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet and optimiser; the set is fixed."""

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from polyarch.data import Batch
 from polyarch.errors import InvalidInput, NotFiniteError
+from polyarch.tasks import Classification, Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Logits (B, C) and targets (B,) -> a scalar to minimise."""
+"""Outputs (B, O) and targets (B, ...) -> a scalar to minimise."""
+
+CLASSES = Classification()
+"""The task that strategies assume unless they are given another one: classes, whatever their number."""
 
 
 class Stateful(Protocol):
@@ -45,7 +48,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Mean ``loss`` and ``accuracy`` on held-out batches; leaves all weights and statistics unchanged."""
+        """The ``loss`` and the selection metric of the task on held-out batches; leaves all weights unchanged."""
 
     @abstractmethod
     def parts(self) -> Mapping[str, Stateful]:
@@ -78,15 +81,11 @@ def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     return value
 
 
-def measure(predict: Callable[[Tensor], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
-    """Mean ``loss`` (nats per example) and ``accuracy`` of the logits ``predict(inputs)``, (B, ...) -> (B, C)."""
-    loss, correct, count = 0.0, 0, 0
+def measure(task: Task, predict: Callable[[Tensor], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
+    """The ``loss`` (nats per example) and the selection metric of the outputs ``predict(inputs)``, (B, ...) -> (B, O)."""
     with torch.no_grad():
-        for inputs, targets in batches:
-            logits = predict(inputs)
-            loss += F.cross_entropy(logits, targets, reduction="sum").item()
-            correct += int((logits.argmax(-1) == targets).sum())
-            count += len(targets)
-    if not count:
+        pairs = [(predict(batch.inputs), batch.targets) for batch in batches]
+    if not pairs:
         raise InvalidInput("Expected at least one batch to evaluate on. Got none.")
-    return {"loss": loss / count, "accuracy": correct / count}
+    outputs = torch.cat([found for found, _ in pairs]).double()
+    return task.scores(outputs[None], torch.cat([targets for _, targets in pairs]))

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, nn
 
 from polyarch.data import Batch
-from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure, minimise, to_training
+from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, minimise, to_training
+from polyarch.tasks import Task
 
 
 @dataclass(eq=False)
@@ -18,18 +18,18 @@ class Supervised(Strategy):
     network: nn.Module
     optimizer: torch.optim.Optimizer
     _: KW_ONLY
-    loss: Loss = F.cross_entropy
+    task: Task = CLASSES
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one gradient step on one batch."""
         (batch,) = train
         to_training(self.network)
-        logits = self.network(batch.inputs)
-        return {"loss": minimise(self.loss(logits, batch.targets), self.optimizer)}
+        outputs = self.network(batch.inputs)
+        return {"loss": minimise(self.task.loss(outputs, batch.targets), self.optimizer)}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Loss and accuracy in evaluation mode."""
-        return measure(self.network.eval(), batches)
+        """Loss and metric in evaluation mode."""
+        return measure(self.task, self.network.eval(), batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Network and optimiser."""

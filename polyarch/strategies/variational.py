@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
-from polyarch.objectives import ExactExpectation, Expectation, elbo, marginal_log_probabilities
-from polyarch.strategies.strategy import Stateful, Strategy, measure, minimise, to_training
+from polyarch.objectives import ExactExpectation, Expectation, elbo, support
+from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 
 @dataclass(eq=False)
@@ -37,6 +38,7 @@ class Variational(Strategy):
     _: KW_ONLY
     num_data: int
     expectation: Expectation = field(default_factory=ExactExpectation)
+    task: Task = CLASSES
 
     def __post_init__(self) -> None:
         if self.num_data < 1:
@@ -46,15 +48,20 @@ class Variational(Strategy):
         """Takes one gradient step; measures ``loss``, ``elbo`` (nats, whole training set) and ``kl``."""
         (batch,) = train
         to_training(self.net)
-        expected = self.expectation(self.net, self.q, batch, generator=generator)
+        expected = self.expectation(self.net, self.q, batch, self.task.log_likelihood, generator=generator)
         kl = self.q.kl(self.prior)
         loss = minimise(-elbo(expected, kl, self.num_data) / self.num_data, self.optimizer)
         return {"loss": loss, "elbo": -loss * self.num_data, "kl": kl.item()}
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        """Loss and accuracy of the predictions averaged over q, log sum_a q(a) p(y | x, a)."""
+        """Loss and metric of the predictions averaged over q, log sum_a q(a) p(y | x, a)."""
         self.net.eval()
-        return measure(lambda inputs: marginal_log_probabilities(self.net, self.q, inputs), batches)
+        architectures = support(self.q)
+
+        def predict(inputs: Tensor) -> Tensor:
+            return self.task.mix(self.net.forward_many(inputs, architectures), self.q.log_prob(architectures))
+
+        return measure(self.task, predict, batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet, q and optimiser; the prior is fixed."""

@@ -9,9 +9,11 @@ import torch
 from polyarch.data import BatchSource
 from polyarch.distributions import ArchDistribution, Categorical
 from polyarch.errors import InvalidInput
-from polyarch.objectives import categorical_log_likelihood, log_posterior
+from polyarch.objectives import log_posterior
 from polyarch.randomness import global_seed
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 from polyarch.training.callbacks import Callback, FitState
 
 
@@ -31,7 +33,14 @@ class ExpectationStep(Callback):
     """
 
     def __init__(
-        self, net: Supernet, q: Categorical, prior: ArchDistribution, train: BatchSource, *, after: float
+        self,
+        net: Supernet,
+        q: Categorical,
+        prior: ArchDistribution,
+        train: BatchSource,
+        *,
+        after: float,
+        task: Task = CLASSES,
     ) -> None:
         if not 0 <= after <= 1:
             raise InvalidInput(f"Expected the first E step after a share of the epochs in 0..1. Got {after}.")
@@ -40,6 +49,7 @@ class ExpectationStep(Callback):
         self.prior = prior
         self.train = train
         self.after = after
+        self.task = task
 
     def on_step_start(self, state: FitState) -> None:
         """Takes an E step at the first step of an epoch."""
@@ -58,7 +68,7 @@ class ExpectationStep(Callback):
         architectures = self.q.architectures
         totals = torch.zeros(len(architectures), dtype=torch.float64, device=self.q.logits.device)
         for inputs, targets in self.train.epoch(0):
-            values = categorical_log_likelihood(self.net.forward_many(inputs, architectures), targets)  # (A, B)
+            values = self.task.log_likelihood(self.net.forward_many(inputs, architectures), targets)  # (A, B)
             totals += values.double().sum(-1)
         for name, buffer in self.net.named_buffers():
             buffer.copy_(before[name])

@@ -1,0 +1,204 @@
+"""One number or several, with their uncertainty.
+
+Networks that return a mean and a variance: Nix and Weigend (1994), "Estimating the Mean and Variance of the Target
+Probability Distribution", ICNN; mixtures of them: Lakshminarayanan, Pritzel and Blundell (2017), "Simple and Scalable
+Predictive Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474; the weighted gradient: Seitzer, Tavakoli, Antic
+and Martius (2022), "On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks",
+arXiv:2203.09168.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from polyarch.errors import InvalidInput
+from polyarch.predictive import threshold_at
+from polyarch.predictive.conformal_intervals import ConformalIntervals, IntervalMethod, fit_intervals
+from polyarch.predictive.conformal_quantile import least_examples
+from polyarch.predictive.gaussian_mixture import GaussianMixture, fit_scale
+from polyarch.predictive.metrics import METRICS, Metric
+from polyarch.predictive.regression_metrics import crps, mae, mixture_negative_log_likelihood, r2, rmse
+from polyarch.predictive.uncertainty import at_least_single
+from polyarch.tasks.task import Calibration, Task, member_weights
+
+LOG_VARIANCES = (-14.0, 14.0)
+"""The range of log variances of standardised targets; without a lower end the density has no bound."""
+
+
+@dataclass(frozen=True)
+class Regression(Task):
+    """p(y | x) = prod_t N(y_t; mean_t, variance_t), for targets (B, T) of floats.
+
+    A network returns 2T numbers per example: T means m, then T log variances r, of standardised targets
+    z = (y - location) / scale. So
+
+        mean = location + scale m,    variance = scale^2 exp(r)
+
+    The loss has the value of the negative log-likelihood per example. Its gradient is that of every target times
+    exp(r / 2), held constant: otherwise examples whose variance is still large would hardly be learned (Seitzer et al.,
+    beta = 1/2).
+
+    Args:
+        names: of the targets.
+        location, scale: mean and standard deviation of the training targets; see `standardised`.
+        metric: what selection goes by; the RMSE by default. Metrics of several targets are means over targets of
+            errors in units of their scale.
+        coverage: of the intervals.
+        intervals: how conformal intervals are made.
+
+    Example:
+        >>> task = Regression(("price",), location=(100.0,), scale=(10.0,))
+        >>> outputs = torch.tensor([[[0.5, 0.0]]])  # one member, one example: mean 105, standard deviation 10
+        >>> mean, std, *_ = task.read(outputs, torch.ones(1), {})
+        >>> mean.item(), std.item()
+        (105.0, 10.0)
+    """
+
+    kind: ClassVar[str] = "regression"
+    metrics: ClassVar[Sequence[Metric]] = tuple(METRICS[name] for name in ("rmse", "mae", "r2", "crps"))
+    readouts: ClassVar[Mapping[str, str]] = {
+        "mean": "(B, targets): the expected value of every target, in the order of `targets`.",
+        "std": "(B, targets): its standard deviation; std^2 = noise_std^2 + disagreement_std^2.",
+        "noise_std": "(B, targets): the part of it that the members expect.",
+        "disagreement_std": "(B, targets): the part by which the members differ; 0 for one member.",
+        "low": "(B, targets): the lower end of the interval.",
+        "high": "(B, targets): the upper end of the interval.",
+    }
+
+    names: tuple[str, ...] = ("target",)
+    location: tuple[float, ...] = (0.0,)
+    scale: tuple[float, ...] = (1.0,)
+    metric: str = ""
+    coverage: float = 0.9
+    intervals: IntervalMethod = "scaled"
+
+    def __post_init__(self) -> None:
+        if not len(self.names) == len(self.location) == len(self.scale) or min(self.scale, default=0) <= 0:
+            raise InvalidInput(
+                f"Expected a location and a scale above 0 for each of {len(self.names)} targets. "
+                f"Got {self.location} and {self.scale}."
+            )
+
+    @property
+    def outputs(self) -> int:
+        """A mean and a log variance per target."""
+        return 2 * len(self.names)
+
+    def standardised(self, targets: Tensor) -> Self:
+        """The same task with the location and scale of training targets (N, T); a constant target gets scale 1."""
+        self.check(targets)
+        values = targets.double()
+        spread = values.std(0, correction=0)
+        scale = torch.where(spread > 0, spread, 1.0)
+        return replace(self, location=tuple(values.mean(0).tolist()), scale=tuple(scale.tolist()))
+
+    def check(self, targets: Tensor) -> None:
+        """Refuses anything but finite floats (B, T)."""
+        wanted = len(self.names)
+        if not targets.is_floating_point() or targets.dim() != 2 or targets.shape[1] != wanted:
+            raise InvalidInput(
+                f"Expected numbers (N, {wanted}) of a floating-point type for regression. Got {targets.dtype} of shape "
+                f"{tuple(targets.shape)}."
+            )
+        if not targets.isfinite().all():
+            raise InvalidInput("Expected finite targets for regression. Got NaN or infinity.")
+
+    def log_likelihood(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """sum_t log N(y_t; mean_t, variance_t), in units of the targets: (..., B, 2T), (B, T) -> (..., B)."""
+        return -self._losses(outputs, targets).sum(-1)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean negative log-likelihood, with the weighted gradient."""
+        losses = self._losses(outputs, targets)  # (B, T)
+        weights = (self._log_variances(outputs).detach() / 2).exp()
+        weighted = losses * weights
+        return (losses.detach() + weighted - weighted.detach()).sum(-1).mean()
+
+    def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
+        """The Gaussian with mean and variance of the mixture: right about both, not about the mixture's shape."""
+        mixture = self.mixture(outputs, log_weights.exp())
+        location, scale = self._units(outputs)
+        variance = mixture.variance / scale.square()
+        return torch.cat([(mixture.mean - location) / scale, variance.log()], -1)
+
+    def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
+        """Variances times T."""
+        means, log_variances = outputs.to(at_least_single(outputs.dtype)).chunk(2, -1)
+        return torch.cat([means, log_variances + torch.as_tensor(temperature).log().to(means)], -1)
+
+    def read(self, outputs: Tensor, weights: Tensor, conformal: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        """Mean, standard deviation with its two parts, and the interval: conformal, or else of a Gaussian."""
+        mixture = self.mixture(outputs, weights)
+        mean, deviation = mixture.mean, mixture.deviation
+        if conformal:
+            low, high = ConformalIntervals.from_dict(conformal)(mixture)
+        else:
+            margin = NormalDist().inv_cdf((1 + self.coverage) / 2) * deviation
+            low, high = mean - margin, mean + margin
+        return mean, deviation, mixture.noise.sqrt(), mixture.disagreement.sqrt(), low, high
+
+    def uncertainty(self, read: Sequence[Tensor]) -> Tensor:
+        """The standard deviation, for several targets the mean in units of their scale."""
+        return (read[1] / self._units(read[1])[1]).mean(-1)
+
+    def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
+        """A temperature by likelihood, a threshold of the uncertainty, and intervals if the examples suffice."""
+        mixture, (_, scale) = self.mixture(outputs, weights), self._units(outputs)
+        # All targets share the temperature: each of their standardised values is an example.
+        members = len(outputs)
+        flat = GaussianMixture(
+            (mixture.means / scale).reshape(members, -1, 1),
+            (mixture.variances / scale.square()).reshape(members, -1, 1),
+            mixture.weights,
+        )
+        (factor,) = fit_scale(flat, (targets / scale).reshape(-1, 1))
+        tempered = self.tempered(outputs, factor**2)
+        conformal: dict[str, Any] = {}
+        if len(targets) >= least_examples(self.coverage):
+            mixture = self.mixture(tempered, weights)
+            conformal = fit_intervals(mixture, targets, coverage=self.coverage, method=self.intervals).to_dict()
+        threshold = threshold_at(self.uncertainty(self.read(tempered, weights, conformal)), flag)
+        return Calibration(factor**2, threshold, conformal)
+
+    def measure(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, *, names: Sequence[str] | None = None
+    ) -> dict[str, float]:
+        """Of the mixture: (K, N, 2T), (N, T)."""
+        mixture = self.mixture(outputs, member_weights(weights, outputs))
+        found: dict[str, Callable[[], float]] = {
+            "loss": lambda: mixture_negative_log_likelihood(mixture, targets),
+            "rmse": lambda: self._average(rmse(mixture.mean, targets)),
+            "mae": lambda: self._average(mae(mixture.mean, targets)),
+            "r2": lambda: float(r2(mixture.mean, targets).mean()),
+            "crps": lambda: self._average(crps(mixture, targets)),
+        }
+        return {name: found[name]() for name in names or found}
+
+    def mixture(self, outputs: Tensor, weights: Tensor) -> GaussianMixture:
+        """The predictive distribution in units of the targets: (K, B, 2T), (K,)."""
+        location, scale = self._units(outputs)
+        means = location + scale * outputs[..., : len(self.names)]
+        return GaussianMixture(means, scale.square() * self._log_variances(outputs).exp(), weights.to(means))
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """-log N(y_t; mean_t, variance_t), (..., B, T)."""
+        location, scale = self._units(outputs)
+        log_variances = self._log_variances(outputs)
+        errors = (targets.to(outputs) - location) / scale - outputs[..., : len(self.names)]
+        return (errors.square() * (-log_variances).exp() + log_variances + math.log(2 * math.pi)) / 2 + scale.log()
+
+    def _log_variances(self, outputs: Tensor) -> Tensor:
+        return outputs[..., len(self.names) :].clamp(*LOG_VARIANCES)
+
+    def _units(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Location and scale, (T,) each."""
+        return like.new_tensor(self.location), like.new_tensor(self.scale)
+
+    def _average(self, values: Tensor) -> float:
+        """A single target's value; the mean over several targets in units of their scale."""
+        return float(values) if len(values) == 1 else float((values / values.new_tensor(self.scale)).mean())

@@ -1,0 +1,158 @@
+"""What is predicted: the interface of all tasks.
+
+A task is a value that training, estimators, judging, prediction, export and reports are handed. It alone knows what the
+numbers that a network returns mean, so that nothing else names a loss or takes an argmax.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from polyarch.errors import InvalidInput, UnknownName
+from polyarch.predictive.metrics import Metric
+
+LOSS = Metric("loss", "minimise", "NLL", "nats")
+"""Every task measures the mean negative log-likelihood in nats per example."""
+
+SYNONYMS = {"nll": "loss", "f1": "macro_f1"}
+"""Other names that users know metrics by."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was fitted on validation data, for predictions that can be trusted.
+
+    Args:
+        temperature: T > 0, which turns every member's p(y | x) into p^(1/T), normalised: logits are divided by T,
+            variances multiplied by it.
+        threshold: predictions that are more uncertain than this are flagged.
+        conformal: plain values from which a task makes prediction sets or intervals of known coverage; empty if it
+            makes none.
+    """
+
+    temperature: float = 1.0
+    threshold: float = math.inf
+    conformal: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Task(ABC):
+    """What is predicted; a subclass is a frozen dataclass.
+
+    Shapes: a network returns (B, O) numbers per batch, K members (K, B, O). Targets are (B,) or (B, T).
+
+    Attributes:
+        kind: the name under which it is registered.
+        metrics: what `measure` can measure, beside the loss. The first is what selection goes by, unless ``metric``
+            names another.
+        readouts: what a predictor returns, in order: name -> its shape and meaning.
+        names: of the classes, of the numbers or of the labels that are predicted.
+        metric: the name of the metric that selection goes by; empty for the first.
+    """
+
+    kind: ClassVar[str]
+    metrics: ClassVar[Sequence[Metric]]
+    readouts: ClassVar[Mapping[str, str]]
+    names: tuple[str, ...]
+    metric: str
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """O, how many numbers a network returns per example."""
+
+    @property
+    def selection(self) -> Metric:
+        """The metric that selection goes by."""
+        return self.metric_named(self.metric) if self.metric else self.metrics[0]
+
+    def metric_named(self, name: str) -> Metric:
+        """A metric of this task by its name, such as ``nll`` or ``balanced accuracy``."""
+        wanted = name.strip().lower().replace(" ", "_").replace("-", "_")
+        for metric in (*self.metrics, LOSS):
+            if metric.name == SYNONYMS.get(wanted, wanted):
+                return metric
+        raise UnknownName(f"metric of {self.kind}", name, [metric.name for metric in (*self.metrics, LOSS)])
+
+    @abstractmethod
+    def check(self, targets: Tensor) -> None:
+        """Refuses targets that are not of this task."""
+
+    @abstractmethod
+    def log_likelihood(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """log p(y_n | x_n) in nats: (..., B, O), (B, ...) -> (..., B)."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """What training minimises, a scalar: by default the mean negative log-likelihood of (B, O) outputs."""
+        return -self.log_likelihood(outputs, targets).mean()
+
+    def smoothed(self, amount: float) -> Self:
+        """The same task with label smoothing, which only classes have."""
+        if amount:
+            raise InvalidInput(f"Expected classes for label smoothing. Got {self.kind}.")
+        return self
+
+    @abstractmethod
+    def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
+        """The outputs of one network that predicts like the mixture: (K, B, O), (K,) -> (B, O)."""
+
+    @abstractmethod
+    def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
+        """Outputs whose p(y | x) is p^(1/T), normalised: (..., O) -> (..., O)."""
+
+    @abstractmethod
+    def read(self, outputs: Tensor, weights: Tensor, conformal: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        """What a predictor returns, the ``readouts`` in order: tempered (K, B, O), (K,) -> tensors (B, ...).
+
+        Made of operations that exporters know.
+
+        Args:
+            conformal: of the calibration.
+        """
+
+    @abstractmethod
+    def uncertainty(self, read: Sequence[Tensor]) -> Tensor:
+        """Which of the ``readouts`` says how uncertain a prediction is, one number per example: (B,)."""
+
+    @abstractmethod
+    def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
+        """Fits a calibration to validation data.
+
+        Args:
+            outputs: (K, N, O) of the members.
+            weights: (K,) of the members, which sum to 1.
+            flag: the share of predictions to flag.
+        """
+
+    @abstractmethod
+    def measure(
+        self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, *, names: Sequence[str] | None = None
+    ) -> dict[str, float]:
+        """Metrics of a mixture by name: (K, N, O), (N, ...), (K,).
+
+        Args:
+            weights: equal by default.
+            names: those wanted; the loss and all metrics by default.
+        """
+
+    def scores(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
+        """The loss and the metric that selection goes by."""
+        return self.measure(outputs, targets, weights, names=list(dict.fromkeys(["loss", self.selection.name])))
+
+    def mixture_loss(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> float:
+        """-(1/N) sum_n log sum_k w_k p_k(y_n | x_n): (K, N, O), (N, ...), (K,)."""
+        log_p = self.log_likelihood(outputs, targets) + weights.to(outputs).log()[:, None]
+        return float(-torch.logsumexp(log_p, 0).mean())
+
+    def by_metric(self, name: str) -> Self:
+        """The same task with selection by another metric."""
+        return replace(self, metric=self.metric_named(name).name)  # type: ignore[type-var]
+
+
+def member_weights(weights: Tensor | None, outputs: Tensor) -> Tensor:
+    """The given weights (K,), or equal ones for outputs (K, N, O)."""
+    return outputs.new_full((len(outputs),), 1 / len(outputs)) if weights is None else weights.to(outputs)
