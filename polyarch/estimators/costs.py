@@ -8,8 +8,9 @@ from typing import ClassVar
 import torch
 
 from polyarch.errors import InvalidInput
-from polyarch.estimators.estimator import Estimator, Goal
+from polyarch.estimators.estimator import Estimator
 from polyarch.nn import multiply_accumulates, zero_input
+from polyarch.predictive import Goal
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 

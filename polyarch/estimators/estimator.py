@@ -3,12 +3,11 @@
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
+from polyarch.predictive import Goal
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
-
-Goal = Literal["maximise", "minimise"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
-from polyarch.predictive.checks import check_labels, check_outputs, check_probabilities, normalised_weights
+from polyarch.predictive.checks import check_labels, check_outputs, checked_predictions, normalised_weights
+from polyarch.predictive.line_search import minimise_over_logarithm
 
 TEMPERATURES = (0.05, 20.0)
 """The range of fitted temperatures; on separable data the best one would be 0."""
@@ -34,13 +35,13 @@ class ConfidenceBin:
 
 def negative_log_likelihood(probabilities: Tensor, labels: Tensor) -> float:
     """-(1/N) sum_n log p_n[y_n] in nats: (N, C), (N,). Infinite if a label has probability 0."""
-    p, y = _checked(probabilities, labels)
+    p, y = checked_predictions(probabilities, labels)
     return float(-p.gather(1, y[:, None]).log().mean())
 
 
 def brier(probabilities: Tensor, labels: Tensor) -> float:
     """(1/N) sum_n sum_c (p_nc - [c = y_n])^2, in 0..2: (N, C), (N,)."""
-    p, y = _checked(probabilities, labels)
+    p, y = checked_predictions(probabilities, labels)
     truth = torch.zeros_like(p).scatter_(1, y[:, None], 1.0)
     return float((p - truth).square().sum(1).mean())
 
@@ -54,7 +55,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
 
 def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> list[ConfidenceBin]:
     """The non-empty bins [low, high) of the top probability; the last one includes 1: (N, C), (N,)."""
-    p, y = _checked(probabilities, labels)
+    p, y = checked_predictions(probabilities, labels)
     if bins < 1:
         raise InvalidInput(f"Expected 1 or more bins. Got {bins}.")
     edges = torch.arange(bins + 1, dtype=torch.float64) / bins
@@ -76,8 +77,8 @@ def fit_temperature(
     """The T in 0.05..20 with the lowest -(1/N) (sum_n log sum_k w_k softmax(logits_kn / T)[y_n] - (log T)^2 / 2s^2).
 
     The loss has one minimum in log T for a single network, but may have several for a mixture. So this takes the best
-    of 31 temperatures equally spaced in log T (among equals, the one closest to 1) and bisects the slope next to it,
-    in float64. The result is deterministic; uninformative logits give 1.
+    of 31 temperatures equally spaced in log T and bisects the slope next to it, in float64. Uninformative logits
+    give 1.
 
     Args:
         logits: (N, C) of one network, or (K, N, C) of the members of a mixture, before any temperature.
@@ -111,26 +112,4 @@ def fit_temperature(
         value = float(-total.mean()) + prior * log_temperature / 2
         return value, float(((joint - total).exp() * lead).sum(0).mean()) + prior
 
-    lowest, highest = TEMPERATURES
-    points = [math.log(highest) * step / _GRID for step in range(-_GRID, _GRID + 1)]  # log 0.05 = -log 20
-    losses = [loss(point)[0] for point in points]
-    best = min(range(len(points)), key=lambda i: (losses[i], abs(points[i])))
-    slope = loss(points[best])[1]
-    # The loss falls on one side of the best grid point and is no lower at the next one: a minimum lies between.
-    beside = best if slope == 0 else best - 1 if slope > 0 else best + 1
-    beside = min(max(beside, 0), len(points) - 1)
-    low, high = sorted((points[best], points[beside]))
-    for _ in range(32):  # from 0.2 to 1e-10 in log T
-        middle = (low + high) / 2
-        if loss(middle)[1] > 0:
-            high = middle
-        else:
-            low = middle
-    return min(max(math.exp((low + high) / 2), lowest), highest)
-
-
-def _checked(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Validated probabilities in float64 and labels, both on the CPU."""
-    check_probabilities(probabilities, "(N, C)")
-    y = check_labels(labels, *probabilities.shape)
-    return probabilities.detach().cpu().double(), y.cpu()
+    return minimise_over_logarithm(loss, TEMPERATURES[1], _GRID)

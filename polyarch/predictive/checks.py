@@ -44,6 +44,13 @@ def check_labels(labels: Tensor, examples: int, classes: int) -> Tensor:
     return labels.long()
 
 
+def checked_predictions(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Validated probabilities (N, C) in float64 and labels (N,) as int64, both on the CPU."""
+    check_probabilities(probabilities, "(N, C)")
+    y = check_labels(labels, *probabilities.shape)
+    return probabilities.detach().cpu().double(), y.cpu()
+
+
 def check_scores(scores: Tensor) -> Tensor:
     """Requires one finite number per example; returns them in float64 on the CPU, (N,), with equal order and ties."""
     if scores.dim() != 1 or len(scores) == 0:
