@@ -1,11 +1,14 @@
 """The metrics of predictions by name, with the direction in which they improve."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 Goal = Literal["maximise", "minimise"]
 
 Unit = Literal["", "share", "nats", "target"]
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,14 @@ class Metric:
     def __post_init__(self) -> None:
         if not self.title:
             object.__setattr__(self, "title", self.name.replace("_", " "))
+
+    def gain(self, value: float, other: float = 0.0) -> float:
+        """How much better a value is than another one: above 0 if it is better."""
+        return value - other if self.goal == "maximise" else other - value
+
+    def best(self, items: Iterable[Item], value: Callable[[Item], float]) -> Item:
+        """The first of the items whose value is best."""
+        return max(items, key=lambda item: self.gain(value(item)))
 
 
 METRICS = {

@@ -4,28 +4,36 @@ Averaging the probabilities of networks: Lakshminarayanan, Pritzel and Blundell 
 Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import StackedNetworks
-from polyarch.objectives import log_marginal
 from polyarch.predictive.checks import check_temperature, normalised_weights
-from polyarch.predictive.uncertainty import at_least_single, entropy_of_logs, log_probabilities
+from polyarch.predictive.uncertainty import at_least_single, class_readouts, log_probabilities
+
+Read = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
+"""Outputs (K, B, O) of the members, their weights (K,) and the temperature -> what is predicted, tensors (B, ...)."""
+
+
+def read_classes(logits: Tensor, weights: Tensor, temperature: Tensor) -> tuple[Tensor, ...]:
+    """Probabilities (B, C), entropy (B,) and mutual information (B,)."""
+    return class_readouts(log_probabilities(logits, temperature), weights)
 
 
 class Mixture(nn.Module):
-    """p(y | x) = sum_k w_k softmax(logits_k(x) / T), with its uncertainty in nats.
+    """p(y | x) = sum_k w_k p_k(y | x), by default of classes, p_k = softmax(logits_k(x) / T), with its uncertainty.
 
     A plain module: it can be saved by its state, compiled and exported (``torch.export``, ONNX). Weights and
     temperature are buffers.
 
     Args:
-        networks: the K members, each (B, ...) -> logits (B, C), or one network that gives the logits (K, B, C) of all.
+        networks: the K members, each (B, ...) -> outputs (B, O), or one network that gives the outputs (K, B, O) of all.
         weights: (K,) above 0, normalised here; equal by default, but required for one network, as they tell K.
-        temperature: T, which divides every member's logits; see `fit_temperature`.
+        temperature: T; see `fit_temperature`.
+        read: what the outputs mean; those of a task, or classes by default.
     """
 
     weights: Tensor
@@ -37,6 +45,7 @@ class Mixture(nn.Module):
         weights: Tensor | Sequence[float] | None = None,
         *,
         temperature: float = 1.0,
+        read: Read = read_classes,
     ) -> None:
         super().__init__()
         check_temperature(temperature)
@@ -49,6 +58,7 @@ class Mixture(nn.Module):
         else:
             raise InvalidInput("Expected weights for the members of one network. Got none.")
         self.networks = networks
+        self.read = read
         # The precision and device of the members: double weights would turn single-precision predictions into double.
         example = next((value for value in self.networks.parameters() if value.is_floating_point()), torch.empty(0))
         dtype, device = at_least_single(example.dtype), example.device
@@ -58,25 +68,17 @@ class Mixture(nn.Module):
         self.register_buffer("weights", shares)
         self.register_buffer("temperature", torch.tensor(temperature, dtype=dtype, device=device))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, ...) -> probabilities (B, C), entropy (B,), mutual information (B,), a plain tuple for exporters.
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """(B, ...) -> what ``read`` says, a plain tuple for exporters; of classes probabilities (B, C), entropy (B,) and
+        mutual information (B,)."""
+        outputs = self.member_outputs(x)
+        return self.read(outputs, self.weights.to(outputs), self.temperature.to(outputs))
 
-        H[p] = -sum_c p_c log p_c of the mixture; I = H[p] - sum_k w_k H[p_k] measures the disagreement of the
-        members: 0 if they are equal, at most log K.
-        """
-        logits = self.member_logits(x)
-        log_members = log_probabilities(logits, self.temperature.to(logits))  # (K, B, C)
-        weights = self.weights.to(log_members)
-        log_mixture = log_marginal(log_members, weights.log())
-        entropy = entropy_of_logs(log_mixture)
-        expected = (weights[:, None] * entropy_of_logs(log_members)).sum(0)
-        return log_mixture.exp(), entropy, (entropy - expected).clamp_min(0)
-
-    def member_logits(self, x: Tensor) -> Tensor:
-        """The logits of every member before the temperature, for `fit_temperature`: (B, ...) -> (K, B, C)."""
-        logits: Tensor = self.networks(x)
-        if logits.dim() != 3 or len(logits) != len(self.weights):
+    def member_outputs(self, x: Tensor) -> Tensor:
+        """The outputs of every member before the temperature: (B, ...) -> (K, B, O)."""
+        outputs: Tensor = self.networks(x)
+        if outputs.dim() != 3 or len(outputs) != len(self.weights):
             raise InvalidInput(
-                f"Expected logits ({len(self.weights)}, B, C) of all members. Got shape {tuple(logits.shape)}."
+                f"Expected outputs ({len(self.weights)}, B, O) of all members. Got shape {tuple(outputs.shape)}."
             )
-        return logits.to(at_least_single(logits.dtype))
+        return outputs.to(at_least_single(outputs.dtype))

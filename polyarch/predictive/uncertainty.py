@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyarch.objectives import log_marginal
 from polyarch.predictive.checks import check_probabilities, check_scores, normalised_weights
 
 
@@ -87,6 +88,19 @@ def log_probabilities(logits: Tensor, temperature: Tensor | float) -> Tensor:
     """log softmax(logits / T) in single precision or better: (..., C) -> (..., C)."""
     logits = logits.to(at_least_single(logits.dtype))
     return torch.log_softmax(logits / temperature, dim=-1)
+
+
+def class_readouts(log_members: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities (B, C), entropy (B,) and mutual information (B,) of sum_k w_k p_k: log p (K, B, C), (K,).
+
+    H[p] = -sum_c p_c log p_c of the mixture; I = H[p] - sum_k w_k H[p_k] measures the disagreement of the members: 0 if
+    they are equal, at most log K.
+    """
+    weights = weights.to(log_members)
+    log_mixture = log_marginal(log_members, weights.log())
+    entropy = entropy_of_logs(log_mixture)
+    expected = (weights[:, None] * entropy_of_logs(log_members)).sum(0)
+    return log_mixture.exp(), entropy, (entropy - expected).clamp_min(0)
 
 
 def entropy_of_logs(log_probabilities: Tensor) -> Tensor:
