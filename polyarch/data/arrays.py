@@ -14,6 +14,7 @@ from torch import Tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.examples import TensorData, stratified_split
 from polyarch.data.labels import Array, ClassLabels, check_counts
+from polyarch.data.targets import TargetEncoding, TargetKind, target_encoding
 from polyarch.errors import CorruptFile, DataError, first_line
 
 CHANNELS = (1, 3, 4)
@@ -24,20 +25,20 @@ PAIRS = (
 SPLITS = (("x_train", "y_train", "x_test", "y_test"), ("X_train", "y_train", "X_test", "y_test"))
 
 
-def read_pair(inputs: Any, labels: Any, *, test_share: float = 0.2) -> Dataset:
-    """Reads arrays or tensors X (N, ...) and y (N,); ``test_share`` of every class becomes the test set."""
-    return _divided("arrays", inputs, labels, ("X", "y"), test_share)
+def read_pair(inputs: Any, labels: Any, *, task: TargetKind | None = None, test_share: float = 0.2) -> Dataset:
+    """Reads arrays or tensors X (N, ...) and y (N,) or (N, T); ``test_share`` of every class becomes the test set."""
+    return _divided("arrays", inputs, labels, ("X", "y"), task, test_share)
 
 
-def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
+def read_npz(path: Path, *, task: TargetKind | None = None, test_share: float = 0.2) -> Dataset:
     """Reads arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test."""
     arrays = _read_arrays(path)
     for names in SPLITS:
         if all(name in arrays for name in names):
             origins = [f"array {name!r} of {path}" for name in names]
-            classes = ClassLabels.of(label_array(arrays[names[1]], origins[1]), origins[1])
+            encoding = target_encoding(target_array(arrays[names[1]], origins[1]), origins[1], kind=task)
             train, test = (
-                _examples(arrays[names[side]], arrays[names[side + 1]], classes, origins[side : side + 2])
+                _examples(arrays[names[side]], arrays[names[side + 1]], encoding, origins[side : side + 2])
                 for side in (0, 2)
             )
             if train.input_shape != test.input_shape:
@@ -45,12 +46,11 @@ def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
                     f"Expected examples of one shape in {path}. Found {train.input_shape} in {names[0]!r} and "
                     f"{test.input_shape} in {names[2]!r}."
                 )
-            check_counts(train.targets, classes.names, origins[1], fewest=2)
-            return Dataset(path.name, train, test, classes.names)
+            return _dataset(path.name, train, test, encoding, origins[1], fewest=2)
     for inputs, labels in PAIRS:
         if inputs in arrays and labels in arrays:
             origins = [f"array {name!r} of {path}" for name in (inputs, labels)]
-            return _divided(path.name, arrays[inputs], arrays[labels], origins, test_share)
+            return _divided(path.name, arrays[inputs], arrays[labels], origins, task, test_share)
     raise DataError(
         f"Expected arrays x and y, or x_train, y_train, x_test and y_test, in {path}. "
         f"Found {', '.join(arrays) or 'none'}."
@@ -89,30 +89,43 @@ def input_tensor(values: Any, origin: str) -> Tensor:
     return torch.from_numpy(floats)
 
 
-def label_array(values: Any, origin: str) -> Array:
-    """(N,) or (N, 1) labels -> (N,) array."""
+def target_array(values: Any, origin: str) -> Array:
+    """(N,), (N, 1) or (N, T) targets -> (N,) or (N, T) array."""
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim != 1 or array.size == 0:
-        raise DataError(f"Expected one label per example in {origin}. Found shape {array.shape}.")
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise DataError(f"Expected targets (N,) or (N, T) in {origin}. Found shape {array.shape}.")
     return np.asarray(array)
 
 
-def _divided(name: str, inputs: Any, labels: Any, origins: Any, test_share: float) -> Dataset:
-    classes = ClassLabels.of(label_array(labels, origins[1]), origins[1])
-    data = _examples(inputs, labels, classes, origins)
-    check_counts(data.targets, classes.names, origins[1])
+def _divided(
+    name: str, inputs: Any, targets: Any, origins: Any, task: TargetKind | None, test_share: float
+) -> Dataset:
+    encoding = target_encoding(target_array(targets, origins[1]), origins[1], kind=task)
+    data = _examples(inputs, targets, encoding, origins)
+    if isinstance(encoding, ClassLabels):
+        check_counts(data.targets, encoding.names, origins[1])
     train, test = stratified_split(data, test_share, seed=0)
-    return Dataset(name, train, test, classes.names)
+    return _dataset(name, train, test, encoding, origins[1], fewest=1)
 
 
-def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> TensorData:
+def _dataset(
+    name: str, train: TensorData, test: TensorData, encoding: TargetEncoding, origin: str, *, fewest: int
+) -> Dataset:
+    if isinstance(encoding, ClassLabels):
+        check_counts(train.targets, encoding.names, origin, fewest=fewest)
+        return Dataset(name, train, test, encoding.names)
+    return Dataset(name, train, test, (), target_names=encoding.names)
+
+
+def _examples(inputs: Any, targets: Any, encoding: TargetEncoding, origins: Any) -> TensorData:
     tensor = input_tensor(inputs, origins[0])
-    array = label_array(labels, origins[1])
+    array = target_array(targets, origins[1])
     if len(tensor) != len(array):
-        raise DataError(f"Expected one label per example in {origins[1]}. Found {len(array)} for {len(tensor)}.")
-    return TensorData(tensor, classes.encode(array, origins[1]), len(classes.names))
+        raise DataError(f"Expected one target per example in {origins[1]}. Found {len(array)} for {len(tensor)}.")
+    classes = len(encoding.names) if isinstance(encoding, ClassLabels) else 0
+    return TensorData(tensor, encoding.encode(array, origins[1]), classes)
 
 
 def _read_arrays(path: Path) -> dict[str, Array]:

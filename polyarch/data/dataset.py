@@ -1,6 +1,7 @@
-"""A data set: training and test examples, class names and, for tables, columns."""
+"""A data set: training and test examples, the names of what is predicted and, for tables, columns."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -9,19 +10,27 @@ from polyarch.data.examples import Examples, TensorData, resident
 from polyarch.data.image_files import ImageFiles
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding
 from polyarch.data.resizing import resize
+from polyarch.data.targets import TargetKind, check_kind
 from polyarch.errors import DataError, InvalidInput
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test examples, and the names of their classes."""
+    """Training and test examples, and the names of their classes, or of the numbers or labels that are predicted."""
 
     name: str
     train: Examples
     test: Examples
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...]  # empty where targets are no classes
     columns: tuple[Column, ...] = ()  # of a table; empty for other data
     notes: tuple[str, ...] = ()  # sentences on what loading left out or changed
+    target_names: tuple[str, ...] = ()  # of numbers, or of labels that are present or not; empty for classes
+    task: Any = None  # a `polyarch.tasks.Task` of the user's own, in place of the one that fits the targets
+
+    @property
+    def kind(self) -> TargetKind:
+        """What the targets are."""
+        return check_kind(self.train.targets)
 
     @property
     def classes(self) -> int:

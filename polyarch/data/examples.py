@@ -7,23 +7,24 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
+from polyarch.data.targets import check_kind
 from polyarch.errors import DataError, InvalidInput
 from polyarch.randomness import generator_at
 
 
 class Examples(Protocol):
-    """Labelled examples; labels are in memory, inputs may be read on demand."""
+    """Examples with their targets, which are in memory; inputs may be read on demand."""
 
     def __len__(self) -> int:
         """The number of examples N."""
 
     @property
     def targets(self) -> Tensor:
-        """(N,) int64 class indices."""
+        """Class indices (N,) of int64, numbers (N, T) of floats, or labels (N, L) of booleans."""
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
+        """The number of classes; 0 where targets are numbers or several labels."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -44,8 +45,8 @@ class TensorData:
     """Examples and labels in memory, checked once."""
 
     inputs: Tensor  # (N, ...) float, or uint8 for images with values 0..255
-    targets: Tensor  # (N,) class indices
-    classes: int
+    targets: Tensor  # (N,) class indices, (N, T) numbers, or (N, L) labels that are present or not
+    classes: int = 0  # the number of classes; 0 for other targets
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):
@@ -54,11 +55,10 @@ class TensorData:
             raise DataError("Expected at least one example. Got an empty data set.")
         if self.inputs.dim() < 2:
             raise DataError(f"Expected examples of one dimension or more. Got shape {tuple(self.inputs.shape)}.")
-        if self.targets.dtype != torch.int64 or self.targets.dim() != 1:
-            raise DataError(f"Expected labels (N,) of int64. Got {self.targets.dtype}, {tuple(self.targets.shape)}.")
-        low, high = int(self.targets.min()), int(self.targets.max())
-        if low < 0 or high >= self.classes:
-            raise DataError(f"Expected labels in 0..{self.classes - 1}. Found {low}..{high}.")
+        if check_kind(self.targets) == "classification":
+            low, high = int(self.targets.min()), int(self.targets.max())
+            if low < 0 or high >= self.classes:
+                raise DataError(f"Expected labels in 0..{self.classes - 1}. Found {low}..{high}.")
         self._check_values()
 
     def _check_values(self) -> None:
@@ -108,16 +108,17 @@ def resident(data: Examples) -> TensorData:
 
 
 def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Splits (N,) labels into the sorted rows of the rest and of a part with ``fraction`` of every class.
+    """Splits targets into the sorted rows of the rest and of a part with ``fraction`` of every class.
 
-    Every class that occurs gets at least one example on each side.
+    Every class that occurs gets at least one example on each side. Targets that are no classes are split at random.
     """
     if not 0 < fraction < 1:
         raise InvalidInput(f"Expected a fraction between 0 and 1. Got {fraction}.")
     generator = generator_at(seed, "split")
     rest, part = [], []
-    for label in targets.unique().tolist():
-        rows = (targets == label).nonzero().flatten()
+    groups = targets if check_kind(targets) == "classification" else torch.zeros(len(targets), dtype=torch.int64)
+    for label in groups.unique().tolist():
+        rows = (groups == label).nonzero().flatten()
         if len(rows) < 2:
             raise DataError(f"Expected two or more examples of every class to split. Class {label} has {len(rows)}.")
         rows = rows[torch.randperm(len(rows), generator=generator)]

@@ -14,6 +14,7 @@ from polyarch.data.examples import Examples, stratified_split
 from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, default_shape, fits_in_memory
 from polyarch.data.labels import ClassLabels, check_counts
 from polyarch.data.table_dataset import TableSource, table_dataset, target_column
+from polyarch.data.targets import TargetKind
 from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, first_line
 
 TEST_SIDES = ("test", "validation", "valid", "val")
@@ -30,6 +31,7 @@ def read_huggingface_folder(
     folder: Path,
     *,
     target: str | None = None,
+    task: TargetKind | None = None,
     size: int | None = None,
     test_share: float = 0.2,
     resident_limit: int = RESIDENT_LIMIT,
@@ -54,7 +56,7 @@ def read_huggingface_folder(
             for side, label in ((train, "train"), (test, "test"))
             if side
         ]
-        return table_dataset(name, *tables, target=target, test_share=test_share)
+        return table_dataset(name, *tables, target=target, task=task, test_share=test_share)
     target = target_column([column for column in train.column_names if column not in pictures], target, str(folder))
     feature = train.features[target]
     labels = [np.asarray(side.with_format("numpy")[target][:]) for side in (train, test) if side]

@@ -11,9 +11,6 @@ from torch import Tensor
 
 from polyarch.errors import DataError
 
-MOST_FRACTIONS = 50
-"""More distinct fractions than this are taken for the targets of a regression."""
-
 Array = npt.NDArray[Any]
 
 
@@ -29,10 +26,9 @@ class ClassLabels:
         found = np.unique(_uniform(labels, origin, place))
         if len(found) == 0:
             raise DataError(f"Expected two or more classes in {origin}. Found no examples.")
-        if found.dtype.kind == "f" and int((found != np.floor(found)).sum()) > MOST_FRACTIONS:
+        if found.dtype.kind == "f" and len(found) == len(labels):
             raise DataError(
-                f"Expected class labels in {origin}. Found {len(found)} different numbers, as for a regression, "
-                "which polyarch does not do."
+                f"Expected class labels in {origin}. Found {len(found)} different numbers: a task for regression."
             )
         if len(found) < 2:
             raise DataError(f"Expected two or more classes in {origin}. Found only {str(found[0])!r}.")
@@ -54,7 +50,7 @@ class ClassLabels:
             first = int(np.flatnonzero(encoded < 0)[0])
             raise DataError(
                 f"Expected only labels that occur in the training data in {origin}. "
-                f"Found {str(uniform[first])!r} in {_position(place, first)}."
+                f"Found {str(uniform[first])!r} in {position_of(place, first)}."
             )
         return torch.from_numpy(encoded)
 
@@ -80,7 +76,7 @@ def _uniform(labels: Array, origin: str, place: str) -> Array:
             unusable = ~np.isfinite(labels)
             if unusable.any():
                 first = int(np.flatnonzero(unusable)[0])
-                where = _position(place, first)
+                where = position_of(place, first)
                 raise DataError(f"Expected a label for every example of {origin}. Found {labels[first]} in {where}.")
             whole = bool((labels == np.floor(labels)).all() and (np.abs(labels) < 2**53).all())
             return labels.astype(np.int64 if whole else np.float64)
@@ -92,6 +88,6 @@ def _uniform(labels: Array, origin: str, place: str) -> Array:
             raise DataError(f"Expected integers or texts as labels in {origin}. Found {labels.dtype}.")
 
 
-def _position(place: str, index: int) -> str:
+def position_of(place: str, index: int) -> str:
     """``example 0`` of an array, or ``row 1`` of a table, whose rows are counted from 1."""
     return f"{place} {index + (place == 'row')}"

@@ -24,6 +24,7 @@ from polyarch.data.locations import data_root
 from polyarch.data.spirals import spirals
 from polyarch.data.svhn import read_svhn, svhn_folder
 from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_table_file, read_table_folder, table_files
+from polyarch.data.targets import TargetKind
 from polyarch.data.torch_datasets import read_torch_dataset
 from polyarch.errors import DataError, InvalidInput, MissingData, UnknownName
 
@@ -36,6 +37,7 @@ def load(
     root: Path | None = None,
     target: str | None = None,
     size: int | None = None,
+    task: TargetKind | None = None,
     test_share: float = 0.2,
 ) -> Dataset:
     """Loads a data set, split into training and test examples.
@@ -44,8 +46,9 @@ def load(
         source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
             of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set.
         root: the folder that holds a subfolder for each named set; ``data_root()`` by default.
-        target: the label column of a table.
+        target: the column of a table to predict; several, separated by commas, are numbers or labels.
         size: the side of images in pixels.
+        task: what targets are; by default what they look like, see `polyarch.data.targets.recognised`.
         test_share: the share of every class to test on if the source has no test examples.
     """
     if target is not None and not _may_have_columns(source):
@@ -53,27 +56,31 @@ def load(
     if isinstance(source, str) and source in DATASETS:
         data = DATASETS[source].read(root or data_root())
     elif isinstance(source, (str, Path)):
-        data = _load_path(_existing(source), target, size, test_share)
+        data = _load_path(_existing(source), target, size, task, test_share)
     elif isinstance(source, torch.utils.data.Dataset):
-        data = read_torch_dataset(source, size=size, test_share=test_share)
+        data = read_torch_dataset(source, size=size, task=task, test_share=test_share)
     elif isinstance(source, tuple) and len(source) == 2:
-        data = read_pair(*source, test_share=test_share)
+        data = read_pair(*source, task=task, test_share=test_share)
     else:
         raise InvalidInput(f"Expected a name, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}.")
+    if task is not None and data.kind != task:
+        raise InvalidInput(f"Expected data for the task {task}. Got {data.name!r}, whose task is {data.kind}.")
     if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
         return data
     return data.resized(size)
 
 
-def _load_path(path: Path, target: str | None, size: int | None, test_share: float) -> Dataset:
+def _load_path(
+    path: Path, target: str | None, size: int | None, task: TargetKind | None, test_share: float
+) -> Dataset:
     if path.is_file() and path.suffix.lower() == ".npz":
-        return read_npz(path, test_share=test_share)
+        return read_npz(path, task=task, test_share=test_share)
     if path.is_dir() and is_huggingface_folder(path):
-        return read_huggingface_folder(path, target=target, size=size, test_share=test_share)
+        return read_huggingface_folder(path, target=target, task=task, size=size, test_share=test_share)
     if path.is_file() and is_table_file(path):
-        return read_table_file(path, target=target, test_share=test_share)
+        return read_table_file(path, target=target, task=task, test_share=test_share)
     if path.is_dir() and "train" in table_files(path):
-        return read_table_folder(path, target=target, test_share=test_share)
+        return read_table_folder(path, target=target, task=task, test_share=test_share)
     if path.is_dir():
         return read_image_folder(path, size=size, test_share=test_share)
     raise DataError(f"Expected a folder, or a file that ends in {', '.join(TABLE_SUFFIXES)} or .npz. Got {path}.")

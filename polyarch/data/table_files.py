@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from polyarch.data.columns import require_distinct
 from polyarch.data.dataset import Dataset
 from polyarch.data.table_dataset import TableSource, table_dataset
+from polyarch.data.targets import TargetKind
 from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra, first_line
 
 if TYPE_CHECKING:
@@ -38,12 +39,16 @@ def table_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read_table_file(path: Path, *, target: str | None = None, test_share: float = 0.2) -> Dataset:
+def read_table_file(
+    path: Path, *, target: str | None = None, task: TargetKind | None = None, test_share: float = 0.2
+) -> Dataset:
     """Reads one file; ``test_share`` of every class becomes the test set."""
-    return table_dataset(path.name, _table(path), target=target, test_share=test_share)
+    return table_dataset(path.name, _table(path), target=target, task=task, test_share=test_share)
 
 
-def read_table_folder(folder: Path, *, target: str | None = None, test_share: float = 0.2) -> Dataset:
+def read_table_folder(
+    folder: Path, *, target: str | None = None, task: TargetKind | None = None, test_share: float = 0.2
+) -> Dataset:
     """Reads train.csv and test.csv (or parquet); without a test file, ``test_share`` of train becomes the test set."""
     files = table_files(folder)
     train = _table(files.pop("train"))
@@ -51,7 +56,7 @@ def read_table_folder(folder: Path, *, target: str | None = None, test_share: fl
     unused = tuple(f"{path} is not used: validation examples come from train." for path in tests[1:])
     train = replace(train, notes=(*train.notes, *unused))
     test = _table(tests[0]) if tests else None
-    return table_dataset(folder.resolve().name, train, test, target=target, test_share=test_share)
+    return table_dataset(folder.resolve().name, train, test, target=target, task=task, test_share=test_share)
 
 
 def read_frame(path: Path) -> pd.DataFrame:

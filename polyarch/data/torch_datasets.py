@@ -13,16 +13,22 @@ from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import GREY_MODES, image_pixels
 from polyarch.data.examples import TensorData, stratified_split
 from polyarch.data.labels import ClassLabels, check_counts
+from polyarch.data.targets import TargetKind, target_encoding
 from polyarch.errors import DataError
 
 
 def read_torch_dataset(
-    source: torch.utils.data.Dataset[Any], *, size: int | None = None, test_share: float = 0.2
+    source: torch.utils.data.Dataset[Any],
+    *,
+    size: int | None = None,
+    task: TargetKind | None = None,
+    test_share: float = 0.2,
 ) -> Dataset:
-    """Reads all pairs of an input (tensor, array or PIL image) and an integer label.
+    """Reads all pairs of an input (tensor, array or PIL image) and a target: an integer label, a number, or several.
 
     Args:
         size: crops and resizes PIL images to this side; by default they must all have the same size.
+        task: what targets are; integers are classes, several 0 or 1 are labels, anything else is numbers.
     """
     name = type(source).__name__
     if not hasattr(source, "__len__") or isinstance(source, torch.utils.data.IterableDataset):
@@ -31,9 +37,9 @@ def read_torch_dataset(
     if count == 0:
         raise DataError(f"Expected at least one example in {name}. Got an empty data set.")
     inputs: Tensor | None = None
-    labels = torch.empty(count, dtype=torch.int64)
+    found: list[Any] = []
     for index in range(count):
-        item, label = _pair(source[index], f"item {index} of {name}")
+        item, target = _pair(source[index], f"item {index} of {name}")
         example = _example(item, size, f"item {index} of {name}")
         if inputs is None:
             inputs = torch.empty(count, *example.shape, dtype=example.dtype)
@@ -43,23 +49,33 @@ def read_torch_dataset(
                 f"{tuple(inputs.shape[1:])}. Found {example.dtype} of shape {tuple(example.shape)} in item {index}."
             )
         inputs[index] = example
-        labels[index] = label
+        found.append(target)
     assert inputs is not None
-    targets, class_names = _classes(labels, getattr(source, "classes", None), name)
+    if len({np.shape(target) for target in found}) > 1:
+        raise DataError(f"Expected targets of one shape in {name}. Found {sorted({np.shape(one) for one in found})}.")
+    values = np.array(found)
+    if task not in (None, "classification") or values.ndim == 2 or values.dtype.kind == "f":
+        encoding = target_encoding(values, name, kind=task or (None if values.ndim == 2 else "regression"))
+        if not isinstance(encoding, ClassLabels):
+            numbers = TensorData(inputs, encoding.encode(values, name))
+            train, test = stratified_split(numbers, test_share, seed=0)
+            return Dataset(name, train, test, (), target_names=encoding.names)
+    targets, class_names = _classes(torch.from_numpy(values.astype(np.int64)), getattr(source, "classes", None), name)
     check_counts(targets, class_names, name)
     train, test = stratified_split(TensorData(inputs, targets, len(class_names)), test_share, seed=0)
     return Dataset(name, train, test, class_names)
 
 
-def _pair(item: Any, origin: str) -> tuple[Any, int]:
+def _pair(item: Any, origin: str) -> tuple[Any, Any]:
+    """An input and its target: a number, or a list of several."""
     if not isinstance(item, (tuple, list)) or len(item) != 2:
-        raise DataError(f"Expected {origin} to be a pair of input and label. Got {type(item).__name__}.")
-    example, label = item
-    if isinstance(label, (Tensor, np.ndarray, np.generic)) and math.prod(label.shape) == 1:
-        label = label.item()
-    if not isinstance(label, int):
-        raise DataError(f"Expected an integer as the label of {origin}. Got {type(label).__name__}.")
-    return example, int(label)
+        raise DataError(f"Expected {origin} to be a pair of input and target. Got {type(item).__name__}.")
+    example, target = item
+    if isinstance(target, (Tensor, np.ndarray, np.generic)):
+        target = target.item() if math.prod(target.shape) == 1 else target.tolist()
+    if not isinstance(target, (int, float, list)):
+        raise DataError(f"Expected a number, or several, as the target of {origin}. Got {type(target).__name__}.")
+    return example, target
 
 
 def _example(item: Any, size: int | None, origin: str) -> Tensor:

@@ -4,6 +4,7 @@ from polyarch.objectives.curvature import dominant_eigenvalue
 from polyarch.objectives.expectation import (
     ExactExpectation,
     Expectation,
+    LogLikelihood,
     SampledExpectation,
     categorical_log_likelihood,
     elbo,
@@ -24,7 +25,7 @@ from polyarch.objectives.unrolling import (
 )
 
 __all__ = [
-    "ExactExpectation", "Expectation", "InnerSGD", "SampledExpectation", "SpikeSlab", "Tensors", "TrainingLoss",
+    "ExactExpectation", "Expectation", "LogLikelihood", "InnerSGD", "SampledExpectation", "SpikeSlab", "Tensors", "TrainingLoss",
     "Unrolled", "categorical_log_likelihood", "direct_gradient", "dominant_eigenvalue", "elbo", "log_marginal",
     "log_posterior", "marginal_log_probabilities", "module_loss", "support", "unrolled_gradient",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from polyarch.predictive.checks import check_scores
 
 @dataclass(frozen=True)
 class RiskCoverageCurve:
-    """For every possible threshold, the share of examples answered, rising to 1, and the share of them wrong."""
+    """For every possible threshold, the share of examples answered, rising to 1, and their mean error."""
 
     coverage: tuple[float, ...]
     risk: tuple[float, ...]
@@ -31,25 +31,25 @@ class RiskCoverageCurve:
         return math.fsum((end - start) * risk for start, end, risk in steps)
 
 
-def risk_coverage(uncertainty: Tensor, correct: Tensor) -> RiskCoverageCurve:
-    """The error rate among the n most certain examples, for rising n: (N,), (N,) -> M <= N points.
+def risk_coverage(uncertainty: Tensor, errors: Tensor) -> RiskCoverageCurve:
+    """The mean error among the n most certain examples, for rising n: (N,), (N,) -> M <= N points.
 
     Examples of equal uncertainty are answered together, because no threshold can separate them.
 
     Args:
         uncertainty: larger is less certain.
-        correct: whether each prediction was right, as booleans or 0 and 1.
+        errors: of every prediction, 0 or more: whether it was wrong, or by how much.
     """
     values = check_scores(uncertainty)
-    right = check_scores(correct)
-    if values.shape != right.shape:
-        raise InvalidInput(f"Expected one uncertainty per prediction. Got {len(values)} and {len(right)}.")
-    if not ((right == 0) | (right == 1)).all():
-        raise InvalidInput("Expected correct as booleans or 0 and 1. Got other values.")
+    wrong = check_scores(errors)
+    if values.shape != wrong.shape:
+        raise InvalidInput(f"Expected one uncertainty per prediction. Got {len(values)} and {len(wrong)}.")
+    if wrong.min() < 0:
+        raise InvalidInput(f"Expected errors of 0 or more. Got {wrong.min().item():g}.")
     _, group, sizes = values.unique(return_inverse=True, return_counts=True)  # groups of rising uncertainty
     answered = sizes.cumsum(0).double()
-    wrong = torch.bincount(group, 1 - right, minlength=len(sizes)).cumsum(0)
-    return RiskCoverageCurve(tuple((answered / len(values)).tolist()), tuple((wrong / answered).tolist()))
+    total = torch.bincount(group, wrong, minlength=len(sizes)).cumsum(0)
+    return RiskCoverageCurve(tuple((answered / len(values)).tolist()), tuple((total / answered).tolist()))
 
 
 def threshold_at(uncertainty: Tensor, share: float) -> float:

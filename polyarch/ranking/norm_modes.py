@@ -11,12 +11,14 @@ from polyarch.estimators import ValAcc
 from polyarch.nn import BatchStatistics, NormPolicy, RunningStatistics
 from polyarch.ranking.correlations import correlation, paired
 from polyarch.spaces import Architecture
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 
 @dataclass(frozen=True)
 class NormModes:
-    """Accuracies of n architectures with the weights of a supernet, under both kinds of normalisation statistics.
+    """Scores of n architectures, higher is better, with the weights of a supernet, under both kinds of normalisation statistics.
 
     ``batch``, (n,), uses the statistics of each batch, as in training; ``running``, (n,), the running averages.
     ``spearman`` is their rank correlation, None if one of them is constant.
@@ -27,12 +29,14 @@ class NormModes:
     spearman: float | None
 
 
-def norm_modes(net: Supernet, architectures: Sequence[Architecture], valid: BatchSource) -> NormModes:
+def norm_modes(
+    net: Supernet, architectures: Sequence[Architecture], valid: BatchSource, *, task: Task = CLASSES
+) -> NormModes:
     """Evaluates 3 or more architectures twice, on batches of the same size as in training; keeps the supernet."""
 
-    def accuracies(policy: NormPolicy) -> tuple[float, ...]:
-        judge = ValAcc(valid, valid, policy=policy)  # neither policy uses training data
+    def scores(policy: NormPolicy) -> tuple[float, ...]:
+        judge = ValAcc(valid, valid, policy=policy, task=task)  # neither policy uses training data
         return tuple(judge.score(net, architecture) for architecture in architectures)
 
-    batch, running = accuracies(BatchStatistics()), accuracies(RunningStatistics())
+    batch, running = scores(BatchStatistics()), scores(RunningStatistics())
     return NormModes(batch, running, correlation("spearman", *paired(batch, running, least=3)))

@@ -9,10 +9,10 @@ from torch import nn
 
 from polyarch.distributions import FactorisedCategorical
 from polyarch.predictive import most_probable
-from polyarch.results import Accuracy, Contender, Role
+from polyarch.results import Contender, NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.judging import Ensemble
-from polyarch.runs.retraining import Retraining, evaluate, train_all, trained_network
+from polyarch.runs.retraining import Retraining, tested, train_all, trained_network
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
 from polyarch.spaces import Architecture
@@ -50,7 +50,7 @@ def compare(
         contenders.append(contender("random architectures, retrained", Role.RANDOM, random_runs))
     inherited = measured(run, first, inherited_network(run, first))
     contenders.append(contender("best architecture, inherited weights", Role.INHERITED, [inherited]))
-    chosen = max(first_runs, key=lambda one: one.valid_accuracy)
+    chosen = run.task.selection.best(first_runs, lambda one: one.valid_score)
     members = [(first, chosen.seed), *[item for item in member_items if item in trained]]
     networks = [(item[0], trained_network(task, item)) for item in members]
     sides = [(Ensemble.of("best architecture", networks[:1]), run.workspace.artifact)]
@@ -63,23 +63,21 @@ def compare(
     outcome.artifact = {
         "architecture": first.to_dict(),
         "seed": chosen.seed,
-        "accuracy": chosen.accuracy,
+        "score": chosen.score,
         "parameters": parameter_count(networks[0][1]),
     }
 
 
-def contender(name: str, role: Role, runs: list[Accuracy]) -> Contender:
+def contender(name: str, role: Role, runs: list[NetworkRecord]) -> Contender:
     """One side of the comparison, with mean and spread."""
-    values = [run.accuracy for run in runs]
+    values = [run.score for run in runs]
     std = statistics.stdev(values) if len(values) > 1 else 0.0
     return Contender(name=name, role=role, mean=statistics.fmean(values), std=std, runs=runs)
 
 
-def measured(run: Run, architecture: Architecture, network: nn.Module) -> Accuracy:
+def measured(run: Run, architecture: Architecture, network: nn.Module) -> NetworkRecord:
     """Test results of a network in evaluation mode."""
-    valid = evaluate(network, run.feed.in_order(run.feed.valid))
-    test = evaluate(network, run.feed.in_order(run.feed.data.test))
-    return Accuracy(architecture=architecture.to_dict(), seed=0, valid_accuracy=valid["accuracy"], **test)
+    return NetworkRecord(architecture=architecture.to_dict(), seed=0, **tested(run, network))
 
 
 def inherited_network(run: Run, architecture: Architecture) -> nn.Module:

@@ -22,9 +22,13 @@ from polyarch.data import (
     stratified_split,
 )
 from polyarch.data.unlabelled import unlabelled_examples
+from polyarch.data.targets import TargetKind
 from polyarch.errors import ConfigError
 from polyarch.randomness import derive_seed
 from polyarch.runs.sections import DataSettings
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.task import asked_kind, task_of
+from polyarch.tasks import Task
 
 EVALUATION_BATCH = 256
 
@@ -43,22 +47,25 @@ class Feed:
     augmentations: Sequence[Augmentation]
     seed: int
     device: str
+    task: Task
     unlabelled: Examples | None = None
 
     @classmethod
-    def of(cls, settings: DataSettings, seed: int, device: str, data: Dataset | None, unlabelled: Any) -> "Feed":
+    def of(cls, settings: RunSettings, data: Dataset | None, unlabelled: Any) -> "Feed":
         """Loads and splits the data.
 
         Args:
             data: used instead of what the settings name.
             unlabelled: used instead of the unlabelled examples that the settings name; see `unlabelled_examples`.
         """
-        data = data or load_data(settings)
-        train, valid = split(data, settings, seed)
-        augmentations = _augmentations(settings, data)
-        feed = cls(data, train, valid, data.preprocessing(train), augmentations, seed, device)
+        wanted, seed = settings.data, settings.seed
+        data = data or load_data(wanted, asked_kind(settings.task))
+        train, valid = split(data, wanted, seed)
+        found = task_of(settings.task, data, train)
+        augmentations = _augmentations(wanted, data)
+        feed = cls(data, train, valid, data.preprocessing(train), augmentations, seed, settings.device, found)
         if unlabelled is None:
-            unlabelled = data if settings.unlabelled == settings.name else settings.unlabelled
+            unlabelled = data if wanted.unlabelled == wanted.name else wanted.unlabelled
         return feed if unlabelled is None else replace(feed, unlabelled=unlabelled_examples(unlabelled, data))
 
     def with_settings(self, old: DataSettings, new: DataSettings) -> "Feed | None":
@@ -119,9 +126,9 @@ class Feed:
         return Batches(data, size, shuffle=False, preprocessing=self.preprocessing, device=self.device)
 
 
-def load_data(settings: DataSettings) -> Dataset:
+def load_data(settings: DataSettings, task: TargetKind | None = None) -> Dataset:
     """The data set that the settings name."""
-    return load(settings.name, target=settings.target, size=settings.size)
+    return load(settings.name, target=settings.target, size=settings.size, task=task)
 
 
 def split(data: Dataset, settings: DataSettings, seed: int) -> tuple[Examples, Examples]:

@@ -2,78 +2,79 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.data import BatchSource, TensorData, load, resident, shaped_like
 from polyarch.errors import ConfigError
 from polyarch.nn import StackedNetworks
-from polyarch.objectives import log_marginal
-from polyarch.predictive import (
-    brier,
-    calibration_error,
-    detect,
-    entropy,
-    fit_temperature,
-    reliability,
-    risk_coverage,
-    threshold_at,
-    uncertainty_scores,
-)
-from polyarch.results import PredictorRecord, ReliabilityBin
+from polyarch.predictive import detect, reliability, uncertainty_scores
+from polyarch.predictive.classification_metrics import set_coverage, set_size
+from polyarch.predictive.regression_metrics import interval_coverage, interval_width
+from polyarch.predictive.selective_prediction import risk_coverage
+from polyarch.results import ConformalRecord, LevelPoint, NumberPoints, PredictorRecord, ReliabilityBin
 from polyarch.runs.retraining import outputs
 from polyarch.runs.run import Run
 from polyarch.spaces import Architecture
+from polyarch.tasks import Calibration, Classification, Regression, Task, prediction_sets
 
 
 @dataclass(frozen=True)
-class MemberLogits:
-    """The logits (K, N, C) of all members on validation and on test examples, with their targets (N,)."""
+class MemberOutputs:
+    """The outputs (K, N, O) of all members on validation and on test examples, with their targets (N, ...)."""
 
+    task: Task
     valid: Tensor
     valid_targets: Tensor
     test: Tensor
     targets: Tensor
 
     @classmethod
-    def of(cls, run: Run, networks: Callable[[Tensor], Tensor]) -> "MemberLogits":
+    def of(cls, run: Run, networks: Callable[[Tensor], Tensor]) -> "MemberOutputs":
         """From one pass over the data.
 
         Args:
-            networks: (B, ...) -> (K, B, C), in evaluation mode.
+            networks: (B, ...) -> (K, B, O), in evaluation mode.
         """
         pairs = (outputs(networks, run.feed.in_order(data)) for data in (run.feed.valid, run.feed.data.test))
         (valid, valid_targets), (test, targets) = pairs
-        return cls(valid, valid_targets, test, targets)
+        return cls(run.task, valid, valid_targets, test, targets)
 
-    def at(self, members: Sequence[int]) -> "MemberLogits":
+    def at(self, members: Sequence[int]) -> "MemberOutputs":
         """Those of the members at these positions, in this order."""
         rows = list(members)
-        return MemberLogits(self.valid[rows], self.valid_targets, self.test[rows], self.targets)
+        return MemberOutputs(self.task, self.valid[rows], self.valid_targets, self.test[rows], self.targets)
 
-    def measure(self, weights: Tensor) -> dict[str, float]:
-        """Of the mixture of the first members with these weights, (k,)."""
-        found: dict[str, float] = {}
-        sides = (("valid_", self.valid, self.valid_targets), ("", self.test, self.targets))
-        for prefix, logits, targets in sides:
-            log_probs = log_marginal(torch.log_softmax(logits[: len(weights)], -1), weights.log())
-            true = log_probs.gather(1, targets[:, None])
-            found |= {
-                f"{prefix}accuracy": float((log_probs.argmax(1) == targets).double().mean()),
-                f"{prefix}loss": float(-true.mean()),
-                f"{prefix}mean_probability": float(true.exp().mean()),
-                f"{prefix}calibration_error": calibration_error(log_probs.exp(), targets),
-            }
-        return found
+    def measure(self, weights: Tensor, *, names: Sequence[str] | None = ()) -> dict[str, Any]:
+        """Scores and losses of the mixture of the first members with these weights, (k,), and ``metrics`` on test data.
 
-    def alone(self, member: int) -> dict[str, float]:
+        Args:
+            names: of further metrics; None for all.
+        """
+        count, name = len(weights), self.task.selection.name
+        valid = self.task.scores(self.valid[:count], self.valid_targets, weights)
+        wanted = None if names is None else list(dict.fromkeys(["loss", name, *names]))
+        test = self.task.measure(self.test[:count], self.targets, weights, names=wanted)
+        return {
+            "score": test[name],
+            "loss": test["loss"],
+            "valid_score": valid[name],
+            "valid_loss": valid["loss"],
+            "metrics": test,
+        }
+
+    def alone(self, member: int, *, names: Sequence[str] | None = ()) -> dict[str, Any]:
         """Of one member."""
-        return self.at([member]).measure(torch.ones(1, dtype=self.valid.dtype))
+        return self.at([member]).measure(torch.ones(1, dtype=self.valid.dtype), names=names)
 
 
 CURVE_POINTS = 100
+SHOWN_POINTS = 500
+"""Test examples of a regression that charts show."""
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Probabilities of the central intervals whose coverage is measured."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Ensemble:
 
     Args:
         architectures: of the K members.
-        networks: (B, ...) -> logits (K, B, C): `StackedNetworks`, or one network for all members.
+        networks: (B, ...) -> outputs (K, B, O): `StackedNetworks`, or one network for all members.
         weights: the members' shares, which sum to 1.
         exit_confidence: how sure the exits of one network must be for an example to leave early, where this was chosen.
         inherited: whether the networks come out of the supernet, with what its inter-choice weights made of them.
@@ -95,7 +96,7 @@ class Ensemble:
     weights: Sequence[float]
     exit_confidence: float | None = None
     inherited: bool = False
-    known: MemberLogits | None = None
+    known: MemberOutputs | None = None
 
     @classmethod
     def of(
@@ -111,65 +112,111 @@ class Ensemble:
         networks = StackedNetworks(network for _, network in members)
         return cls(name, architectures, networks, weights or [1 / len(members)] * len(members), inherited=inherited)
 
-    def logits(self, batches: BatchSource) -> tuple[Tensor, Tensor]:
-        """Of every member, (K, N, C) in float64, and targets (N,), from one pass over the data."""
+    def outputs(self, batches: BatchSource) -> tuple[Tensor, Tensor]:
+        """Of every member, (K, N, O) in float64, and targets (N, ...), from one pass over the data."""
         return outputs(self.networks, batches)
 
-    def temperature(self, logits: Tensor, targets: Tensor) -> float:
-        """What its artifact divides logits by, from validation data: (K, N, C), (N,).
 
-        A confidence to leave early at means something at this temperature alone.
-        """
-        return fit_temperature(logits, targets, self.weights, log_deviation=1.0)
-
-    def log_probabilities(self, logits: Tensor, temperature: float) -> Tensor:
-        """log sum_k w_k softmax(logits_k / T): (K, N, C) -> (N, C)."""
-        weights = torch.tensor(self.weights, dtype=logits.dtype)
-        return log_marginal(torch.log_softmax(logits / temperature, -1), weights.log())
-
-
-def judge(ensemble: Ensemble, run: Run, ood: BatchSource | None) -> PredictorRecord:
-    """Temperature and threshold from validation data, everything else on test data."""
-    known = ensemble.known or MemberLogits.of(run, ensemble.networks)
-    valid, valid_targets, test, targets = known.valid, known.valid_targets, known.test, known.targets
-    temperature = ensemble.temperature(valid, valid_targets)
-    log_raw, log_calibrated = (ensemble.log_probabilities(test, value) for value in (1.0, temperature))
-    raw, calibrated = log_raw.exp(), log_calibrated.exp()
-    doubt = entropy(ensemble.log_probabilities(valid, temperature).exp())
-    threshold = threshold_at(doubt, run.settings.retrain.flag)
-    uncertainty = entropy(calibrated)
-    correct = calibrated.argmax(-1) == targets
-    curve = risk_coverage(uncertainty, correct)
+def judge(ensemble: Ensemble, run: Run, ood: BatchSource | None) -> tuple[PredictorRecord, Calibration]:
+    """Fits the calibration to validation data and measures everything else on test data."""
+    task = run.task
+    known = ensemble.known or MemberOutputs.of(run, ensemble.networks)
+    weights = torch.tensor(ensemble.weights, dtype=known.valid.dtype)
+    calibration = task.calibrate(known.valid, known.valid_targets, weights, flag=run.settings.retrain.flag)
+    calibrated = task.tempered(known.test, calibration.temperature)
+    metrics = task.measure(calibrated, known.targets, weights)
+    read = task.read(calibrated, weights, calibration.conformal)
+    uncertainty = task.uncertainty(read)
+    curve = risk_coverage(uncertainty, task.errors(read, known.targets))
     kept = _thinned(len(curve.coverage))
     detection = {}
     if ood is not None:
-        foreign, _ = ensemble.logits(ood)
-        detection = told_apart(ensemble, test, foreign, temperature)
-    return PredictorRecord(
+        foreign, _ = ensemble.outputs(ood)
+        detection = told_apart(task, ensemble, known.test, foreign, calibration.temperature)
+    record = PredictorRecord(
         name=ensemble.name,
         members=[architecture.to_dict() for architecture in ensemble.architectures],
         weights=list(ensemble.weights),
-        temperature=temperature,
-        accuracy=float(correct.double().mean()),
-        loss=float(F.nll_loss(log_calibrated, targets)),
-        brier=brier(calibrated, targets),
-        calibration_error=calibration_error(calibrated, targets),
-        uncalibrated_loss=float(F.nll_loss(log_raw, targets)),
-        uncalibrated_calibration_error=calibration_error(raw, targets),
-        reliability=[ReliabilityBin(**asdict(part)) for part in reliability(calibrated, targets)],
+        temperature=calibration.temperature,
+        score=metrics[task.selection.name],
+        loss=metrics["loss"],
+        metrics=metrics,
+        uncalibrated=task.measure(known.test, known.targets, weights),
+        threshold=calibration.threshold,
+        flagged=float((uncertainty > calibration.threshold).double().mean()),
         coverage=[curve.coverage[index] for index in kept],
         risk=[curve.risk[index] for index in kept],
-        threshold=threshold,
-        flagged=float((uncertainty > threshold).double().mean()),
         detection=detection,
+        **_details(task, calibrated, weights, read, known.targets, calibration),
     )
+    return record, calibration
 
 
-def told_apart(ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float) -> dict[str, dict[str, float]]:
-    """How well scores tell OOD examples from test examples, by the logits (K, N, C) and (K, M, C) of the members."""
-    inside, outside = (
-        uncertainty_scores(torch.softmax(logits / temperature, -1), ensemble.weights) for logits in (known, foreign)
-    )
+def _details(
+    task: Task, outputs: Tensor, weights: Tensor, read: Sequence[Tensor], targets: Tensor, calibration: Calibration
+) -> dict[str, Any]:
+    """What only classes, or only numbers, have."""
+    if isinstance(task, Classification):
+        found: dict[str, Any] = {
+            "reliability": [ReliabilityBin(**asdict(part)) for part in reliability(read[0], targets)]
+        }
+        sets = prediction_sets(calibration.conformal)
+        if sets is not None:
+            mask = sets(read[0])
+            covered, size = set_coverage(mask, targets), set_size(mask)
+            found["conformal"] = _conformal(task.coverage, covered, size, calibration)
+        return found
+    if isinstance(task, Regression):
+        mean, deviation, _, _, low, high = read
+        found = {
+            "levels": _levels(task, outputs, weights, targets),
+            "points": _points(task, mean, deviation, low, high, targets),
+        }
+        if calibration.conformal:
+            covered, size = float(interval_coverage(low, high, targets).mean()), float(interval_width(low, high).mean())
+            found["conformal"] = _conformal(task.coverage, covered, size, calibration)
+        return found
+    return {}
+
+
+def _conformal(asked: float, covered: float, size: float, calibration: Calibration) -> ConformalRecord:
+    return ConformalRecord(asked=asked, covered=covered, size=size, values=dict(calibration.conformal))
+
+
+def _levels(task: Regression, outputs: Tensor, weights: Tensor, targets: Tensor) -> list[LevelPoint]:
+    """The coverage of the central intervals of the predictive distribution, without conformal correction."""
+    ranks = task.mixture(outputs, weights).cdf(targets.to(outputs))  # (N, T)
+    distance = 2 * (ranks - 0.5).abs()
+    return [LevelPoint(level=level, covered=float((distance <= level).double().mean())) for level in LEVELS]
+
+
+def _points(
+    task: Regression, mean: Tensor, deviation: Tensor, low: Tensor, high: Tensor, targets: Tensor
+) -> list[NumberPoints]:
+    rows = torch.linspace(0, len(targets) - 1, min(len(targets), SHOWN_POINTS)).round().long()
+    found = []
+    for index, name in enumerate(task.names):
+        columns = (targets, mean, deviation, low, high)
+        true, expected, std, bottom, top = (column[rows, index].tolist() for column in columns)
+        found.append(NumberPoints(name=name, true=true, mean=expected, std=std, low=bottom, high=top))
+    return found
+
+
+def told_apart(
+    task: Task, ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float
+) -> dict[str, dict[str, float]]:
+    """How well scores tell OOD examples from test examples, by the outputs (K, N, O) and (K, M, O) of the members."""
+    if isinstance(task, Classification):
+        inside, outside = (
+            uncertainty_scores(torch.softmax(outputs / temperature, -1), ensemble.weights)
+            for outputs in (known, foreign)
+        )
+    else:
+        weights = torch.tensor(ensemble.weights, dtype=known.dtype)
+        inside, outside = (
+            {"uncertainty": task.uncertainty(task.read(task.tempered(outputs, temperature), weights, {}))}
+            for outputs in (known, foreign)
+        )
     return {kind: asdict(detect(inside[kind], outside[kind])) for kind in inside}
 
 

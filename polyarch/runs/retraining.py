@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyarch.data import BatchSource
 from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
-from polyarch.predictive import calibration_error
 from polyarch.randomness import derive_seed
-from polyarch.results import Accuracy
+from polyarch.results import NetworkRecord
 from polyarch.runs.plan import EXPORT_SECONDS
 from polyarch.runs.run import Run
-from polyarch.runs.training import schedule, sgd, smoothed_loss
+from polyarch.runs.training import schedule, sgd
 from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
+from polyarch.tasks import Task
 from polyarch.training import Callback, CheckpointStore, History, fit
 
 TrainingItem = tuple[Architecture, int]
@@ -46,10 +45,8 @@ class Retraining:
         network, history = self.train(item)
         path = self.weights_path(item)
         write_atomically(path, weights_bytes(weights_of(network)))
-        valid = evaluate(network, feed.in_order(feed.valid))
         return {
-            **evaluate(network, feed.in_order(feed.data.test)),
-            "valid_accuracy": valid["accuracy"],
+            **tested(self.run, network),
             "history": [{"epoch": row["epoch"], "loss": row["loss"]} for row in history.rows],
         }
 
@@ -68,7 +65,7 @@ class Retraining:
         network = run.net.extract(architecture) if self.inherited else run.networks.fresh(architecture, seed=position)
         optimizer = sgd(network, settings.retrain)
         history = fit(
-            Supervised(network, optimizer, loss=smoothed_loss(settings.retrain)),
+            Supervised(network, optimizer, task=run.task.smoothed(settings.retrain.label_smoothing)),
             run.feed.batches(run.feed.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
             valid,
             epochs=settings.retrain.epochs,
@@ -92,7 +89,7 @@ class Retraining:
 
 def train_all(
     run: Run, items: Sequence[TrainingItem], task: Retraining, *, stage: str = "retrain"
-) -> dict[TrainingItem, Accuracy]:
+) -> dict[TrainingItem, NetworkRecord]:
     """Trains every item that is not in the journal of the stage, as far as the time goes; the first always."""
     keyed = {f"{architecture.key} seed {seed}": (architecture, seed) for architecture, seed in items}
     with run.display.stage(stage) as report, run.stop.at_once(), run.executor().open(task) as retrain:
@@ -108,7 +105,7 @@ def train_all(
     if len(records) < len(keyed):
         run.workspace.log("out of time", trained=len(records), planned=len(keyed))
     return {
-        item: Accuracy(architecture=item[0].to_dict(), seed=item[1], **records[key])
+        item: NetworkRecord(architecture=item[0].to_dict(), seed=item[1], **records[key])
         for key, item in keyed.items()
         if key in records
     }
@@ -121,19 +118,26 @@ def trained_network(task: Retraining, item: TrainingItem) -> nn.Module:
     return network.eval()
 
 
-def evaluate(network: nn.Module, batches: BatchSource) -> dict[str, float]:
-    """Accuracy, mean negative log-likelihood and expected calibration error (15 bins) of a prepared network."""
-    logits, targets = outputs(network, batches)
-    probabilities = logits.softmax(-1)
-    return {
-        "accuracy": float((probabilities.argmax(-1) == targets).float().mean()),
-        "loss": float(F.cross_entropy(logits, targets)),  # finite where a probability is too small for a number
-        "calibration_error": calibration_error(probabilities, targets),
-    }
+def evaluate(task: Task, network: nn.Module, batches: BatchSource) -> dict[str, float]:
+    """The loss and all metrics of a network in evaluation mode."""
+    found, targets = outputs(network, batches)
+    return task.measure(found[None], targets)
+
+
+def tested(run: Run, network: nn.Module) -> dict[str, Any]:
+    """Score, loss and metrics on test examples, and the score on validation examples."""
+    found = evaluate(run.task, network, run.feed.in_order(run.feed.data.test))
+    valid = run.task.scores(*_as_member(outputs(network, run.feed.in_order(run.feed.valid))))
+    name = run.task.selection.name
+    return {"score": found[name], "loss": found["loss"], "valid_score": valid[name], "metrics": found}
+
+
+def _as_member(found: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return found[0][None], found[1]
 
 
 def outputs(network: Callable[[Tensor], Tensor], batches: BatchSource) -> tuple[Tensor, Tensor]:
-    """Logits (N, C), or (K, N, C) of K members, in float64 and targets (N,) of all examples, on the CPU."""
+    """Outputs (N, O), or (K, N, O) of K members, in float64 and targets (N, ...) of all examples, on the CPU."""
     with torch.no_grad():
         pairs = [(network(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]
-    return torch.cat([logits for logits, _ in pairs], dim=-2), torch.cat([targets for _, targets in pairs])
+    return torch.cat([found for found, _ in pairs], dim=-2), torch.cat([targets for _, targets in pairs])

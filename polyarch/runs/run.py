@@ -24,6 +24,7 @@ from polyarch.runs.workspace import Workspace
 from polyarch.searchers import Limit, Limits
 from polyarch.spaces import Architecture, Constraint
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 from polyarch.training import StopRequest
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ class Run:
             builder: makes the user's own network, instead of the space that the settings name.
             others: fields of the run.
         """
-        feed = Feed.of(settings.data, settings.seed, settings.device, data, unlabelled)
-        networks = Networks.of(settings.space, builder, feed.network_shape, feed.data.classes, settings.device)
+        feed = Feed.of(settings, data, unlabelled)
+        networks = Networks.of(settings.space, builder, feed.network_shape, feed.task.outputs, settings.device)
         net = networks.supernet(settings.seed)
         return cls(settings, method_named(settings.method), feed, networks, net, workspace, **others)
 
@@ -116,6 +117,16 @@ class Run:
         """Without caches, and without what belongs to this process: display and stop request."""
         kept = {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
         return {**kept, "display": Quiet(), "stop": StopRequest()}
+
+    @property
+    def task(self) -> Task:
+        """What is predicted."""
+        return self.feed.task
+
+    @property
+    def supernet_task(self) -> Task:
+        """The same with the label smoothing of the supernet's training."""
+        return self.task.smoothed(self.settings.train.label_smoothing)
 
     @cached_property
     def scores(self) -> Scores:

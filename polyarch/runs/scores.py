@@ -83,6 +83,7 @@ class Scores:
                 seed=self.feed.seed,
                 valid=self._validation_minibatches() if self._records["valid"] else None,
                 gradients=self._records["gradients"],
+                task=self.feed.task,
             )
         return self._runs[key]
 
@@ -133,13 +134,13 @@ def sogn(scores: Scores) -> SoGN:
 
 
 def val_acc(scores: Scores) -> ValAcc:
-    """Accuracy on all validation examples with inherited weights."""
-    return ValAcc(scores.valid, scores.train, policy=scores.policy)
+    """The selection metric on all validation examples with inherited weights."""
+    return ValAcc(scores.valid, scores.train, policy=scores.policy, task=scores.feed.task)
 
 
 def val_acc_mini(scores: Scores) -> ValAccMini:
-    """Accuracy on one validation minibatch with inherited weights."""
-    return ValAccMini(scores.valid, scores.train, policy=scores.policy)
+    """The selection metric on one validation minibatch with inherited weights."""
+    return ValAccMini(scores.valid, scores.train, policy=scores.policy, task=scores.feed.task)
 
 
 def params(scores: Scores) -> Parameters:

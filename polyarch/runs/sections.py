@@ -8,6 +8,8 @@ from pydantic_core import PydanticCustomError
 
 from polyarch.errors import UnknownName
 from polyarch.plugins import ESTIMATORS, SAMPLERS, STRATEGIES, Registry
+from polyarch.predictive.conformal_intervals import IntervalMethod
+from polyarch.predictive.conformal_sets import SetMethod
 from polyarch.settings import Settings
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -50,6 +52,22 @@ class DataSettings(Settings):
     shift: Annotated[int, Field(ge=0)] = 0
     flip: bool = False
     cutout: Annotated[int, Field(ge=0)] = 0
+
+
+class TaskSettings(Settings):
+    """What is predicted.
+
+    ``kind`` is what targets are, or ``auto`` for what they look like; ``metric`` what selection goes by, the first of
+    the task by default. ``class_weights`` may be balanced, so that rare classes count as much as frequent ones while
+    training. ``coverage`` is that of conformal prediction: ``sets`` of classes, ``intervals`` of numbers.
+    """
+
+    kind: Literal["auto", "classification", "regression", "multi-label", "own"] = "auto"
+    metric: str | None = None
+    class_weights: Literal["none", "balanced"] = "none"
+    coverage: Fraction = 0.9
+    sets: SetMethod = "lac"
+    intervals: IntervalMethod = "scaled"
 
 
 class OptimiserSettings(Settings):

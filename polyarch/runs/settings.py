@@ -30,6 +30,7 @@ from polyarch.runs.sections import (
     RankSettings,
     RetrainSettings,
     SearchSettings,
+    TaskSettings,
     TrainSettings,
     TruthSettings,
 )
@@ -69,6 +70,7 @@ class RunSettings(Settings):
     programs: tuple[Literal["pt2", "onnx"], ...] = ("pt2", "onnx")
     tensorboard: bool = False
     data: DataSettings = DataSettings()
+    task: TaskSettings = TaskSettings()
     space: SerializeAsAny[SpaceSettings] = CellSettings()
     train: TrainSettings = TrainSettings()
     scores: EstimatorSettings = EstimatorSettings()

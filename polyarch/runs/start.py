@@ -18,6 +18,7 @@ from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, resumed_settings
 from polyarch.runs.stage import stages_of
 from polyarch.runs.suggestion import with_suggestions
+from polyarch.runs.task import asked_kind
 from polyarch.runs.workspace import Workspace
 from polyarch.tables.lookup import whole_name
 from polyarch.training import StopRequest
@@ -77,7 +78,7 @@ class Beginning:
         """A run with absolute paths and a space for the data, and what was chosen, in words; nothing is written."""
         asked = _with_whole_paths(asked)
         check_wirings(asked)
-        data = self.data or load_data(asked.data)
+        data = self.data or load_data(asked.data, asked_kind(asked.task))
         decisions = [note.rstrip(".") for note in data.notes]
         settings, tried = asked, None
         if _is_chosen_for(asked):

@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from polyarch.distributions import ArchDistribution
@@ -52,11 +50,6 @@ def schedule(optimizer: torch.optim.Optimizer, settings: OptimiserSettings) -> S
         return cosine(settings.learning_rate, settings.final_learning_rate, warmup=warmup)(step, total)
 
     return Schedule(optimizer, rate)
-
-
-def smoothed_loss(settings: OptimiserSettings) -> Any:
-    """Cross-entropy with label smoothing."""
-    return partial(F.cross_entropy, label_smoothing=settings.label_smoothing)
 
 
 @dataclass(frozen=True)

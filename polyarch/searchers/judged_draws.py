@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from polyarch.data import BatchSource
 from polyarch.spaces import Architecture
 from polyarch.strategies import measure
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import GatedSupernet
+from polyarch.tasks import Task
 
 Draws = Callable[[int], Architecture]
 """The draw at position 0, 1, ..."""
@@ -17,11 +19,11 @@ Draws = Callable[[int], Architecture]
 
 @dataclass(frozen=True)
 class JudgedDraw:
-    """A drawn network with its held-out accuracy (0..1) and loss in nats, its cost, and `GatedSupernet.notation`."""
+    """A drawn network with its held-out score, higher is better, and loss in nats, its cost, and `GatedSupernet.notation`."""
 
     position: int
     notation: str
-    accuracy: float
+    score: float
     loss: float
     parameters: int
     macs: float
@@ -39,17 +41,19 @@ class DrawScoring:
     net: GatedSupernet
     draws: Mapping[str, Draws]
     batches: BatchSource
+    task: Task = CLASSES
 
     def __call__(self, draw: tuple[str, int]) -> JudgedDraw:
         """Judges the draw (kind, position)."""
         kind, position = draw
         architecture = self.draws[kind](position)
         network = self.net.extract(architecture).eval()
-        found = measure(network, self.batches.epoch(0))
+        metric = self.task.selection
+        found = measure(self.task, network, self.batches.epoch(0))
         cost, notation = self.net.cost(architecture), self.net.notation(architecture)
-        return JudgedDraw(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
+        return JudgedDraw(position, notation, metric.gain(found[metric.name]), found["loss"], cost.parameters, cost.macs)
 
 
 def best_draw(draws: Iterable[JudgedDraw]) -> JudgedDraw:
-    """The most accurate draw; the lowest loss breaks ties."""
-    return max(draws, key=lambda draw: (draw.accuracy, -draw.loss))
+    """The draw with the highest score; the lowest loss breaks ties."""
+    return max(draws, key=lambda draw: (draw.score, -draw.loss))

@@ -106,6 +106,10 @@ class Classification(Task):
         """The entropy."""
         return read[1]
 
+    def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """1 where the most probable class is not the true one."""
+        return (read[0].argmax(-1) != targets).double()
+
     def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
         """A temperature by likelihood, a threshold of the entropy, and prediction sets if the examples suffice."""
         temperature = fit_temperature(outputs, targets, weights, log_deviation=1.0)

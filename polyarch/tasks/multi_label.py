@@ -99,6 +99,10 @@ class MultiLabel(Task):
         """The entropy."""
         return read[1]
 
+    def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """The share of labels that are wrong."""
+        return ((read[0] >= 0.5) != targets).double().mean(-1)
+
     def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
         """A temperature by likelihood, and a threshold of the entropy."""
 
@@ -109,7 +113,7 @@ class MultiLabel(Task):
             log_p = self.log_likelihood(tempered, targets) + weights.double().log()[:, None]
             value = -torch.logsumexp(log_p, 0).mean() + at.square() / (2 * len(targets))  # a prior, as for classes
             (slope,) = torch.autograd.grad(value, at)
-            return float(value), float(slope)
+            return float(value.detach()), float(slope)
 
         temperature = minimise_over_logarithm(loss, HIGHEST_TEMPERATURE, 15)
         read = self.read(self.tempered(outputs, temperature), weights, {})

@@ -104,6 +104,11 @@ class OwnTask(Task):
         """The disagreement."""
         return read[1]
 
+    def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """The loss, moved so that the smallest is 0."""
+        losses = self.loss_per_example(read[0], targets)
+        return losses - losses.min()
+
     def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
         """A threshold of the disagreement."""
         return Calibration(threshold=threshold_at(self.uncertainty(self.read(outputs, weights, {})), flag))

@@ -146,6 +146,11 @@ class Regression(Task):
         """The standard deviation, for several targets the mean in units of their scale."""
         return (read[1] / self._units(read[1])[1]).mean(-1)
 
+    def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """|mean - y|, for several targets the mean in units of their scale."""
+        distance = (read[0] - targets.to(read[0])).abs()
+        return distance[:, 0] if len(self.names) == 1 else (distance / self._units(distance)[1]).mean(-1)
+
     def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
         """A temperature by likelihood, a threshold of the uncertainty, and intervals if the examples suffice."""
         mixture, (_, scale) = self.mixture(outputs, weights), self._units(outputs)

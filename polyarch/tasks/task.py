@@ -119,6 +119,10 @@ class Task(ABC):
         """Which of the ``readouts`` says how uncertain a prediction is, one number per example: (B,)."""
 
     @abstractmethod
+    def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """How wrong every prediction is, 0 or more: the ``readouts`` and targets (B, ...) -> (B,)."""
+
+    @abstractmethod
     def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
         """Fits a calibration to validation data.
 

@@ -22,7 +22,7 @@ from polyarch.runs.retraining import Retraining, TrainingItem, evaluate
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning, decided
-from polyarch.runs.training import sgd, smoothed_loss
+from polyarch.runs.training import sgd
 from polyarch.runs.workspace import Workspace, run_missing
 from polyarch.spaces import Architecture, Space
 from polyarch.spaces.space import ENUMERATION_LIMIT
@@ -116,7 +116,7 @@ class CurveTraining:
         curves = {measure: history[key] for measure, key in CURVES.items()}
         if not all(math.isfinite(value) for curve in curves.values() for value in curve):
             return {"failure": "Expected a finite validation loss. Got another; try a lower learning rate."}
-        test = evaluate(network, feed.in_order(feed.data.test))
+        test = evaluate(self.retraining.run.task, network, feed.in_order(feed.data.test))
         return {"test_accuracy": test["accuracy"], "seconds": round(stopwatch.seconds, 3), **curves}
 
 
@@ -208,7 +208,7 @@ def _epoch_seconds(run: Run, chosen: Sequence[EquivalenceClass]) -> float:
     with one_thread(), torch.random.fork_rng():
         for members in timed:
             network = run.networks.fresh(members[0], seed=0)
-            strategy = Supervised(network, sgd(network, settings), loss=smoothed_loss(settings))
+            strategy = Supervised(network, sgd(network, settings), task=run.task.smoothed(settings.label_smoothing))
             strategy.step(batches[:1], generator=generator)
             started = time.perf_counter()
             for batch in batches:

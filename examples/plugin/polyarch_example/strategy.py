@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyarch.distributions import Empirical
 from polyarch.methods.one_shot import spos
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training, sgd, smoothed_loss
+from polyarch.runs.training import Training, sgd
 
 POOL = 64
 
@@ -16,4 +16,4 @@ def narrow_first(run: Run) -> Training:
     weights = [1 / run.net.parameter_count(architecture) for architecture in pool]
     optimizer = sgd(run.net, run.settings.train)
     q = Empirical(run.net.space, pool, weights)
-    return Training(spos(run.net, optimizer, q=q, loss=smoothed_loss(run.settings.train)), optimizer)
+    return Training(spos(run.net, optimizer, q=q, task=run.supernet_task), optimizer)

@@ -25,14 +25,15 @@ from polyarch.methods.depth.search import RULES, choose_depth, depth_prior, expe
 from polyarch.methods.depth.settings import DepthSettings
 from polyarch.nn import Repeat, StackedNetworks
 from polyarch.predictive import choose_confidence, exit_curve
-from polyarch.results import Accuracy, Role
+from polyarch.results import NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, inherited_network, parameter_count
-from polyarch.runs.judging import Ensemble, MemberLogits
+from polyarch.runs.judging import Ensemble, MemberOutputs
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import DepthSupernet, ModuleSupernet, RepeatSupernet
+from polyarch.tasks import Classification
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 TIMED_BATCH = 64
@@ -66,14 +67,14 @@ def choose(run: Run, outcome: Outcome) -> None:
     smallest = torch.finfo(torch.float32).tiny
     learned = Categorical(space, torch.tensor(probabilities).clamp_min(smallest).log(), learnable=False)
     network = _exits(run, space.members)
-    exits = MemberLogits.of(run, network)
+    exits = MemberOutputs.of(run, network)
     choices = {rule: choose_depth(learned, rule) for rule in RULES}
     chosen = _within_limits(run, choices[settings.rule])
     weights = prune(learned, chosen).probabilities.double().clamp_min(smallest)
     weights = weights / weights.sum()
     kept = space.members[: chosen + 1]
     mixture = Ensemble(PRUNED_MIXTURE, kept, _exits(run, kept), weights.tolist())
-    curve, confidence = _early_exit(exits, mixture, depths)
+    curve, confidence = _early_exit(exits, mixture, depths) if isinstance(run.task, Classification) else ([], None)
     pruned = _alone(run, space.members[chosen])
     record = DepthRecord(
         rule=settings.rule,
@@ -94,11 +95,11 @@ def choose(run: Run, outcome: Outcome) -> None:
     ]
     ways = sorted(record.predictors, key=lambda way: way.name != PRUNED)  # what is exported first
     outcome.record, outcome.predictors = record, write_predictors(run, sides)
-    outcome.comparison = [contender(way.name, ROLES[way.name], [_accuracy(way, space)]) for way in ways]
+    outcome.comparison = [contender(way.name, ROLES[way.name], [_network_record(way, space)]) for way in ways]
     outcome.default = run.workspace.posterior.name
     outcome.artifact = {
         "architecture": space.members[chosen].to_dict(),
-        "accuracy": ways[0].accuracy,
+        "score": ways[0].score,
         "parameters": parameter_count(pruned),
     }
     outcome.seconds |= forward_times(run, pruned)
@@ -112,7 +113,7 @@ def forward_times(run: Run, network: nn.Module) -> dict[str, float]:
 
 
 def _exits(run: Run, architectures: Sequence[Architecture]) -> nn.Module:
-    """One network that gives the logits of all these depths, in evaluation mode."""
+    """One network that gives the outputs of all these depths, in evaluation mode."""
     if isinstance(run.net, ModuleSupernet) and not isinstance(run.net, RepeatSupernet):
         return StackedNetworks(_alone(run, architecture) for architecture in architectures).eval()
     return run.net.extract_many(architectures).eval()
@@ -135,13 +136,14 @@ def _within_limits(run: Run, position: int) -> int:
     return position
 
 
-def _early_exit(exits: MemberLogits, mixture: Ensemble, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
+def _early_exit(exits: MemberOutputs, mixture: Ensemble, depths: Sequence[int]) -> tuple[list[ExitPoint], float | None]:
     """Early exit of the pruned mixture at several confidences, and the one that validation examples choose.
 
     All at the temperature with which the mixture predicts: another one makes other probabilities of the same exits.
     """
     count = len(mixture.architectures)
-    temperature = mixture.temperature(exits.valid[:count], exits.valid_targets)
+    weights = torch.tensor(mixture.weights, dtype=exits.valid.dtype)
+    temperature = exits.task.calibrate(exits.valid[:count], exits.valid_targets, weights, flag=0.0).temperature
     arguments = (mixture.weights, depths[:count], [*CONFIDENCES, float("inf")], temperature)
     *on_valid, full = exit_curve(exits.valid[:count], exits.valid_targets, *arguments)
     on_test = exit_curve(exits.test[:count], exits.targets, *arguments)
@@ -158,7 +160,7 @@ def _early_exit(exits: MemberLogits, mixture: Ensemble, depths: Sequence[int]) -
     return points, choose_confidence(on_valid, full)
 
 
-def _measures(run: Run, exits: MemberLogits, learned: Categorical) -> list[DepthMeasure]:
+def _measures(run: Run, exits: MemberOutputs, learned: Categorical) -> list[DepthMeasure]:
     space = run.net.space
     prior = depth_prior(space, run.settings.section(DepthSettings).prior, run.settings.train.prior_ratio)
     columns = (learned.log_probabilities().exp().tolist(), prior.log_probabilities().exp().tolist())
@@ -173,13 +175,13 @@ def _measures(run: Run, exits: MemberLogits, learned: Categorical) -> list[Depth
                 parameters=run.net.parameter_count(space.members[position]),
                 q=q,
                 prior=p,
-                **{name: measured[name] for name in ("valid_accuracy", "valid_loss", "accuracy", "loss")},
+                **{name: measured[name] for name in ("valid_score", "valid_loss", "score", "loss")},
             )
         )
     return found
 
 
-def _ways(run: Run, exits: MemberLogits, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
+def _ways(run: Run, exits: MemberOutputs, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
     """The ways to predict, from the whole mixture to the pruned network alone."""
     space = run.net.space
     deepest = len(space.members) - 1
@@ -190,19 +192,27 @@ def _ways(run: Run, exits: MemberLogits, learned: Categorical, chosen: int, prun
         PRUNED: (chosen, _one_hot(chosen)),
         FULL: (deepest, _one_hot(deepest)),
     }
-    names = set(DepthPredictor.model_fields) - {"name", "blocks", "parameters"}
     found = []
     for name, (position, weights) in ways.items():
-        measured = exits.measure(weights)
+        measured = exits.measure(weights, names=None)
         found.append(
             DepthPredictor(
                 name=name,
                 blocks=depths_of(space)[position],
                 parameters=run.net.parameter_count(space.members[position]),
-                **{key: measured[key] for key in names},
+                mean_probability=_mean_probability(exits, weights),
+                **measured,
             )
         )
     return found
+
+
+def _mean_probability(exits: MemberOutputs, weights: Tensor) -> float | None:
+    """The mean probability of the true class of test examples, where classes are predicted."""
+    if not isinstance(exits.task, Classification):
+        return None
+    mixed = exits.task.mix(exits.test[: len(weights)], weights.log())
+    return float(exits.task.log_likelihood(mixed, exits.targets).exp().mean())
 
 
 def _one_hot(position: int) -> Tensor:
@@ -211,14 +221,14 @@ def _one_hot(position: int) -> Tensor:
     return weights
 
 
-def _accuracy(way: DepthPredictor, space: Space) -> Accuracy:
-    return Accuracy(
+def _network_record(way: DepthPredictor, space: Space) -> NetworkRecord:
+    return NetworkRecord(
         architecture=space.architecture([str(way.blocks)]).to_dict(),
         seed=0,
-        accuracy=way.accuracy,
+        score=way.score,
         loss=way.loss,
-        calibration_error=way.calibration_error,
-        valid_accuracy=way.valid_accuracy,
+        valid_score=way.valid_score,
+        metrics=way.metrics,
     )
 
 

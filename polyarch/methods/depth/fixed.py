@@ -7,7 +7,7 @@ from polyarch.errors import ConfigError
 from polyarch.methods.depth.choice import depths_of, forward_times
 from polyarch.methods.depth.record import DepthMeasure, DepthRecord
 from polyarch.methods.depth.settings import DepthSettings
-from polyarch.results import Accuracy, Role
+from polyarch.results import NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, parameter_count
 from polyarch.runs.judging import Ensemble
@@ -52,10 +52,10 @@ def compare_depths(run: Run, outcome: Outcome) -> None:
     kept = [architecture for architecture in kept if (architecture, 0) in trained]  # time may have run out
     runs = {architecture: [one for item, one in trained.items() if item[0] == architecture] for architecture in kept}
     valid = run.feed.in_order(run.feed.valid)
-    losses = {item: evaluate(trained_network(task, item), valid)["loss"] for item in trained}
+    losses = {item: evaluate(run.task, trained_network(task, item), valid)["loss"] for item in trained}
     measures = [_measure(run, architecture, runs[architecture], losses) for architecture in kept]
     best = min(range(len(kept)), key=lambda index: measures[index].valid_loss)
-    chosen = max(runs[kept[best]], key=lambda one: one.valid_accuracy)
+    chosen = run.task.selection.best(runs[kept[best]], lambda one: one.valid_score)
     network = trained_network(task, (kept[best], chosen.seed))
     side = (Ensemble.of("best depth", [(kept[best], network)]), run.workspace.artifact)
     order = [best, *(index for index in range(len(kept)) if index != best)]
@@ -77,21 +77,21 @@ def compare_depths(run: Run, outcome: Outcome) -> None:
     outcome.artifact = {
         "architecture": kept[best].to_dict(),
         "seed": chosen.seed,
-        "accuracy": chosen.accuracy,
+        "score": chosen.score,
         "parameters": parameter_count(network),
     }
     outcome.seconds |= forward_times(run, network)
 
 
 def _measure(
-    run: Run, architecture: Architecture, runs: Sequence[Accuracy], losses: dict[tuple[Architecture, int], float]
+    run: Run, architecture: Architecture, runs: Sequence[NetworkRecord], losses: dict[tuple[Architecture, int], float]
 ) -> DepthMeasure:
     """Means over seeds."""
     return DepthMeasure(
         depth=int(architecture.names[0]),
         parameters=run.net.parameter_count(architecture),
-        valid_accuracy=statistics.fmean(run.valid_accuracy for run in runs),
+        valid_score=statistics.fmean(run.valid_score for run in runs),
         valid_loss=statistics.fmean(losses[architecture, run.seed] for run in runs),
-        accuracy=statistics.fmean(run.accuracy for run in runs),
+        score=statistics.fmean(run.score for run in runs),
         loss=statistics.fmean(run.loss for run in runs),
     )

@@ -18,9 +18,9 @@ class DepthMeasure(Record):
 
     depth: int
     parameters: int
-    valid_accuracy: float
+    valid_score: float
     valid_loss: float
-    accuracy: float
+    score: float
     loss: float
     q: float | None = None
     prior: float | None = None
@@ -29,23 +29,23 @@ class DepthMeasure(Record):
 class DepthPredictor(Record):
     """A way to predict after a depth search, for example the mixture of all depths or the pruned network alone.
 
-    ``blocks`` are the residual blocks that are computed. ``loss`` is minus the mean log p of the true class,
-    ``mean_probability`` its mean p, both on test data.
+    ``blocks`` are the residual blocks that are computed. ``loss`` is minus the mean log p of the true target on test
+    data, ``mean_probability`` the mean p of the true class, where classes are predicted.
     """
 
     name: str
     blocks: int
     parameters: int
-    valid_accuracy: float
+    valid_score: float
     valid_loss: float
-    accuracy: float
+    score: float
     loss: float
-    mean_probability: float
-    calibration_error: float
+    mean_probability: float | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
 
 
 class ExitPoint(Record):
-    """Early exit at one confidence; ``mean_depth`` is what test examples used."""
+    """Early exit at one confidence, of classes; ``mean_depth`` is what test examples used."""
 
     confidence: float
     valid_accuracy: float

@@ -17,7 +17,9 @@ from polyarch.distributions import Categorical, Empirical, geometric_prior
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.spaces import Space
 from polyarch.strategies import Strategy, Variational
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 from polyarch.training import (
     Callback,
     CheckpointStore,
@@ -110,20 +112,21 @@ class DepthSearch(DepthTraining):
     prior_ratio: float = 0.85
     updates: Updates = "gradient"
 
-    def strategy(self, net: Supernet, *, num_data: int) -> Variational:
+    def strategy(self, net: Supernet, *, num_data: int, task: Task = CLASSES) -> Variational:
         """The strategy that learns weights and q; its optimiser and its q are attributes."""
         like = next(net.parameters())
         q = Categorical(net.space, learnable=self.updates == "gradient").to(like)
         prior = depth_prior(net.space, self.prior, self.prior_ratio).to(like)
         optimizer = self.optimizer(net, q)  # the parameters of q are none where the E step sets it
-        return Variational(net, q, prior, optimizer, num_data=num_data)
+        return Variational(net, q, prior, optimizer, num_data=num_data, task=task)
 
     def expectation_steps(self, strategy: Variational, train_in_order: BatchSource) -> list[ExpectationStep]:
         """The callback that sets q where no gradient does."""
         if self.updates == "gradient":
             return []
         assert isinstance(strategy.q, Categorical)
-        return [ExpectationStep(strategy.net, strategy.q, strategy.prior, train_in_order, after=FIRST_EXPECTATION)]
+        net, q, prior = strategy.net, strategy.q, strategy.prior
+        return [ExpectationStep(net, q, prior, train_in_order, after=FIRST_EXPECTATION, task=strategy.task)]
 
     def warm_up(self, epochs: int) -> int:
         """How many of the epochs come before q is learned; their states are not worth keeping."""

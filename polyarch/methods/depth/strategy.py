@@ -20,14 +20,20 @@ def variational(run: Run) -> Training:
     stopping = early_stopping(run, watched, after=search.warm_up(train.epochs))
     space = run.net.space
     if len(space.choices) == 1:
-        exact = search.strategy(run.net, num_data=num_data)
+        exact = search.strategy(run.net, num_data=num_data, task=run.task)
         steps = search.expectation_steps(exact, run.feed.for_statistics(run.feed.train))
         splitting = weight_splitting(run, exact.optimizer)
         return Training(exact, exact.optimizer, [*stopping, *steps, *splitting], exact.q)
     q = FactorisedCategorical(space).to(run.settings.device)
     optimizer = sgd(nn.ModuleList([run.net, q]), train)
     sampled = Variational(
-        run.net, q, Uniform(space), optimizer, num_data=num_data, expectation=SampledExpectation(train.samples)
+        run.net,
+        q,
+        Uniform(space),
+        optimizer,
+        num_data=num_data,
+        expectation=SampledExpectation(train.samples),
+        task=run.task,
     )
     return Training(sampled, optimizer, [*stopping, *weight_splitting(run, optimizer)], q)
 

@@ -82,12 +82,12 @@ def by_perturbation(
 ) -> dict[str, Tensor]:
     """Weights by what is missed: every choice takes the option without which the mixed network gets worst.
 
-    The choices are decided in random order, by the accuracy on held-out data; those that are not decided yet stay
+    The choices are decided in random order, by the score on held-out data, higher is better; those that are not decided yet stay
     mixed. Where a relaxation weighs more edges than an architecture has, the weight of an edge is then how much it is
     missed, so that `strongest` keeps the right ones. The weights of the supernet change. (DARTS-PT.)
 
     Args:
-        held_out: batches on which accuracy is measured.
+        held_out: batches on which scores are measured.
         tune: gives the batches of the steps of the weights after a decision; none by default.
     """
     if not held_out:
@@ -98,11 +98,11 @@ def by_perturbation(
     order = [names[position] for position in torch.randperm(len(names), generator=generator).tolist()]
     for done, name in enumerate(order):
         options = [option for option, weight in enumerate(weights[name].tolist()) if weight > 0]
-        accuracies = {
-            option: _accuracy(strategy, without_option(weights, name, option), held_out) for option in options
+        scores = {
+            option: _score(strategy, without_option(weights, name, option), held_out) for option in options
         }
         # Among equals the heavier option: removal that changes nothing must not decide by position.
-        chosen = min(options, key=lambda option: (accuracies[option], -float(weights[name][option])))
+        chosen = min(options, key=lambda option: (scores[option], -float(weights[name][option])))
         weights[name] = F.one_hot(torch.tensor(chosen), len(weights[name])).to(weights[name])
         for batch in tune():
             strategy.step_with(weights, batch)
@@ -111,19 +111,21 @@ def by_perturbation(
 
 
 def _missed(strategy: Bilevel, weights: Gates, held_out: Sequence[Batch]) -> dict[str, Tensor]:
-    """The weights of decided choices, each scaled by 1 plus the accuracy that is lost without it."""
-    full = _accuracy(strategy, weights, held_out)
+    """The weights of decided choices, each scaled by 1 plus the score that is lost without it."""
+    full = _score(strategy, weights, held_out)
     lost = {
-        name: full - _accuracy(strategy, without_option(weights, name, int(weight.argmax())), held_out)
+        name: full - _score(strategy, without_option(weights, name, int(weight.argmax())), held_out)
         for name, weight in weights.items()
     }
     return {name: weight * (1 + lost[name]) for name, weight in weights.items()}
 
 
-def _accuracy(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> float:
+def _score(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> float:
     """Of the mixed network with batch statistics."""
     BatchStatistics().prepare(strategy.mixed.relaxation, ())
-    return measure(lambda inputs: strategy.mixed.logits(inputs, weights, {}), batches)["accuracy"]
+    task = strategy.mixed.task
+    found = measure(task, lambda inputs: strategy.mixed.logits(inputs, weights, {}), batches)
+    return task.selection.gain(found[task.selection.name])
 
 
 def _log_weight(weights: Gates, chosen: ChosenOptions) -> float:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from polyarch.distributions import ArchDistribution, FactorisedCategorical, FactorisedDirichlet
@@ -20,14 +19,15 @@ from polyarch.strategies import (
     Bilevel,
     HeldOutLoss,
     Hypergradient,
-    Loss,
     LossSum,
     MixedSupernet,
     UnrolledLoss,
     UnrolledLossSum,
     Weighing,
 )
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet, relaxation_of
+from polyarch.tasks import Task
 
 GradientName = Literal["first_order", "second_order", "second_order_difference", "sotl", "sotl_exact", "sovl"]
 Parametrisation = Literal["softmax", "dirichlet", "gumbel", "gumbel_hard"]
@@ -126,7 +126,7 @@ def hypergradient(name: GradientName, *, steps: int = SOTL_STEPS, repeat: bool =
 
 
 def mixed_supernet(
-    net: Supernet, parametrisation: Parametrisation, *, weigh_edges: bool = False, loss: Loss = F.cross_entropy
+    net: Supernet, parametrisation: Parametrisation, *, weigh_edges: bool = False, task: Task = CLASSES
 ) -> MixedSupernet:
     """The supernet with a new q, uniform at the start."""
     relaxation = relaxation_of(net, weigh_edges=weigh_edges)
@@ -137,7 +137,7 @@ def mixed_supernet(
     )
     device = next(net.parameters()).device
     temperature, _ = TEMPERATURES.get(parametrisation, (1.0, 1.0))
-    return MixedSupernet(relaxation, q.to(device), WEIGHINGS[parametrisation], temperature, loss)
+    return MixedSupernet(relaxation, q.to(device), WEIGHINGS[parametrisation], temperature, task)
 
 
 def bilevel(
@@ -162,7 +162,7 @@ def differentiable_search(
     optimizer: torch.optim.SGD,
     *,
     steps: int = SOTL_STEPS,
-    loss: Loss = F.cross_entropy,
+    task: Task = CLASSES,
     q_rate: float = Q_RATE,
 ) -> Bilevel:
     """A method by its name, for a supernet and the optimiser of its weights.
@@ -170,7 +170,7 @@ def differentiable_search(
     Progressive methods are several of these one after the other; `polyarch search` runs them.
     """
     recipe = RECIPES[name]
-    mixed = mixed_supernet(net, recipe.parametrisation, weigh_edges=recipe.partial > 1, loss=loss)
+    mixed = mixed_supernet(net, recipe.parametrisation, weigh_edges=recipe.partial > 1, task=task)
     return bilevel(mixed, optimizer, hypergradient(recipe.gradient, steps=steps), q_rate=q_rate)
 
 

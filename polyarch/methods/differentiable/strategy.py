@@ -7,7 +7,7 @@ from polyarch.methods.differentiable.recipes import TEMPERATURES, Recipe, bileve
 from polyarch.methods.differentiable.settings import DifferentiableSettings
 from polyarch.nn import Repeat
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training, sgd, smoothed_loss
+from polyarch.runs.training import Training, sgd
 from polyarch.supernets import DepthSupernet, ModuleSupernet, Supernet
 from polyarch.training import Callback, TemperatureAnnealing, WeightsFirst
 
@@ -59,7 +59,7 @@ def bilevel_training(run: Run) -> Training:
             "variational-depth learns a depth."
         )
     mixture = mixed_supernet(
-        run.net, chosen.parametrisation, weigh_edges=chosen.weigh_edges, loss=smoothed_loss(settings.train)
+        run.net, chosen.parametrisation, weigh_edges=chosen.weigh_edges, task=run.supernet_task
     )
     strategy = bilevel(
         mixture,

@@ -22,12 +22,13 @@ likelihood estimator", a thesis.
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from polyarch.distributions import ArchDistribution, Uniform
 from polyarch.runs.sections import TrainSettings
-from polyarch.strategies import FairPaths, InnerSteps, Loss, OneShot, RandomPaths
+from polyarch.strategies import FairPaths, InnerSteps, OneShot, RandomPaths
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 DEFAULTS = TrainSettings()
 """lambda of MetaProx is 0.1 as in the authors' code; the thesis says 10. With plain SGD of rate eta every inner step
@@ -40,9 +41,9 @@ def spos(net: Supernet, optimizer: torch.optim.Optimizer, **options: Any) -> One
     return multi_path(net, optimizer, count=1, **options)
 
 
-def fairnas(net: Supernet, optimizer: torch.optim.Optimizer, *, loss: Loss = F.cross_entropy) -> OneShot:
+def fairnas(net: Supernet, optimizer: torch.optim.Optimizer, *, task: Task = CLASSES) -> OneShot:
     """FairNAS: |O| paths per batch that use every option of every choice once, then one step."""
-    return OneShot(net, optimizer, paths=FairPaths(net.space), loss=loss)
+    return OneShot(net, optimizer, paths=FairPaths(net.space), task=task)
 
 
 def multi_path(
@@ -51,10 +52,10 @@ def multi_path(
     *,
     count: int = DEFAULTS.paths,
     q: ArchDistribution | None = None,
-    loss: Loss = F.cross_entropy,
+    task: Task = CLASSES,
 ) -> OneShot:
     """MultiPath: the mean gradient of k random paths per batch."""
-    return OneShot(net, optimizer, paths=_random(net, q, count), loss=loss)
+    return OneShot(net, optimizer, paths=_random(net, q, count), task=task)
 
 
 def reptile(net: Supernet, optimizer: torch.optim.Optimizer, **options: Any) -> OneShot:
@@ -76,7 +77,7 @@ def multi_path_meta_prox(
     proximal: float = DEFAULTS.proximal,
     outer_rate: float = DEFAULTS.outer_rate,
     q: ArchDistribution | None = None,
-    loss: Loss = F.cross_entropy,
+    task: Task = CLASSES,
 ) -> OneShot:
     """MetaProx on k paths that start from the same w and see the same batches: w <- w + outer_rate mean(w_T - w)."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
@@ -85,7 +86,7 @@ def multi_path_meta_prox(
         torch.optim.SGD(weights, lr=outer_rate, foreach=True),
         paths=_random(net, q, count),
         inner=InnerSteps(optimizer, steps=steps, proximal=proximal),
-        loss=loss,
+        task=task,
     )
 
 

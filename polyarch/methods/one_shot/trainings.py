@@ -9,7 +9,7 @@ from typing import Any
 from polyarch.errors import ConfigError
 from polyarch.methods.one_shot import strategies
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training, early_stopping, sgd, smoothed_loss, weight_splitting
+from polyarch.runs.training import Training, early_stopping, sgd, weight_splitting
 from polyarch.strategies import OneShot
 
 
@@ -56,5 +56,5 @@ def _inner(run: Run) -> dict[str, Any]:
 
 def _training(run: Run, make: Callable[..., OneShot], **options: Any) -> Training:
     optimizer = sgd(run.net, run.settings.train)
-    strategy = make(run.net, optimizer, loss=smoothed_loss(run.settings.train), **options)
+    strategy = make(run.net, optimizer, task=run.supernet_task, **options)
     return Training(strategy, optimizer, [*early_stopping(run), *weight_splitting(run, optimizer)])

@@ -13,10 +13,10 @@ from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer,
 from polyarch.methods.posterior_guided.settings import GuidedSettings
 from polyarch.methods.posterior_guided.strategy import gated, masks
 from polyarch.randomness import generator_at
-from polyarch.results import Accuracy, Role
+from polyarch.results import NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, measured
-from polyarch.runs.judging import Ensemble, MemberLogits, judge, ood_batches
+from polyarch.runs.judging import Ensemble, MemberOutputs, judge, ood_batches
 from polyarch.runs.retraining import Retraining, train_all, trained_network
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
@@ -83,7 +83,7 @@ def draw_candidates(run: Run, learned: LearnedPosterior) -> DrawnCandidates:
     """Draws networks within the limits and judges them as they are, in worker processes."""
     settings = run.settings.section(GuidedSettings)
     draws = posterior_draws(run, learned.posterior)
-    scoring = DrawScoring(learned.net.eval(), draws, run.feed.in_order(judging_examples(run)))
+    scoring = DrawScoring(learned.net.eval(), draws, run.feed.in_order(judging_examples(run)), run.task)
     counts = {"guided": settings.candidates, "random": settings.random_candidates}
     # Side by side, so that a limit on the time leaves some of both.
     order = sorted((position / count, kind, position) for kind, count in counts.items() for position in range(count))
@@ -127,8 +127,9 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
     if settings.tune_epochs:
         tuned, runs = _trained_further(run, best)
         sides[FURTHER] = Ensemble.of(FURTHER, [(best, tuned)], inherited=True), [_brief(net, best, one) for one in runs]
-    further = sides[FURTHER][1][0].valid_accuracy if FURTHER in sides else -1.0
-    chosen = FURTHER if further >= as_drawn.valid_accuracy else DRAWN
+    tuned_score = sides[FURTHER][1][0].valid_score if FURTHER in sides else None
+    improves = tuned_score is not None and run.task.selection.gain(tuned_score, as_drawn.valid_score) >= 0
+    chosen = FURTHER if improves else DRAWN
     contenders = [
         contender(name, Role.BEST if name == chosen else Role.OTHER, runs) for name, (_, runs) in sides.items()
     ]
@@ -141,7 +142,7 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
     contenders.append(contender(WHOLE, Role.INHERITED, [_measured(run, net, whole, net.extract(whole).eval())]))
     alone, runs = _alone(run, whole)
     contenders.append(contender(ALONE, Role.BASELINE, [_brief(net, whole, one) for one in runs]))
-    exported = replace(sides[chosen][0], known=MemberLogits.of(run, sides[chosen][0].networks))
+    exported = replace(sides[chosen][0], known=MemberOutputs.of(run, sides[chosen][0].networks))
     folders = [(exported, run.workspace.artifact), (mixture, run.workspace.posterior)]
     judged = [*write_predictors(run, folders), judge(alone, run, ood_batches(run))]
     outcome.comparison = contenders
@@ -153,7 +154,7 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
     ]
     outcome.artifact = {
         "architecture": masks(net, best),
-        "accuracy": outcome.predictors[0].accuracy,
+        "score": outcome.predictors[0].score,
         "parameters": net.cost(best).parameters,
     }
     outcome.record = record_of(run, learned, drawn)
@@ -223,15 +224,15 @@ def judging_passes(run: Run) -> int:
     return networks * (valid + test) + (networks - 2) * foreign
 
 
-def _measured(run: Run, net: GatedSupernet, architecture: Architecture, network: nn.Module) -> Accuracy:
+def _measured(run: Run, net: GatedSupernet, architecture: Architecture, network: nn.Module) -> NetworkRecord:
     return _brief(net, architecture, measured(run, architecture, network))
 
 
-def _brief(net: GatedSupernet, architecture: Architecture, found: Accuracy) -> Accuracy:
+def _brief(net: GatedSupernet, architecture: Architecture, found: NetworkRecord) -> NetworkRecord:
     return found.model_copy(update={"architecture": masks(net, architecture)})
 
 
-def _trained_further(run: Run, best: Architecture) -> tuple[nn.Module, list[Accuracy]]:
+def _trained_further(run: Run, best: Architecture) -> tuple[nn.Module, list[NetworkRecord]]:
     """The best draw with the weights that it came with, trained for a few more epochs."""
     chosen = run.settings.section(GuidedSettings)
     change = {"epochs": chosen.tune_epochs, "learning_rate": chosen.tune_learning_rate, "warmup_epochs": 0.0}
@@ -241,24 +242,23 @@ def _trained_further(run: Run, best: Architecture) -> tuple[nn.Module, list[Accu
     return trained_network(task, (best, 0)), list(trained.values())
 
 
-def _alone(run: Run, whole: Architecture) -> tuple[Ensemble, list[Accuracy]]:
+def _alone(run: Run, whole: Architecture) -> tuple[Ensemble, list[NetworkRecord]]:
     """The network without gates, trained from scratch with every seed."""
     task = Retraining(run, run.workspace.checkpoints / "retrain")
     runs = list(train_all(run, [(whole, seed) for seed in range(run.settings.retrain.seeds)], task).values())
-    seed = max(runs, key=lambda one: one.valid_accuracy).seed
+    seed = run.task.selection.best(runs, lambda one: one.valid_score).seed
     return Ensemble.of(ALONE, [(whole, trained_network(task, (whole, seed)))]), runs
 
 
 def _mixture(run: Run, net: GatedSupernet, members: Sequence[Architecture]) -> Ensemble:
     networks = net.extract_many(members).eval()
     name = f"mixture of {len(members)} draw{'' if len(members) == 1 else 's'}"
-    known = MemberLogits.of(run, networks)
+    known = MemberOutputs.of(run, networks)
     return Ensemble(name, members, networks, [1 / len(members)] * len(members), inherited=True, known=known)
 
 
-def _of_mixture(net: GatedSupernet, mixture: Ensemble) -> Accuracy:
+def _of_mixture(net: GatedSupernet, mixture: Ensemble) -> NetworkRecord:
     assert mixture.known is not None
-    found = mixture.known.measure(torch.tensor(mixture.weights, dtype=mixture.known.valid.dtype))
-    names = ("accuracy", "loss", "calibration_error", "valid_accuracy")
-    values: dict[str, Any] = {name: found[name] for name in names}
-    return Accuracy(architecture=masks(net, mixture.architectures[0]), seed=0, **values)
+    found = mixture.known.measure(torch.tensor(mixture.weights, dtype=mixture.known.valid.dtype), names=None)
+    values = {name: value for name, value in found.items() if name != "valid_loss"}
+    return NetworkRecord(architecture=masks(net, mixture.architectures[0]), seed=0, **values)

@@ -30,13 +30,13 @@ class GatedLayer(Record):
 
 
 class GuidedDraw(Record):
-    """A network drawn, with the weights it came with: validation accuracy and mean negative log-likelihood, and costs.
+    """A network drawn, with the weights it came with: validation score, higher is better, and loss, and costs.
 
     ``position`` is its number among the draws of its kind; costs are those of the extracted network.
     """
 
     position: int
-    accuracy: float
+    score: float
     loss: float
     parameters: int
     macs: float

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from polyarch.distributions import ArchDistribution, Categorical, DepthAndChannels, KeepDrop, geometric_prior
 from polyarch.objectives import SpikeSlab
-from polyarch.strategies import GuidedDepth, Loss, PosteriorGuided
+from polyarch.strategies import GuidedDepth, PosteriorGuided
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import GatedDepthSupernet, GatedSupernet
+from polyarch.tasks import Task
 
 Q_RATE_FACTOR = 25.0
 """How much faster q learns than the kernels: trainings of some thousand steps are short for it."""
@@ -48,11 +49,11 @@ class PosteriorSearch:
     depth_ratio: float = 0.85
 
     def strategy(
-        self, net: GatedSupernet, *, num_data: int, loss: Loss = nn.functional.cross_entropy
+        self, net: GatedSupernet, *, num_data: int, task: Task = CLASSES
     ) -> PosteriorGuided:
         """The strategy with a fresh q, for ``num_data`` training examples.
 
-        Where the depth is a choice, too, q has a posterior over depths and the loss is the cross-entropy.
+        Where the depth is a choice, too, q has a posterior over depths and the loss is the negative log-likelihood.
         """
         device = next(net.parameters()).device
         q = KeepDrop(net.slice_space, net.groups, drop=self.drop, learnable=self.learned).to(device)
@@ -62,8 +63,8 @@ class PosteriorSearch:
             joint = DepthAndChannels(net.space, depth, q)
             prior = geometric_prior(net.depths.space, self.depth_ratio).to(device)
             optimizer = self.optimizer(net, joint)
-            return GuidedDepth(net, joint, prior, optimizer, penalty=penalty, temperature=self.temperature)
-        return PosteriorGuided(net, q, self.optimizer(net, q), penalty=penalty, temperature=self.temperature, loss=loss)
+            return GuidedDepth(net, joint, prior, optimizer, penalty=penalty, temperature=self.temperature, task=task)
+        return PosteriorGuided(net, q, self.optimizer(net, q), penalty=penalty, temperature=self.temperature, task=task)
 
     def optimizer(self, net: GatedSupernet, q: ArchDistribution) -> torch.optim.SGD:
         """SGD with Nesterov's momentum over gated kernels, everything else, and q."""

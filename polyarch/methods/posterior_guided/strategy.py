@@ -6,7 +6,7 @@ from polyarch.errors import ConfigError
 from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.methods.posterior_guided.settings import GuidedSettings
 from polyarch.runs.run import Run
-from polyarch.runs.training import Training, early_stopping, smoothed_loss
+from polyarch.runs.training import Training, early_stopping
 from polyarch.spaces import Architecture
 from polyarch.supernets import GatedSupernet
 from polyarch.training import Callback, WithinLimits
@@ -29,7 +29,7 @@ def guided_training(run: Run) -> Training:
         weight_decay=train.weight_decay,
         depth_ratio=train.prior_ratio,
     )
-    strategy = search.strategy(gated(run), num_data=len(run.feed.train), loss=smoothed_loss(train))
+    strategy = search.strategy(gated(run), num_data=len(run.feed.train), task=run.supernet_task)
     # What was better before the posterior is down at its limits may be too large.
     stopping = early_stopping(run, after=math.ceil(DESCENT * train.epochs) if limits.limits else 0)
     limiting: list[Callback] = [WithinLimits(strategy, limits, seed=run.settings.seed)] if limits.limits else []

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,16 +18,17 @@ from polyarch.nn.norm_policies import norm_layers
 from polyarch.predictive import corrupt, members_within, posterior_weights, stacked_weights
 from polyarch.randomness import generator_at
 from polyarch.ranking import norm_modes
-from polyarch.results import Accuracy, Role
+from polyarch.results import NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, parameter_count
-from polyarch.runs.judging import Ensemble, MemberLogits, judge, ood_batches, told_apart
+from polyarch.runs.judging import Ensemble, MemberOutputs, judge, ood_batches, told_apart
 from polyarch.runs.retraining import Retraining, train_all, trained_network
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
 from polyarch.spaces import Architecture, residual_wiring
 from polyarch.supernets import WiredSupernet
 from polyarch.tables import published_notation
+from polyarch.tasks import Classification
 
 EVALUATED = 50
 """Of more architectures only the first are looked at."""
@@ -47,13 +49,13 @@ class ChosenMembers:
 
     Args:
         architectures: all of them.
-        logits: theirs.
+        outputs: theirs.
         members: the positions of those that may be in the ensemble.
         weights: their shares, 0 for those that are left out.
     """
 
     architectures: Sequence[Architecture]
-    logits: MemberLogits
+    outputs: MemberOutputs
     members: Sequence[int]
     weights: Sequence[float]
 
@@ -81,14 +83,14 @@ def judging_passes(run: Run) -> int:
 def choose_members(run: Run) -> ChosenMembers:
     """Evaluates the architectures with running statistics, and weighs the best within limits and budget."""
     drawn = drawn_architectures(run)[:EVALUATED]
-    logits = MemberLogits.of(run, partial(run.net.eval().forward_many, architectures=drawn))
-    order = sorted(range(len(drawn)), key=lambda member: logits.alone(member)["valid_loss"])
-    logits, ordered = logits.at(order), [drawn[member] for member in order]
+    outputs = MemberOutputs.of(run, partial(run.net.eval().forward_many, architectures=drawn))
+    order = sorted(range(len(drawn)), key=lambda member: outputs.alone(member)["valid_loss"])
+    outputs, ordered = outputs.at(order), [drawn[member] for member in order]
     allowed = [architecture for architecture in ordered if run.limits.allows(architecture)]
     if not allowed:
         raise run.limits.impossible()
     members = [ordered.index(architecture) for architecture in affordable(run, allowed)]
-    return ChosenMembers(ordered, logits, members, _weights(run, logits.at(members)))
+    return ChosenMembers(ordered, outputs, members, _weights(run, outputs.at(members)))
 
 
 def affordable(run: Run, ordered: Sequence[Architecture], most: int | None = None) -> list[Architecture]:
@@ -112,18 +114,18 @@ def find_ensemble(run: Run, outcome: Outcome, chosen: ChosenMembers) -> None:
     what = "wiring" if isinstance(run.net, WiredSupernet) else "architecture"
     name = f"ensemble of {len(kept)} {what}{'s' if len(kept) > 1 else ''}"
     shares = [share for _, share in chosen.kept]
-    together = chosen.logits.at([position for position, _ in chosen.kept])
+    together = chosen.outputs.at([position for position, _ in chosen.kept])
     networks = run.net.extract_many(kept).eval()
     ensemble = Ensemble(name, kept, networks, shares, inherited=True, known=together)
     alone = run.net.extract(best).eval()
     single = Ensemble.of(f"best {what}", [(best, alone)], inherited=True)
-    single = replace(single, known=chosen.logits.at(chosen.members[:1]))
+    single = replace(single, known=chosen.outputs.at(chosen.members[:1]))
     baseline, baseline_runs = _baseline(run, best)
     sides = [(ensemble, run.workspace.ensemble), (single, run.workspace.artifact)]
     outcome.predictors = [*write_predictors(run, sides), judge(baseline, run, ood_batches(run))]
     outcome.default = run.workspace.ensemble.name
-    members = [_accuracy(chosen.architectures[one], chosen.logits.alone(one)) for one in chosen.members]
-    mixed = _accuracy(best, together.measure(torch.tensor(shares, dtype=together.valid.dtype)))
+    members = [_network_record(chosen.architectures[one], chosen.outputs.alone(one, names=None)) for one in chosen.members]
+    mixed = _network_record(best, together.measure(torch.tensor(shares, dtype=together.valid.dtype), names=None))
     outcome.comparison = [
         contender(name, Role.MIXTURE, [mixed]),
         contender(f"best {what}, shared weights", Role.BEST, members[:1]),
@@ -132,7 +134,7 @@ def find_ensemble(run: Run, outcome: Outcome, chosen: ChosenMembers) -> None:
     ]
     outcome.artifact = {
         "architecture": best.to_dict(),
-        "accuracy": members[0].accuracy,
+        "score": members[0].score,
         "parameters": parameter_count(alone),
     }
     outcome.record = _record(run, chosen, ensemble, outcome.predictors[0].temperature)
@@ -148,7 +150,7 @@ def _record(run: Run, chosen: ChosenMembers, ensemble: Ensemble, temperature: fl
         drawn=len(drawn),
         evaluated=len(chosen.architectures),
         members=_members(chosen),
-        curve=_curve(chosen.logits),
+        curve=_curve(chosen.outputs),
         statistics=_statistics(run, drawn[:COMPARED]),
         corrupted=corrupted_detection(ensemble, run, temperature),
         member_macs=macs([chosen.architectures[chosen.members[0]]]),
@@ -159,22 +161,22 @@ def _record(run: Run, chosen: ChosenMembers, ensemble: Ensemble, temperature: fl
     )
 
 
-def _weights(run: Run, logits: MemberLogits) -> list[float]:
+def _weights(run: Run, outputs: MemberOutputs) -> list[float]:
     """The shares of all members by the validation examples; next to nothing is nothing."""
-    count = len(logits.valid)
+    count = len(outputs.valid)
     match run.settings.section(StochasticSettings).weighting:
         case "uniform":
             found = torch.full((count,), 1 / count, dtype=torch.float64)
         case "posterior":
-            found = posterior_weights(logits.valid, logits.valid_targets)
+            found = posterior_weights(outputs.valid, outputs.valid_targets, log_likelihood=run.task.log_likelihood)
         case "stacked":
-            found = stacked_weights(logits.valid, logits.valid_targets)
+            found = stacked_weights(outputs.valid, outputs.valid_targets, log_likelihood=run.task.log_likelihood)
     found = torch.where(found < LEAST_SHARE, 0.0, found)
     shares: list[float] = (found / found.sum()).tolist()
     return shares
 
 
-def _baseline(run: Run, best: Architecture) -> tuple[Ensemble, list[Accuracy]]:
+def _baseline(run: Run, best: Architecture) -> tuple[Ensemble, list[NetworkRecord]]:
     """The residual network or, in a space without one, the best architecture, trained alone with every seed."""
     run = replace(run, feed=replace(run.feed, unlabelled=None))  # worker processes get no more than they need
     is_wired = isinstance(run.net, WiredSupernet)
@@ -183,15 +185,15 @@ def _baseline(run: Run, best: Architecture) -> tuple[Ensemble, list[Accuracy]]:
     task = Retraining(run, run.workspace.checkpoints / "retrain")
     trained = train_all(run, [(architecture, seed) for seed in range(run.settings.retrain.seeds)], task)
     runs = list(trained.values())
-    seed = max(runs, key=lambda one: one.valid_accuracy).seed
+    seed = run.task.selection.best(runs, lambda one: one.valid_score).seed
     return Ensemble.of(name, [(architecture, trained_network(task, (architecture, seed)))]), runs
 
 
 def _members(chosen: ChosenMembers) -> list[StochasticMember]:
-    names = ("valid_accuracy", "valid_loss", "accuracy", "loss")
+    names = ("valid_score", "valid_loss", "score", "loss")
     found = []
     for position, share in zip(chosen.members, chosen.weights, strict=True):
-        architecture, measured = chosen.architectures[position], chosen.logits.alone(position)
+        architecture, measured = chosen.architectures[position], chosen.outputs.alone(position)
         found.append(
             StochasticMember(
                 architecture=architecture.to_dict(),
@@ -203,13 +205,18 @@ def _members(chosen: ChosenMembers) -> list[StochasticMember]:
     return found
 
 
-def _curve(logits: MemberLogits) -> list[EnsemblePoint]:
+def _curve(outputs: MemberOutputs) -> list[EnsemblePoint]:
     """Of the first 1, 2, ... architectures together."""
-    names = ("accuracy", "loss", "calibration_error")
+    further = [metric.name for metric in outputs.task.metrics if metric.name == "calibration_error"]
     found = []
-    for count in range(1, len(logits.valid) + 1):
-        measured = logits.measure(torch.full((count,), 1 / count, dtype=logits.valid.dtype))
-        found.append(EnsemblePoint(members=count, **{name: measured[name] for name in names}))
+    for count in range(1, len(outputs.valid) + 1):
+        measured = outputs.measure(torch.full((count,), 1 / count, dtype=outputs.valid.dtype), names=further)
+        error = measured["metrics"].get("calibration_error")
+        found.append(
+            EnsemblePoint(
+                members=count, score=measured["score"], loss=measured["loss"], calibration_error=error
+            )
+        )
     return found
 
 
@@ -221,16 +228,13 @@ def _statistics(run: Run, architectures: Sequence[Architecture]) -> NormModesRec
     rows = torch.randperm(len(run.feed.valid), generator=generator_at(run.settings.seed, "statistics", 0))
     some = run.feed.valid.subset(rows[:MOST_EXAMPLES])
     batches = run.feed.batches(some, run.settings.train.batch_size, stream="statistics", augmented=False)
-    found = norm_modes(run.net, architectures, batches)
+    found = norm_modes(run.net, architectures, batches, task=run.task)
     return NormModesRecord(batch=list(found.batch), running=list(found.running), spearman=found.spearman)
 
 
-def _accuracy(architecture: Architecture, measured: dict[str, float]) -> Accuracy:
-    return Accuracy(
-        architecture=architecture.to_dict(),
-        seed=0,
-        **{name: measured[name] for name in ("accuracy", "loss", "calibration_error", "valid_accuracy")},
-    )
+def _network_record(architecture: Architecture, measured: dict[str, Any]) -> NetworkRecord:
+    values = {name: value for name, value in measured.items() if name != "valid_loss"}
+    return NetworkRecord(architecture=architecture.to_dict(), seed=0, **values)
 
 
 KINDS = ("gaussian_noise", "gaussian_blur")
@@ -241,21 +245,21 @@ MOST_IMAGES = 1000
 def corrupted_detection(ensemble: Ensemble, run: Run, temperature: float) -> dict[str, dict[str, dict[str, float]]]:
     """Kind of corruption -> score -> how well it tells the copies from up to a thousand test images.
 
-    Empty for examples that are no images, or whose values are not those of pixels.
+    Empty for examples that are no images, or whose values are not those of pixels, and where no classes are predicted.
     """
-    if not run.feed.data.is_image:
+    if not run.feed.data.is_image or not isinstance(run.task, Classification):
         return {}
     seed, test = run.settings.seed, run.feed.data.test
     rows = torch.randperm(len(test), generator=generator_at(seed, "corrupted", 0))[:MOST_IMAGES]
     (images,) = test.stream([rows])
     if images.is_floating_point() and not ((images >= 0) & (images <= 1)).all():
         return {}
-    known, _ = ensemble.logits(_batches(images, run))
+    known, _ = ensemble.outputs(_batches(images, run))
     found = {}
     for kind in KINDS:
         copies = corrupt(images, kind, SEVERITY, generator=generator_at(seed, kind, 0))
-        foreign, _ = ensemble.logits(_batches(copies, run))
-        found[kind] = told_apart(ensemble, known, foreign, temperature)
+        foreign, _ = ensemble.outputs(_batches(copies, run))
+        found[kind] = told_apart(run.task, ensemble, known, foreign, temperature)
     return found
 
 

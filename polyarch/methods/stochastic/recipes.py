@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 
 from polyarch.distributions import Empirical
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture
-from polyarch.strategies import DrawUnit, Loss, StochasticArchitectures
+from polyarch.strategies import DrawUnit, StochasticArchitectures
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import Supernet, WiredSupernet
+from polyarch.tasks import Task
 
 
 def nsa(
@@ -32,10 +33,10 @@ def nsa(
     optimizer: torch.optim.Optimizer,
     *,
     draws: DrawUnit = "batch",
-    loss: Loss = F.cross_entropy,
+    task: Task = CLASSES,
 ) -> StochasticArchitectures:
     """One of the architectures for every batch."""
-    return StochasticArchitectures(net, Empirical(net.space, architectures), optimizer, draws=draws, loss=loss)
+    return StochasticArchitectures(net, Empirical(net.space, architectures), optimizer, draws=draws, task=task)
 
 
 nsa_i = partial(nsa, draws="example")
@@ -43,9 +44,9 @@ nsa_i = partial(nsa, draws="example")
 
 
 def nsa_id(
-    net: WiredSupernet, optimizer: torch.optim.Optimizer, *, loss: Loss = F.cross_entropy
+    net: WiredSupernet, optimizer: torch.optim.Optimizer, *, task: Task = CLASSES
 ) -> StochasticArchitectures:
     """One of the network's own wirings for every example, with the weights of that wiring."""
     if net.wirings is None:
         raise InvalidInput("Expected a network whose wirings have weights of their own. Got one without.")
-    return nsa_i(net, net.wirings, optimizer, loss=loss)
+    return nsa_i(net, net.wirings, optimizer, task=task)

@@ -14,9 +14,9 @@ class StochasticMember(Record):
 
     architecture: dict[str, str]
     notation: str | None
-    valid_accuracy: float
+    valid_score: float
     valid_loss: float
-    accuracy: float
+    score: float
     loss: float
     weight: float
 
@@ -25,13 +25,13 @@ class EnsemblePoint(Record):
     """The first ``members`` architectures by validation loss together, all counting the same, on test data."""
 
     members: int
-    accuracy: float
+    score: float
     loss: float
-    calibration_error: float
+    calibration_error: float | None = None
 
 
 class NormModesRecord(Record):
-    """Validation accuracies of the same architectures with batch and with running statistics of normalisation layers.
+    """Validation scores, higher is better, of the same architectures with batch and with running statistics of normalisation layers.
 
     ``spearman`` is the rank correlation of the two; None where one of them does not vary.
     """

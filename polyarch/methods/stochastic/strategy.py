@@ -7,7 +7,7 @@ from polyarch.methods.stochastic.settings import StochasticSettings
 from polyarch.randomness import generator_at
 from polyarch.runs.run import Run, distinct_draws
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.training import Training, early_stopping, sgd, smoothed_loss, weight_splitting
+from polyarch.runs.training import Training, early_stopping, sgd, weight_splitting
 from polyarch.searchers import Limits
 from polyarch.spaces import Architecture, Space, erdos_renyi
 from polyarch.strategies import Consistency, Strategy, WiringPass
@@ -47,16 +47,16 @@ def drawn_architectures(run: Run) -> list[Architecture]:
 def stochastic_training(run: Run) -> Training:
     """One architecture for every batch or example; with unlabelled examples, also a distance between two answers."""
     train, chosen = run.settings.train, run.settings.section(StochasticSettings)
-    loss = smoothed_loss(train)
+    task = run.supernet_task
     architectures = drawn_architectures(run)
     optimizer = sgd(run.net, train)
     if run.feed.unlabelled is None:
-        strategy: Strategy = nsa(run.net, architectures, optimizer, draws=chosen.draws, loss=loss)
+        strategy: Strategy = nsa(run.net, architectures, optimizer, draws=chosen.draws, task=task)
     else:
         steps = train.epochs * len(run.feed.training_batches(train.batch_size))
         passes = WiringPass(run.net, Empirical(run.net.space, architectures), draws=chosen.draws)
         ramp = round(chosen.ramp_share * steps)
-        strategy = Consistency(passes, optimizer, ramp_steps=ramp, weight=chosen.consistency_weight, loss=loss)
+        strategy = Consistency(passes, optimizer, ramp_steps=ramp, weight=chosen.consistency_weight, task=task)
     return Training(strategy, optimizer, [*early_stopping(run), *weight_splitting(run, optimizer)])
 
 
