@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from polyarch.runs.own_module import Builder
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
+from polyarch.tasks import Task
 from polyarch.training import stop_on_signal
 
 IN_PYTHON = "<given in Python>"
@@ -57,6 +58,8 @@ def search(
     *,
     out: str | Path,
     target: str | None = None,
+    task: str | Task | None = None,
+    metric: str | None = None,
     method: str | Method | None = None,
     space: str | None = None,
     module: str | nn.Module | Builder | None = None,
@@ -79,12 +82,15 @@ def search(
     Args:
         data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
-        target: the label column of a table.
+        target: the column of a table to predict, or several, separated by commas.
+        task: ``classification``, ``regression`` or ``multi-label``, what the target looks like by default; or a
+            `polyarch.tasks.Task`, such as an `OwnTask` with a loss of your own, which a resumed run needs again.
+        metric: what selection goes by, e.g. ``balanced_accuracy`` or ``mae``.
         method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, or any network for methods that gate
-            channels: a module, a function that makes one (polyarch passes ``input_shape`` and ``classes`` if the
-            function declares them), or ``"package.module:function"``.
+            channels: a module, a function that makes one (polyarch passes ``input_shape`` and ``outputs``, or
+            ``classes``, if the function declares them), or ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
         ood: out-of-distribution images, to try the uncertainty on.
         unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set
@@ -100,11 +106,18 @@ def search(
     if module is not None and space not in (None, "module"):
         raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
     builder = None if module is None or isinstance(module, str) else _builder(module)
-    given = None if isinstance(data, str | Path) else data if isinstance(data, Dataset) else load(data, target=target)
+    kind: Any = None if isinstance(task, Task) else task
+    given = None if isinstance(data, str | Path) else data
+    if given is not None and not isinstance(given, Dataset):
+        given = load(given, target=target, task=kind)
+    if isinstance(task, Task):
+        given = replace(given or load(data, target=target), task=task)
     more = None if isinstance(unlabelled, str | Path) else unlabelled
     described = any(name.startswith("space.") for name in settings or {})
     overrides: dict[str, Any] = {
-        "data.name": str(data) if given is None else IN_PYTHON,
+        "data.name": str(data) if isinstance(data, str | Path) else IN_PYTHON,
+        "task.kind": "own" if isinstance(task, Task) else task,
+        "task.metric": metric,
         "data.target": target,
         "data.ood": ood,
         "data.unlabelled": None if unlabelled is None else str(unlabelled) if more is None else IN_PYTHON,

@@ -29,6 +29,7 @@ ROOMS = (
     "supernets",
     "objectives",
     "predictive",
+    "tasks",
     "strategies",
     "estimators",
     "executors",

@@ -1,15 +1,18 @@
 """`polyarch data`: what there is to learn from."""
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.runs import console
+from polyarch.cli.runs import TargetOption, TaskOption, console
 from polyarch.data import DATASETS, Dataset, ImageFiles, Normalisation, Preprocessing, TableEncoding, data_root, load
 from polyarch.data.downloads import DOWNLOADS, download, present_folder
+from polyarch.data.targets import TargetKind
+from polyarch.errors import UnknownName
+from polyarch.runs.display import several
 
 data_app = typer.Typer(help="Data sets: names, files and folders.", no_args_is_help=True)
 
@@ -38,21 +41,22 @@ def list_data() -> None:
 @data_app.command("info")
 def describe_data(
     source: Annotated[str, typer.Argument(metavar="NAME_OR_PATH")],
-    target: Annotated[str | None, typer.Option("--target", help="Label column of a table.")] = None,
+    target: TargetOption = None,
+    task: TaskOption = None,
     size: Annotated[int | None, typer.Option("--size", help="Side length of images, in pixels.")] = None,
 ) -> None:
     """What is in a data set, as polyarch reads it."""
-    data = load(source, target=target, size=size)
+    data = load(source, target=target, size=size, task=_kind(task))
     shape = " x ".join(map(str, data.input_shape))
     kind = "images" if data.is_image else ("rows of a table" if data.is_table else "rows of numbers")
     console.print(
         f"{data.name}: {len(data.train):,} training and {len(data.test):,} test examples, {kind} of shape {shape}, "
-        f"{data.classes} classes",
+        f"{_targets_in_words(data)}",
         markup=False,
     )
     if isinstance(data.train, ImageFiles):
         console.print("Too large for memory: images are decoded in every epoch.", markup=False)
-    console.print(_classes(data))
+    console.print(_classes(data) if data.kind == "classification" else _targets(data))
     if data.is_table:
         console.print(_columns(data))
     for note in data.notes:
@@ -83,6 +87,38 @@ def download_data(name: Annotated[str, typer.Argument(help=f"{', '.join(DOWNLOAD
 
         folder = download(name, progress=show)
     console.print(f"{name} is there: {folder}", markup=False)
+
+
+def _kind(task: str | None) -> TargetKind | None:
+    """What --task names."""
+    known = get_args(TargetKind)
+    if task is not None and task not in known:
+        raise UnknownName("task", task, known)
+    kind: TargetKind | None = task  # type: ignore[assignment]
+    return kind
+
+
+def _targets_in_words(data: Dataset) -> str:
+    match data.kind:
+        case "regression":
+            return f"a regression of {several(len(data.target_names), 'number')}"
+        case "multi-label":
+            return f"{several(len(data.target_names), 'label')} that may be present together"
+    return f"{data.classes} classes"
+
+
+def _targets(data: Dataset) -> Table:
+    """Mean and spread of numbers, or how often labels are present."""
+    is_regression = data.kind == "regression"
+    table = Table("target", "mean", "standard deviation") if is_regression else Table("label", "training", "test")
+    train, test = data.train.targets, data.test.targets
+    for index, name in enumerate(data.target_names[:MOST_ROWS]):
+        column = train[:, index].double()
+        cells = (f"{column.mean():.5g}", f"{column.std(correction=0):.5g}")
+        counts = (f"{int(train[:, index].sum()):,}", f"{int(test[:, index].sum()):,}")
+        table.add_row(Text(name), *(cells if is_regression else counts))
+    _add_rest(table, len(data.target_names))
+    return table
 
 
 def _classes(data: Dataset) -> Table:

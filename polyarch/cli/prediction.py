@@ -13,9 +13,11 @@ from polyarch.errors import InvalidInput, MissingExtra
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.outputs import write_predictions
+from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.serving import create_application
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import parse_quantity
+from polyarch.tasks import Classification, MultiLabel, Regression
 
 FolderArgument = Annotated[
     Path, typer.Argument(help="Folder of a run or of an artifact, e.g. runs/demo or runs/demo/artifact.")
@@ -29,7 +31,12 @@ def predict(
     ],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
     flag_above: Annotated[
-        float | None, typer.Option("--flag-above", help="Flag above this entropy (nats); the artifact's by default.")
+        float | None,
+        typer.Option(
+            "--flag-above",
+            help="Flag above this uncertainty: an entropy in nats, or the standard deviation of numbers in units of their "
+            "own; the artifact's threshold by default.",
+        ),
     ] = None,
     mode: Annotated[
         str | None,
@@ -45,9 +52,9 @@ def predict(
         typer.Option("--exit-above", help="Exit early at this probability; the artifact's confidence by default."),
     ] = None,
 ) -> None:
-    """Predict classes with probabilities and uncertainty, and flag predictions to check."""
+    """Predict classes, numbers or labels with their uncertainty, and flag predictions to check."""
     if flag_above is not None and not 0 <= flag_above < math.inf:
-        raise InvalidInput(f"Expected --flag-above as an entropy of 0 nats or more. Got {flag_above}.")
+        raise InvalidInput(f"Expected --flag-above as an uncertainty of 0 or more. Got {flag_above}.")
     if out.exists() and input.exists() and out.samefile(input):
         raise InvalidInput(f"Expected --out to be another file than the input. Got {out} for both.")
     predictor = load_predictor(folder, mode, exit_above)
@@ -59,14 +66,23 @@ def predict(
     share = written.flagged / written.examples
     console.print(
         f"{written.examples:,} examples, {written.flagged:,} flagged ({share:.1%}): "
-        f"entropy above {predictor.threshold:.4g} nats",
+        f"{_uncertainty_in_words(predictor)} above {predictor.threshold:.4g}",
         markup=False,
     )
     if written.mean_depth is not None:
         console.print(f"Depth: {written.mean_depth:.2f} of {predictor.exits[-1]} on average", markup=False)
-    if written.accuracy is not None:
-        console.print(f"Accuracy: {written.accuracy:.4f} against column {inputs.target!r}", markup=False)
+    for name, value in written.metrics.items():
+        console.print(f"{name}: {value:.4f} against column {inputs.target!r}", markup=False)
     console.print(f"Predictions: {out}", markup=False, soft_wrap=True)
+
+
+def _uncertainty_in_words(predictor: Predictor) -> str:
+    match predictor.task:
+        case Classification() | MultiLabel():
+            return "entropy in nats"
+        case Regression(names=names):
+            return "standard deviation in units of the target's" if len(names) == 1 else "mean standard deviation"
+    return "disagreement"
 
 
 def serve(

@@ -38,7 +38,17 @@ WorkersOption = Annotated[int | None, typer.Option("--workers", help="Worker pro
 DataOption = Annotated[
     str | None, typer.Option("--data", help="A name (see `polyarch data list`), a folder of images, a table, ...")
 ]
-TargetOption = Annotated[str | None, typer.Option("--target", help="The label column of a table.")]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", help="The column of a table to predict, or several, separated by commas.")
+]
+TaskOption = Annotated[
+    str | None,
+    typer.Option("--task", help="classification, regression or multi-label; by default what the target looks like."),
+]
+MetricOption = Annotated[
+    str | None,
+    typer.Option("--metric", help="What selection goes by: accuracy, balanced_accuracy, nll, auroc, f1; rmse, mae."),
+]
 SpaceOption = Annotated[
     str | None, typer.Option("--space", help=f"Space: {', '.join(SPACES)}, or PACKAGE.MODULE:CLASS.")
 ]
@@ -62,6 +72,8 @@ def search(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    task: TaskOption = None,
+    metric: MetricOption = None,
     method: Annotated[
         str | None, typer.Option("--method", help=f"{', '.join(METHODS)}, or PACKAGE.MODULE:CLASS.")
     ] = None,
@@ -112,6 +124,8 @@ def search(
         space = "module"
     options = {
         **common_options(data, target, space, seed, workers, device),
+        "task.kind": task,
+        "task.metric": metric,
         "space.module": module,
         "train.strategy": strategy,
         "search.objectives": estimator,
@@ -132,6 +146,8 @@ def train(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    task: TaskOption = None,
+    metric: MetricOption = None,
     space: SpaceOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
@@ -145,6 +161,8 @@ def train(
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {
         **common_options(data, target, space, seed, workers, device),
+        "task.kind": task,
+        "task.metric": metric,
         "train.epochs": epochs,
         "train.strategy": strategy,
     }
@@ -155,6 +173,8 @@ def rank(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    task: TaskOption = None,
+    metric: MetricOption = None,
     space: SpaceOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
@@ -182,6 +202,8 @@ def rank(
     """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
         **common_options(data, target, space, seed, workers, device),
+        "task.kind": task,
+        "task.metric": metric,
         "train.strategy": strategy,
         "rank.estimators": estimator,
         "rank.architectures": architectures,
@@ -228,17 +250,13 @@ def _run(
 
 def _show_summary(results: Results, out: Path) -> None:
     if results.comparison:
-        table = Table("network", "test accuracy", "runs")
+        table = Table("network", f"test {results.task.title}", "runs")
         for contender in results.comparison:
-            spread = f" +- {contender.std:.4f}" if len(contender.runs) > 1 else ""
-            table.add_row(contender.name, f"{contender.mean:.4f}{spread}", str(len(contender.runs)))
+            spread = f" +- {_number(contender.std)}" if len(contender.runs) > 1 else ""
+            table.add_row(contender.name, f"{_number(contender.mean)}{spread}", str(len(contender.runs)))
         console.print(table)
     if results.predictors:
-        table = Table("predictions", "test accuracy", "NLL", "calibration error", "temperature")
-        for predictor in results.predictors:
-            values = (predictor.accuracy, predictor.loss, predictor.calibration_error)
-            table.add_row(predictor.name, *(f"{value:.4f}" for value in values), f"{predictor.temperature:.2f}")
-        console.print(table)
+        console.print(_predictors(results))
     for line in method_named(results.method).summary(results):
         console.print(line, markup=not isinstance(line, str))
     if results.artifact:
@@ -246,6 +264,22 @@ def _show_summary(results: Results, out: Path) -> None:
         folders = [out / one.folder for one in results.predictors if one.folder]
         console.print(f"Artifacts: {', '.join(map(str, folders))}   Report: {out / 'report.html'}", markup=False)
     console.print(f"Results: {out / 'results.json'}", markup=False)
+
+
+def _predictors(results: Results) -> Table:
+    """Calibrated predictions: their score and likelihood, and what conformal prediction covers."""
+    has_sets = any(one.conformal for one in results.predictors)
+    sets = ["covered", "set size" if results.task.kind == "classification" else "width"] if has_sets else []
+    table = Table("predictions", f"test {results.task.title}", "NLL", "temperature", *sets)
+    for one in results.predictors:
+        known = [_number(one.conformal.covered), _number(one.conformal.size)] if one.conformal else [""] * len(sets)
+        table.add_row(one.name, _number(one.score), _number(one.loss), f"{one.temperature:.2f}", *known)
+    return table
+
+
+def _number(value: float) -> str:
+    """Four decimals, or five significant digits of large numbers."""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.5g}"
 
 
 def common_options(

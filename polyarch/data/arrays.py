@@ -99,9 +99,7 @@ def target_array(values: Any, origin: str) -> Array:
     return np.asarray(array)
 
 
-def _divided(
-    name: str, inputs: Any, targets: Any, origins: Any, task: TargetKind | None, test_share: float
-) -> Dataset:
+def _divided(name: str, inputs: Any, targets: Any, origins: Any, task: TargetKind | None, test_share: float) -> Dataset:
     encoding = target_encoding(target_array(targets, origins[1]), origins[1], kind=task)
     data = _examples(inputs, targets, encoding, origins)
     if isinstance(encoding, ClassLabels):

@@ -70,9 +70,7 @@ def load(
     return data.resized(size)
 
 
-def _load_path(
-    path: Path, target: str | None, size: int | None, task: TargetKind | None, test_share: float
-) -> Dataset:
+def _load_path(path: Path, target: str | None, size: int | None, task: TargetKind | None, test_share: float) -> Dataset:
     if path.is_file() and path.suffix.lower() == ".npz":
         return read_npz(path, task=task, test_share=test_share)
     if path.is_dir() and is_huggingface_folder(path):

@@ -65,19 +65,13 @@ class LabelTargets:
         wrong = ~_are_truths(columns)
         if wrong.any():
             row = int(np.flatnonzero(wrong.any(1))[0])
-            raise DataError(
-                f"Expected 0 or 1 for every label in {origin}. Found {columns[row].tolist()} in {position_of(place, row)}."
-            )
+            where = position_of(place, row)
+            raise DataError(f"Expected 0 or 1 for every label in {origin}. Found {columns[row].tolist()} in {where}.")
         return torch.from_numpy(columns.astype(bool))
 
 
 def target_encoding(
-    values: Array,
-    origin: str,
-    *,
-    kind: TargetKind | None = None,
-    names: Sequence[str] = (),
-    place: str = "example",
+    values: Array, origin: str, *, kind: TargetKind | None = None, names: Sequence[str] = (), place: str = "example"
 ) -> TargetEncoding:
     """The encoding of training targets (N,) or (N, T).
 

@@ -23,6 +23,7 @@ from polyarch.export.records import (
     Description,
     MemberRecord,
     Metadata,
+    TaskDescription,
     first_problem,
     one_line,
     read_records,
@@ -30,13 +31,14 @@ from polyarch.export.records import (
 from polyarch.export.weights import distinct_weights_of, load_weights, read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically, write_json
 from polyarch.nn import StackedNetworks
+from polyarch.tasks import Calibration, Classification, Task
 
 INPUT_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 
 Extract = Callable[[list[dict[str, str]], bool], nn.Module]
 """(choice name -> option name for every member, whether they share one network) -> the module of their logits."""
 Build = Callable[[dict[str, Any], tuple[int, ...], int], Extract]
-"""(settings of the space, shape of one network input, number of classes) -> what extracts networks."""
+"""(settings of the space, shape of one network input, number of outputs) -> what extracts networks."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,14 @@ class Artifact:
     Args:
         network: settings of the space that builds the supernet of the members.
         members: the architectures and their weights.
-        networks: preprocessed inputs (B, ...) -> logits (K, B, classes) of all members: `StackedNetworks`, one per
+        networks: preprocessed inputs (B, ...) -> outputs (K, B, O) of all members: `StackedNetworks`, one per
             member, or one network that they share.
         preprocessing: maps raw examples to network inputs.
         columns: the columns of a table; empty for other data.
         input_shape: the shape of one raw example.
         input_dtype: of raw examples: uint8 (images) or float32.
-        classes: class names in the order of the outputs.
-        temperature: divides the logits of every member.
-        threshold: the entropy in nats above which an input is flagged.
+        task: what is predicted.
+        calibration: fitted on validation data.
         metrics: measurements, for the reader of the folder.
         exit_confidence: the confidence at which an example leaves a shared network early.
     """
@@ -74,15 +75,14 @@ class Artifact:
     columns: tuple[Column, ...]
     input_shape: tuple[int, ...]
     input_dtype: torch.dtype
-    classes: tuple[str, ...]
-    temperature: float
-    threshold: float
+    task: Task
+    calibration: Calibration
     metrics: dict[str, Any]
     exit_confidence: float | None = None
 
     @property
     def shared(self) -> bool:
-        """Whether one network computes the logits of all members."""
+        """Whether one network computes the outputs of all members."""
         return not isinstance(self.networks, StackedNetworks)
 
 
@@ -112,12 +112,13 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
     """
     description, metadata = read_records(folder)
     weights = read_weights(folder / WEIGHTS_FILE)
-    shape, classes = description.input_shape, len(metadata.classes)
+    shape = description.input_shape
     dtype = INPUT_DTYPES[metadata.input.dtype]
     try:
+        task = metadata.described_task
         preprocessing = preprocessing_from(metadata.preprocessing)
         example = preprocessing(torch.empty(2, *shape, dtype=dtype, device="meta"))  # only shapes: no memory, no work
-        extract = build(description.network, tuple(example.shape[1:]), classes)
+        extract = build(description.network, tuple(example.shape[1:]), task.outputs)
         networks = extract([member.architecture for member in description.members], description.shared)
         load_weights(networks, weights)
     except (PolyarchError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
@@ -132,9 +133,8 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
         columns=tuple(Column(column.name, column.categories) for column in metadata.columns),
         input_shape=shape,
         input_dtype=dtype,
-        classes=metadata.classes,
-        temperature=metadata.temperature,
-        threshold=metadata.threshold,
+        task=task,
+        calibration=Calibration(metadata.temperature, metadata.threshold, metadata.conformal),
         metrics=metadata.metrics,
         exit_confidence=metadata.exit_confidence,
     )
@@ -161,11 +161,14 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
         metadata = Metadata.model_validate(
             {
                 "input": {"shape": artifact.input_shape, "dtype": names[artifact.input_dtype]},
-                "classes": artifact.classes,
+                "outputs": dict(artifact.task.readouts),
+                "classes": artifact.task.names if isinstance(artifact.task, Classification) else (),
+                "task": TaskDescription.of(artifact.task),
+                **_conformal(artifact),
                 "columns": tuple(map(asdict, artifact.columns)),
                 "preprocessing": artifact.preprocessing.to_dict(),
-                "temperature": artifact.temperature,
-                "threshold": artifact.threshold,
+                "temperature": artifact.calibration.temperature,
+                "threshold": artifact.calibration.threshold,
                 "exit_confidence": artifact.exit_confidence,
                 "metrics": artifact.metrics,
                 "versions": {
@@ -183,3 +186,13 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"Expected settings and metrics that JSON can hold. Found: {one_line(error)}.") from None
     return description, metadata
+
+
+def _conformal(artifact: Artifact) -> dict[str, Any]:
+    """Prediction sets of classes, or intervals of numbers, where there are any."""
+    values = dict(artifact.calibration.conformal)
+    if not values:
+        return {}
+    if isinstance(artifact.task, Classification):
+        return {"sets": values}
+    return {"intervals": {**values, "corrections": tuple(values["corrections"])}}

@@ -6,7 +6,7 @@ import io
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,22 @@ from torch import Generator, Tensor, nn
 from polyarch.data import Preprocessing
 from polyarch.errors import CorruptFile, ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
-from polyarch.export.records import METADATA_FILE, OUTPUTS, PROGRAM_FILES, one_line, read_object
+from polyarch.export.records import METADATA_FILE, PROGRAM_FILES, one_line, read_object
 from polyarch.files import write_atomically, write_json
 from polyarch.nn.channel_selection import with_planes
 from polyarch.predictive import EarlyExit, Mixture
+from polyarch.tasks import Regression
 
 
 class OnnxSession:
-    """An ONNX program on the CPU, with as many threads as torch uses; ``feature`` names its purpose in errors."""
+    """An ONNX program on the CPU, with as many threads as torch uses.
 
-    def __init__(self, content: bytes, feature: str) -> None:
+    Args:
+        feature: its purpose, for errors.
+        readouts: the names of its outputs.
+    """
+
+    def __init__(self, content: bytes, feature: str, readouts: Iterable[str]) -> None:
         try:
             import onnxruntime
         except ImportError:
@@ -40,21 +46,21 @@ class OnnxSession:
             outputs = [value.name for value in self._session.get_outputs()]
         except Exception as error:  # onnxruntime's own exceptions have no common base
             raise CorruptFile(f"Expected an ONNX program. Found: {one_line(error)}.") from None
-        if inputs != ["inputs"] or outputs != list(OUTPUTS):
+        self._readouts = list(readouts)
+        if inputs != ["inputs"] or outputs != self._readouts:
             raise CorruptFile(
-                f"Expected an ONNX program from inputs to {', '.join(OUTPUTS)}. Found {inputs}, {outputs}."
+                f"Expected an ONNX program from inputs to {', '.join(self._readouts)}. Found {inputs}, {outputs}."
             )
 
-    def __call__(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,)."""
+    def __call__(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """(B, ...) raw examples -> the readouts."""
         try:
-            values = self._session.run(list(OUTPUTS), {"inputs": inputs.numpy()})
+            values = self._session.run(self._readouts, {"inputs": inputs.numpy()})
         except Exception as error:  # no common base, as above
             raise CorruptFile(
                 f"Expected the ONNX program to accept shape {tuple(inputs.shape)}. Found: {one_line(error)}."
             ) from None
-        probabilities, entropy, mutual_information = (torch.from_numpy(value) for value in values)
-        return probabilities, entropy, mutual_information
+        return tuple(torch.from_numpy(value) for value in values)
 
 
 class Program(nn.Module):
@@ -70,19 +76,21 @@ class Program(nn.Module):
         """A program of copied networks on the CPU, in evaluation mode and in the contiguous memory format."""
         weights = [member.weight for member in artifact.members]
         networks = with_planes(copy.deepcopy(artifact.networks))
-        mixture = Mixture(networks, weights, temperature=artifact.temperature)
+        calibration = artifact.calibration
+        read = artifact.task.reading(calibration.conformal)
+        mixture = Mixture(networks, weights, temperature=calibration.temperature, read=read)
         program = cls(artifact.preprocessing, mixture)
         # Channels-last strides would become constants of the exported graph.
         return program.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """(B, ...) raw examples -> probabilities (B, C), entropy (B,) and mutual information (B,) in nats, ..."""
+        """(B, ...) raw examples -> the readouts of the task and, with early exit, the exits used."""
         outputs: tuple[Tensor, ...] = self.mixture(self.preprocessing(inputs))
         return outputs
 
 
 Forward = Callable[[Tensor], Sequence[Tensor]]
-"""Raw examples (B, ...) -> the three `OUTPUTS`."""
+"""Raw examples (B, ...) -> the readouts of the task."""
 
 BATCH_SIZES = (1, 2, 7, 64)
 """Sizes of random batches: a program must not depend on the batch size it was exported with."""
@@ -104,7 +112,7 @@ def export_programs(
     Args:
         folder: where `write_artifact` wrote the artifact.
         examples: (N, *input_shape) real raw examples.
-        tolerance: the largest accepted difference of any output.
+        tolerance: the largest accepted difference of any output; numbers are compared in units of their scale.
 
     Returns:
         File name -> largest absolute difference of all outputs.
@@ -125,12 +133,12 @@ def export_programs(
         _note(folder, file, None)  # an earlier export must not stay beside new weights
         (folder / file).unlink(missing_ok=True)
         try:
-            content, forward = _EXPORTERS[name](program, trials[0])
+            content, forward = _EXPORTERS[name](program, trials[0], list(artifact.task.readouts))
         except PolyarchError:
             raise
         except Exception as error:  # the exporters' exceptions have no common base
             raise InvalidInput(f"Expected networks that {file} can hold. Found: {one_line(error)}.") from error
-        differences[file] = _largest_difference(program, forward, trials, file)
+        differences[file] = _largest_difference(artifact, program, forward, trials, file)
         if not differences[file] <= tolerance:  # so that NaN is a mismatch as well
             raise ExportMismatch(
                 f"Expected {file} to agree with its network within {tolerance:g}. "
@@ -161,7 +169,7 @@ def random_inputs(artifact: Artifact, examples: Tensor) -> Iterator[Tensor]:
         yield values
 
 
-def _export_pt2(program: Program, examples: Tensor) -> tuple[bytes, Forward]:
+def _export_pt2(program: Program, examples: Tensor, readouts: Sequence[str]) -> tuple[bytes, Forward]:
     with _quiet():
         exported = torch.export.export(program, (_two(examples),), dynamic_shapes=_dynamic_batch(), strict=False)
         for node in exported.graph.nodes:  # traces name files of this machine
@@ -173,7 +181,7 @@ def _export_pt2(program: Program, examples: Tensor) -> tuple[bytes, Forward]:
     return buffer.getvalue(), loaded
 
 
-def _export_onnx(program: Program, examples: Tensor) -> tuple[bytes, Forward]:
+def _export_onnx(program: Program, examples: Tensor, readouts: Sequence[str]) -> tuple[bytes, Forward]:
     feature = "Exporting to ONNX"
     if not all(importlib.util.find_spec(package) for package in ("onnx", "onnxscript", "onnxruntime")):
         raise MissingExtra(feature, "onnx")
@@ -183,7 +191,7 @@ def _export_onnx(program: Program, examples: Tensor) -> tuple[bytes, Forward]:
             (_two(examples),),
             dynamo=True,
             input_names=["inputs"],
-            output_names=list(OUTPUTS),
+            output_names=list(readouts),
             dynamic_shapes=_dynamic_batch(),
             verbose=False,
         )
@@ -192,10 +200,13 @@ def _export_onnx(program: Program, examples: Tensor) -> tuple[bytes, Forward]:
     for node in [*model.graph.node, *(node for function in model.functions for node in function.node)]:
         node.ClearField("metadata_props")  # traces that name files of this machine
     content = model.SerializeToString(deterministic=True)
-    return content, OnnxSession(content, feature)
+    return content, OnnxSession(content, feature, readouts)
 
 
-_EXPORTERS: dict[str, Callable[[Program, Tensor], tuple[bytes, Forward]]] = {"pt2": _export_pt2, "onnx": _export_onnx}
+_EXPORTERS: dict[str, Callable[[Program, Tensor, Sequence[str]], tuple[bytes, Forward]]] = {
+    "pt2": _export_pt2,
+    "onnx": _export_onnx,
+}
 
 
 def _dynamic_batch() -> tuple[dict[int, Any]]:
@@ -207,9 +218,13 @@ def _two(examples: Tensor) -> Tensor:
     return examples[:2] if len(examples) > 1 else examples.repeat(2, *[1] * (examples.dim() - 1))
 
 
-def _largest_difference(program: Program, forward: Forward, trials: Sequence[Tensor], file: str) -> float:
-    """The largest absolute difference over all trials and outputs, NaN if any is NaN."""
+def _largest_difference(
+    artifact: Artifact, program: Program, forward: Forward, trials: Sequence[Tensor], file: str
+) -> float:
+    """The largest difference over all trials and outputs, NaN if any is NaN; numbers count in units of their scale."""
     largest = 0.0
+    task = artifact.task
+    scale = torch.tensor(task.scale) if isinstance(task, Regression) else 1.0
     for inputs in trials:
         with torch.no_grad():
             expected = program(inputs)
@@ -219,12 +234,12 @@ def _largest_difference(program: Program, forward: Forward, trials: Sequence[Ten
                 raise ExportMismatch(
                     f"Expected {file} to take inputs of shape {tuple(inputs.shape)}. Found: {one_line(error)}."
                 ) from None
-        for name, wanted, value in zip(OUTPUTS, expected, found, strict=True):
+        for name, wanted, value in zip(task.readouts, expected, found, strict=True):
             if wanted.shape != value.shape:
                 raise ExportMismatch(
                     f"Expected {name} of shape {tuple(wanted.shape)} from {file}. Found {tuple(value.shape)}."
                 )
-            difference = float((wanted - value).abs().max())
+            difference = float(((wanted - value).abs() / scale).max())
             largest = difference if math.isnan(difference) else max(largest, difference)
     return largest
 

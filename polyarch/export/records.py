@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, ValidationError, field_validator
+from torch import Tensor
 
-from polyarch.errors import CorruptFile
+from polyarch.errors import CorruptFile, InvalidInput
+from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression, Task
 
 FORMAT: Final = 2
 
@@ -14,12 +16,6 @@ ARCHITECTURE_FILE = "architecture.json"
 METADATA_FILE = "metadata.json"
 WEIGHTS_FILE = "weights.safetensors"
 PROGRAM_FILES = {"pt2": "model.pt2", "onnx": "model.onnx"}
-
-OUTPUTS = {
-    "probabilities": "(B, classes): the probability of every class, in the order of `classes`; a row sums to 1.",
-    "entropy": "(B,): how unsure the prediction is, in nats; 0 is sure, log(classes) knows nothing.",
-    "mutual_information": "(B,): how far the members disagree, in nats; 0 for one member.",
-}
 
 Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -64,6 +60,62 @@ class ColumnRecord(Record):
     categories: tuple[str, ...] | None
 
 
+class TaskDescription(Record):
+    """What is predicted; fields that a kind of task does not have are empty."""
+
+    kind: Literal["classification", "regression", "multi-label", "own"]
+    names: tuple[str, ...]
+    size: PositiveInt
+    location: tuple[FiniteFloat, ...] = ()
+    scale: tuple[Positive, ...] = ()
+    coverage: Share = 0.9
+
+    @classmethod
+    def of(cls, task: Task) -> "TaskDescription":
+        """The description of a task."""
+        values = {"kind": task.kind, "names": task.names, "size": task.outputs}
+        if isinstance(task, Regression):
+            values |= {"location": task.location, "scale": task.scale}
+        if isinstance(task, Classification | Regression):
+            values |= {"coverage": task.coverage}
+        return cls.model_validate(values)
+
+    def task(self) -> Task:
+        """The task, as far as predictions need it: without the loss of a user's own."""
+        match self.kind:
+            case "regression":
+                return Regression(self.names, self.location, self.scale, coverage=self.coverage)
+            case "multi-label":
+                return MultiLabel(self.names)
+            case "own":
+                return OwnTask(_no_loss, self.size, names=self.names)
+        return Classification(self.names, coverage=self.coverage)
+
+
+def _no_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    raise InvalidInput("Expected the user's own loss. An artifact has none.")
+
+
+class SetsRecord(Record):
+    """Conformal prediction sets; see `polyarch.predictive.conformal_sets.ConformalSets`."""
+
+    method: Literal["lac", "aps", "raps"]
+    coverage: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    threshold: FiniteFloat
+    examples: PositiveInt
+    penalty: NonNegative = 0.0
+    free_ranks: Annotated[int, Field(ge=0)] = 0
+
+
+class IntervalsRecord(Record):
+    """Conformal intervals; see `polyarch.predictive.conformal_intervals.ConformalIntervals`."""
+
+    method: Literal["scaled", "quantile"]
+    coverage: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    corrections: tuple[FiniteFloat, ...]
+    examples: PositiveInt
+
+
 class ExportRecord(Record):
     """The largest difference of any output between an exported program and its networks."""
 
@@ -72,11 +124,18 @@ class ExportRecord(Record):
 
 
 class Metadata(Record):
-    """``metadata.json``: everything needed to use the programs without polyarch; see `Artifact`."""
+    """``metadata.json``: everything needed to use the programs without polyarch; see `Artifact`.
+
+    ``classes`` are empty where no classes are predicted. Files of polyarch 0.8 and earlier have no ``task`` and predict
+    classes.
+    """
 
     input: InputRecord
-    outputs: dict[str, str] = OUTPUTS
-    classes: Annotated[tuple[str, ...], Field(min_length=1)]
+    outputs: dict[str, str] = dict(Classification.readouts)
+    classes: tuple[str, ...] = ()
+    task: TaskDescription | None = None
+    sets: SetsRecord | None = None
+    intervals: IntervalsRecord | None = None
     columns: tuple[ColumnRecord, ...] = ()
     preprocessing: dict[str, Any]
     temperature: Positive
@@ -85,6 +144,17 @@ class Metadata(Record):
     metrics: dict[str, Any] = {}
     versions: dict[str, str] = {}
     exports: dict[str, ExportRecord] = {}
+
+    @property
+    def described_task(self) -> Task:
+        """What is predicted."""
+        return Classification(self.classes) if self.task is None else self.task.task()
+
+    @property
+    def conformal(self) -> dict[str, Any]:
+        """The values of prediction sets or intervals; empty without any."""
+        found = self.sets or self.intervals
+        return {} if found is None else found.model_dump()
 
     @field_validator("classes", "columns")
     @classmethod
@@ -104,6 +174,8 @@ def read_records(folder: Path) -> tuple[Description, Metadata]:
         raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input.shape}.")
     if metadata.columns and shape != (len(metadata.columns),):
         raise CorruptFile(f"Expected rows of {len(metadata.columns)} columns in {folder}. Found shape {shape}.")
+    if metadata.task is None and not metadata.classes:
+        raise CorruptFile(f"Expected classes or a task in {folder / METADATA_FILE}. Found neither.")
     if metadata.exit_confidence is not None and not description.shared:
         raise CorruptFile(f"Expected members that share one network for exit_confidence in {folder}. Found others.")
     return description, metadata

@@ -25,7 +25,23 @@ from polyarch.objectives.unrolling import (
 )
 
 __all__ = [
-    "ExactExpectation", "Expectation", "LogLikelihood", "InnerSGD", "SampledExpectation", "SpikeSlab", "Tensors", "TrainingLoss",
-    "Unrolled", "categorical_log_likelihood", "direct_gradient", "dominant_eigenvalue", "elbo", "log_marginal",
-    "log_posterior", "marginal_log_probabilities", "module_loss", "support", "unrolled_gradient",
+    "ExactExpectation",
+    "Expectation",
+    "InnerSGD",
+    "LogLikelihood",
+    "SampledExpectation",
+    "SpikeSlab",
+    "Tensors",
+    "TrainingLoss",
+    "Unrolled",
+    "categorical_log_likelihood",
+    "direct_gradient",
+    "dominant_eigenvalue",
+    "elbo",
+    "log_marginal",
+    "log_posterior",
+    "marginal_log_probabilities",
+    "module_loss",
+    "support",
+    "unrolled_gradient",
 ]  # fmt: skip

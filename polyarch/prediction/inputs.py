@@ -1,10 +1,11 @@
 """Reads tables, arrays, images and folders of images as raw examples for a predictor."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from polyarch.data.table_dataset import TARGET_NAMES
 from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_frame
 from polyarch.errors import DataError
 from polyarch.prediction.predictor import Predictor
+from polyarch.tasks import MultiLabel, Regression
 
 DECODERS = 2
 """Threads that decode images; two suffice to keep a network busy."""
@@ -31,8 +33,8 @@ class Inputs:
         ids: the name of each example in the output: the column ``id`` or the number of a row, the position in an
             array, or the path of an image within its folder.
         batches: the raw examples (B, ...) in this order; images are decoded on demand.
-        target: the column of a table that holds the true classes, if there is one.
-        targets: (N,) the indices of these classes.
+        target: the column of a table that holds the true classes or numbers, if there is one.
+        targets: (N,) the indices of these classes, or (N, T) the numbers.
     """
 
     ids: list[str]
@@ -88,6 +90,10 @@ def _table(path: Path, predictor: Predictor) -> Inputs:
     known = {column.name for column in predictor.columns}
     others = {name: frame[name] for name in frame.columns if name not in known}
     ids = [str(number) for number in range(1, len(frame) + 1)]
+    if isinstance(predictor.task, Regression | MultiLabel):
+        ids = [str(value) for name, series in others.items() if name.lower() == "id" for value in series] or ids
+        target, targets = _known_targets(predictor.task, others, path)
+        return Inputs(ids, iter(rows.split(predictor.batch_size)), target, targets)
     truths: dict[str, Tensor] = {}
     index = {name: position for position, name in enumerate(predictor.classes)}
     for name, series in others.items():
@@ -102,6 +108,19 @@ def _table(path: Path, predictor: Predictor) -> Inputs:
     candidates = by_name or list(truths)
     target = candidates[0] if len(candidates) == 1 else None
     return Inputs(ids, iter(rows.split(predictor.batch_size)), target, truths[target] if target else None)
+
+
+def _known_targets(
+    task: Regression | MultiLabel, columns: Mapping[str, Any], path: Path
+) -> tuple[str | None, Tensor | None]:
+    """The true numbers or labels of a table that has all of their columns without gaps."""
+    if not set(task.names) <= set(columns):
+        return None, None
+    values = np.stack([cells_of(columns[name], str(path)).as_numbers() for name in task.names], 1)
+    if not np.isfinite(values).all():
+        return None, None
+    numbers = torch.from_numpy(values).float()
+    return ", ".join(task.names), numbers if isinstance(task, Regression) else numbers > 0
 
 
 def _array(path: Path, predictor: Predictor) -> Inputs:

@@ -22,7 +22,7 @@ MOST_BLOCKS = 1000
 
 
 def load_network(folder: Path) -> nn.Module:
-    """The network of an artifact's first member, in evaluation mode: preprocessed inputs -> logits."""
+    """The network of an artifact's first member, in evaluation mode: preprocessed inputs -> outputs."""
     networks = load_artifact(folder).networks
     if not isinstance(networks, StackedNetworks):
         raise InvalidInput(
@@ -35,8 +35,8 @@ def load_network(folder: Path) -> nn.Module:
 def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
     """Loads an artifact in evaluation mode; ``module`` makes the user's own network, or is the class of their space."""
 
-    def build(network: dict[str, Any], input_shape: tuple[int, ...], classes: int) -> Extract:
-        return _extract(network, input_shape, classes, module)
+    def build(network: dict[str, Any], input_shape: tuple[int, ...], outputs: int) -> Extract:
+        return _extract(network, input_shape, outputs, module)
 
     return read_artifact(folder, build)
 
@@ -47,16 +47,16 @@ def is_own_module(network: dict[str, Any]) -> bool:
     return kind == "module" or is_reference(kind)
 
 
-def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int, module: Builder | None) -> Extract:
+def _extract(network: dict[str, Any], input_shape: tuple[int, ...], outputs: int, module: Builder | None) -> Extract:
     if is_own_module(network):
         if module is None:
             raise CorruptFile("a network of the user's own, which only the function that made it can make again")
         with torch.random.fork_rng(devices=[]):
             space: Any = module
             if isinstance(space, type) and issubclass(space, SpaceSettings):
-                net = space.model_validate(network).build(input_shape, classes)
+                net = space.model_validate(network).build(input_shape, outputs)
             else:
-                net = build_own(module, input_shape, classes, gated=network.get("gated") is True)
+                net = build_own(module, input_shape, outputs, gated=network.get("gated") is True)
         return partial(_networks, net)
     try:
         settings: SpaceSettings = SPACES[str(network.get("kind"))].model_validate(network)
@@ -70,14 +70,14 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], classes: int
         if (max(value) if isinstance(value, tuple) else value) > MOST_BLOCKS:
             raise CorruptFile(f"{name} {value}, more than {MOST_BLOCKS}")
     with torch.device("meta"):  # uses neither memory nor random numbers before the weights are loaded
-        net = settings.build(input_shape, classes)
+        net = settings.build(input_shape, outputs)
         example = torch.empty(2, *input_shape)
 
     def extract(architectures: list[dict[str, str]], shared: bool) -> nn.Module:
         networks = _networks(net, architectures, shared).eval()
-        logits = networks(example)
-        if logits.shape != (len(architectures), 2, classes):
-            raise CorruptFile(f"outputs of shape {tuple(logits.shape[2:])} for {classes} classes")
+        found = networks(example)
+        if found.shape != (len(architectures), 2, outputs):
+            raise CorruptFile(f"outputs of shape {tuple(found.shape[2:])} instead of {outputs}")
         return networks
 
     return extract

@@ -9,48 +9,59 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import torch
+from torch import Tensor
+
 from polyarch.errors import InvalidInput
 from polyarch.prediction.inputs import Inputs
 from polyarch.prediction.predictor import Predictions, Predictor
+from polyarch.prediction.rows import columns_of, rows_of
 from polyarch.runs.display import Report
+from polyarch.tasks import Regression
 
-COLUMNS = ("id", "prediction", "probability", "entropy", "mutual_information", "flag")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets run cells that start with these as formulas."""
 
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """Counts, the accuracy if the true classes are known, and the mean depth with early exit."""
+    """Counts, the metrics if the true targets are known, and the mean depth with early exit."""
 
     examples: int
     flagged: int
-    accuracy: float | None
+    metrics: dict[str, float]
     mean_depth: float | None
 
 
 def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: Report) -> PredictionSummary:
     """Writes one line per example; the file appears once all of them are predicted."""
-    done = flagged = right = depth = 0
+    done = flagged = depth = 0
+    errors: list[Tensor] = []
     total = len(inputs.ids)
     with _new_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
-        columns = (*COLUMNS, "depth") if predictor.exits else COLUMNS
-        writer.writerow([*columns, *(f"p:{name}" for name in predictor.classes)])
+        writer.writerow(["id", *columns_of(predictor)])
         for batch in inputs.batches:
             ids = inputs.ids[done : done + len(batch)]
             predictions = predictor(batch, names=ids)
-            writer.writerows(_lines(ids, predictions, predictor.classes))
+            writer.writerows(_lines(ids, predictions, predictor))
             if inputs.targets is not None:
                 targets = inputs.targets[done : done + len(batch)]
-                right += int((predictions.probabilities.argmax(1) == targets).sum())
+                errors.append(predictor.task.errors(list(predictions.values.values()), targets))
             flagged += int(predictions.flagged.sum())
             if predictions.depths is not None:
                 depth += int(predictions.depths.sum())
             done += len(batch)
             report(done, total, "")
-    accuracy = None if inputs.targets is None else right / done
-    return PredictionSummary(done, flagged, accuracy, depth / done if predictor.exits else None)
+    metrics = _metrics(predictor, torch.cat(errors)) if errors else {}
+    return PredictionSummary(done, flagged, metrics, depth / done if predictor.exits else None)
+
+
+def _metrics(predictor: Predictor, errors: Tensor) -> dict[str, float]:
+    """What the errors (N,) of predictions whose targets are known amount to."""
+    if isinstance(predictor.task, Regression):
+        return {"RMSE": float(errors.square().mean().sqrt()), "MAE": float(errors.mean())}
+    return {"Accuracy": 1 - float(errors.mean())}
 
 
 def spreadsheet_safe(text: str) -> str:
@@ -58,12 +69,16 @@ def spreadsheet_safe(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
-def _lines(ids: Sequence[str], predictions: Predictions, classes: Sequence[str]) -> Iterator[list[str]]:
-    for name, (best, probabilities, entropy, information, flag, *depth) in zip(ids, predictions.rows(), strict=True):
-        numbers = [f"{value:.7g}" for value in (probabilities[best], entropy, information)]
-        shares = [f"{value:.7g}" for value in probabilities]
-        names = [spreadsheet_safe(name), spreadsheet_safe(classes[best])]
-        yield [*names, *numbers, str(int(flag)), *map(str, depth), *shares]
+def _lines(ids: Sequence[str], predictions: Predictions, predictor: Predictor) -> Iterator[list[str]]:
+    for name, cells in zip(ids, rows_of(predictions, predictor), strict=True):
+        yield [spreadsheet_safe(name), *map(_text, cells)]
+
+
+def _text(cell: str | float) -> str:
+    """A cell of the file: fractions have seven digits."""
+    if isinstance(cell, str):
+        return spreadsheet_safe(cell)
+    return str(cell) if isinstance(cell, int) else f"{cell:.7g}"
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Predictions with uncertainty from an artifact."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from polyarch.export.records import PROGRAM_FILES
 from polyarch.nn import Exits
 from polyarch.prediction.loading import is_own_module, load_artifact
 from polyarch.predictive import EarlyExit
+from polyarch.predictive.conformal_sets import ConformalSets
 from polyarch.runs.own_module import Builder
+from polyarch.tasks import Classification, MultiLabel, Task, prediction_sets
 
 Forward = Callable[[Tensor], tuple[Tensor, ...]]
-"""(B, ...) raw examples -> probabilities (B, C), entropy (B,), mutual information (B,); with early exit also the exits
-used (B,)."""
+"""(B, ...) raw examples -> the readouts of the task, (B, ...) each; with early exit also the exits used (B,)."""
 
 MOST_EXAMPLES = 256
 MOST_VALUES = 1 << 22
@@ -32,29 +33,31 @@ MOST_VALUES = 1 << 22
 class Predictions:
     """Predictions for B examples.
 
+    What the task reads is an attribute by its name: ``probabilities`` (B, classes), ``entropy`` (B,) and
+    ``mutual_information`` (B,) of classes; ``mean``, ``std``, ``noise_std``, ``disagreement_std``, ``low`` and ``high``
+    (B, targets) of numbers; see ``readouts`` of the task.
+
     Args:
-        probabilities: (B, classes), rows sum to 1.
-        entropy: (B,) in nats, the uncertainty of the prediction.
-        mutual_information: (B,) in nats, the disagreement of the members.
-        flagged: (B,) bool, whether the entropy is above the threshold.
+        values: the same by name.
+        uncertainty: (B,), how uncertain the prediction is.
+        flagged: (B,) bool, whether the uncertainty is above the threshold.
         depths: (B,) int64, the depth that each example used; only with early exit.
     """
 
-    probabilities: Tensor
-    entropy: Tensor
-    mutual_information: Tensor
+    values: Mapping[str, Tensor]
+    uncertainty: Tensor
     flagged: Tensor
     depths: Tensor | None = None
 
     def __len__(self) -> int:
-        return len(self.probabilities)
+        return len(self.flagged)
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Most probable class, probabilities, entropy, mutual information, flag and, if known, depth per example."""
-        known = (self.probabilities, self.entropy, self.mutual_information, self.flagged, self.depths)
-        columns = [column.tolist() for column in known if column is not None]
-        for probabilities, *others in zip(*columns, strict=True):
-            yield max(range(len(probabilities)), key=probabilities.__getitem__), probabilities, *others
+    def __getattr__(self, name: str) -> Tensor:
+        values = self.__dict__.get("values", {})
+        if name not in values:
+            raise AttributeError(f"Expected one of {', '.join(values)}, flagged. Got {name!r}.")
+        found: Tensor = values[name]
+        return found
 
 
 @dataclass(frozen=True)
@@ -63,20 +66,22 @@ class Predictor:
 
     Args:
         forward: the networks, including preprocessing.
-        classes: the class names in the order of the outputs.
+        task: what is predicted.
         columns: of a table; empty for other data.
         input_shape: of one raw example.
         input_dtype: of raw examples, uint8 or float32.
-        threshold: the entropy in nats above which an example is flagged.
+        threshold: the uncertainty above which an example is flagged.
+        conformal: the values of prediction sets or intervals; empty without any.
         exits: the depths at which examples may leave early; empty without early exit.
     """
 
     forward: Forward
-    classes: tuple[str, ...]
+    task: Task
     columns: tuple[Column, ...]
     input_shape: tuple[int, ...]
     input_dtype: torch.dtype
     threshold: float
+    conformal: Mapping[str, Any] = field(default_factory=dict)
     exits: tuple[int, ...] = ()
 
     @classmethod
@@ -106,18 +111,29 @@ class Predictor:
                 )
             forward, exits = _early_exit(load_artifact(folder, module=module), confidence)
         elif is_own_module(description.network) and module is None:
-            forward = _onnx_program(folder)
+            forward = _onnx_program(folder, metadata.outputs)
         else:
             forward = Program.of(load_artifact(folder, module=module))
         return cls(
             forward=forward,
-            classes=metadata.classes,
+            task=metadata.described_task,
             columns=tuple(Column(column.name, column.categories) for column in metadata.columns),
             input_shape=description.input_shape,
             input_dtype=INPUT_DTYPES[metadata.input.dtype],
             threshold=metadata.threshold,
+            conformal=metadata.conformal,
             exits=exits,
         )
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class names in the order of the probabilities; empty where no classes are predicted."""
+        return self.task.names if isinstance(self.task, Classification) else ()
+
+    @property
+    def sets(self) -> ConformalSets | None:
+        """What makes prediction sets from probabilities; None where there are none."""
+        return prediction_sets(self.conformal) if isinstance(self.task, Classification) else None
 
     @property
     def is_table(self) -> bool:
@@ -138,31 +154,51 @@ class Predictor:
         """Predictions for (B, *input_shape) raw examples of ``input_dtype``; error messages use their names."""
         self.check(inputs, names=names)
         if not len(inputs):
-            nothing = torch.empty(0)
-            depths = nothing.long() if self.exits else None
-            return Predictions(torch.empty(0, len(self.classes)), nothing, nothing, nothing.bool(), depths)
+            return self._nothing()
         with torch.no_grad():
             outputs = [self.forward(batch) for batch in inputs.cpu().split(self.batch_size)]
-        probabilities, entropy, information, *positions = (torch.cat(parts) for parts in zip(*outputs, strict=True))
-        wanted = (len(inputs), len(self.classes))
-        if probabilities.shape != wanted or entropy.shape != wanted[:1] or information.shape != wanted[:1]:
-            raise CorruptFile(f"Expected probabilities of shape {wanted}. Found {tuple(probabilities.shape)}.")
-        finite = probabilities.isfinite().all(1) & entropy.isfinite() & information.isfinite()
+        *read, positions = (torch.cat(parts) for parts in zip(*outputs, strict=True))
+        if not self.exits:
+            read.append(positions)
+        values = dict(zip(self.task.readouts, read, strict=False))
+        width = len(self.task.names) or self.task.outputs
+        for name, shape in self.task.readouts.items():
+            wanted = (len(inputs),) if shape.startswith("(B,)") else (len(inputs), width)
+            if name not in values or values[name].shape != wanted:
+                found = tuple(values[name].shape) if name in values else "nothing"
+                raise CorruptFile(f"Expected {name} of shape {wanted}. Found {found}.")
+        finite = torch.stack([value.isfinite().flatten(1).all(1) for value in values.values()]).all(0)
         if not finite.all():
             raise NotFiniteError(
                 f"Expected a finite prediction for every example. Found NaN for {_first(~finite, names)}; "
                 "its values may be too large for the network."
             )
-        depths = torch.tensor(self.exits)[positions[0]] if self.exits else None
-        return Predictions(probabilities, entropy, information, entropy > self.threshold, depths)
+        depths = torch.tensor(self.exits)[positions] if self.exits else None
+        uncertainty = self.task.uncertainty(read)
+        return Predictions(values, uncertainty, uncertainty > self.threshold, depths)
+
+    def _nothing(self) -> Predictions:
+        """The predictions for no examples."""
+        width, none = len(self.task.names) or self.task.outputs, torch.empty(0)
+        shapes = {name: (0,) if shape.startswith("(B,)") else (0, width) for name, shape in self.task.readouts.items()}
+        values = {name: torch.empty(shape) for name, shape in shapes.items()}
+        return Predictions(values, none, none.bool(), none.long() if self.exits else None)
 
     def predict_proba(self, inputs: Tensor) -> Tensor:
-        """Calibrated probabilities (B, classes)."""
+        """Calibrated probabilities, (B, classes) or (B, labels)."""
         return self(inputs).probabilities
 
-    def predict(self, inputs: Tensor) -> list[str]:
-        """The most probable class of every example, by name."""
-        return [self.classes[index] for index in self.predict_proba(inputs).argmax(1).tolist()]
+    def predict(self, inputs: Tensor) -> list[Any]:
+        """For every example the name of its class, the names of its labels, or the expected value of every number."""
+        found = self(inputs)
+        match self.task:
+            case Classification(names=names):
+                return [names[index] for index in found.probabilities.argmax(1).tolist()]
+            case MultiLabel(names=names):
+                rows = (found.probabilities >= 0.5).tolist()
+                return [[name for name, inside in zip(names, row, strict=True) if inside] for row in rows]
+        values: list[Any] = next(iter(found.values.values())).tolist()
+        return values
 
     def check(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> None:
         """Raises unless these are finite raw examples of the right shape and type; rows of tables may have NaN."""
@@ -184,7 +220,7 @@ def _first(rows: Tensor, names: Sequence[str] | None) -> str:
     return names[row] if names else f"example {row}"
 
 
-def _onnx_program(folder: Path) -> OnnxSession:
+def _onnx_program(folder: Path, readouts: Iterable[str]) -> OnnxSession:
     path = folder / PROGRAM_FILES["onnx"]
     try:
         content = path.read_bytes()
@@ -192,7 +228,7 @@ def _onnx_program(folder: Path) -> OnnxSession:
         raise CorruptFile(
             f"Expected {path}, to run a network of your own without its code. Found: {error.strerror}."
         ) from None
-    return OnnxSession(content, "Running a network of your own without its code")
+    return OnnxSession(content, "Running a network of your own without its code", readouts)
 
 
 def _early_exit(artifact: Artifact, confidence: float) -> tuple[Forward, tuple[int, ...]]:
@@ -200,6 +236,6 @@ def _early_exit(artifact: Artifact, confidence: float) -> tuple[Forward, tuple[i
     if not isinstance(artifact.networks, Exits):
         raise InvalidInput("Expected a network with exits at several depths for early exit. Got one without.")
     weights = [member.weight for member in artifact.members]
-    network = EarlyExit(artifact.networks, weights, confidence, artifact.temperature)
+    network = EarlyExit(artifact.networks, weights, confidence, artifact.calibration.temperature)
     depths = tuple(int(option) for member in artifact.members for option in member.architecture.values())
     return Program(artifact.preprocessing, network).eval(), depths

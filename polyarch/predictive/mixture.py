@@ -30,7 +30,7 @@ class Mixture(nn.Module):
     temperature are buffers.
 
     Args:
-        networks: the K members, each (B, ...) -> outputs (B, O), or one network that gives the outputs (K, B, O) of all.
+        networks: the K members, each (B, ...) -> outputs (B, O), or one network that gives those of all, (K, B, O).
         weights: (K,) above 0, normalised here; equal by default, but required for one network, as they tell K.
         temperature: T; see `fit_temperature`.
         read: what the outputs mean; those of a task, or classes by default.
@@ -69,8 +69,10 @@ class Mixture(nn.Module):
         self.register_buffer("temperature", torch.tensor(temperature, dtype=dtype, device=device))
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """(B, ...) -> what ``read`` says, a plain tuple for exporters; of classes probabilities (B, C), entropy (B,) and
-        mutual information (B,)."""
+        """(B, ...) -> what is read, a plain tuple for exporters.
+
+        Of classes: probabilities (B, C), entropy (B,) and mutual information (B,).
+        """
         outputs = self.member_outputs(x)
         return self.read(outputs, self.weights.to(outputs), self.temperature.to(outputs))
 

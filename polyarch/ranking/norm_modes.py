@@ -18,8 +18,9 @@ from polyarch.tasks import Task
 
 @dataclass(frozen=True)
 class NormModes:
-    """Scores of n architectures, higher is better, with the weights of a supernet, under both kinds of normalisation statistics.
+    """Scores of n architectures with the weights of a supernet, under both kinds of normalisation statistics.
 
+    Higher is better.
     ``batch``, (n,), uses the statistics of each batch, as in training; ``running``, (n,), the running averages.
     ``spearman`` is their rank correlation, None if one of them is constant.
     """

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Tile
-from polyarch.reports.text import compared, count, percent, points, several, signed, with_spread
+from polyarch.reports.text import count, several
 from polyarch.results import PredictorRecord, Results, Role
 
 
@@ -16,23 +17,27 @@ class Entry:
     role: Role
     mean: float
     std: float | None
-    accuracies: tuple[float, ...]
+    scores: tuple[float, ...]
+    text: ScoreText
     is_answer: bool = False
 
     @property
     def shown(self) -> str:
         """Mean and spread."""
-        return with_spread(self.mean, self.std)
+        return self.text.with_spread(self.mean, self.std)
 
     def against(self, other: "Entry") -> str:
-        """How many percentage points it is above or below another one."""
-        return compared(self.mean - other.mean)
+        """How far it is above or below another one."""
+        return self.text.compared(self.mean - other.mean)
 
 
 def entries(results: Results, answer: Role = Role.BEST) -> list[Entry]:
     """The contenders and the mixtures that are not among them; the first with the role of the answer is the answer."""
+    text = ScoreText.of(results)
     found = [
-        Entry(one.name, one.role, one.mean, one.std if len(one.runs) > 1 else None, tuple(r.accuracy for r in one.runs))
+        Entry(
+            one.name, one.role, one.mean, one.std if len(one.runs) > 1 else None, tuple(r.score for r in one.runs), text
+        )
         for one in results.comparison or []
     ]
     known = {entry.name for entry in found}
@@ -40,7 +45,7 @@ def entries(results: Results, answer: Role = Role.BEST) -> list[Entry]:
         is_mixture = len(one.members) > 1
         if one.name not in known and (is_mixture or not results.comparison):
             role = Role.MIXTURE if is_mixture else Role.BASELINE if one.folder is None else Role.BEST
-            found.append(Entry(one.name, role, one.accuracy, None, (one.accuracy,)))
+            found.append(Entry(one.name, role, one.score, None, (one.score,), text))
     chosen = with_role(found, answer) or next(iter(found), None)
     return [replace(entry, is_answer=True) if entry is chosen else entry for entry in found]
 
@@ -73,35 +78,37 @@ def sentences(results: Results) -> list[str]:
         return ["This run has not reached the comparison yet, so there are no test results."]
     parameters = exported_parameters(results)
     size = f" with {count(parameters)} parameters" if parameters is not None else ""
-    runs = f" (mean over {several(len(best.accuracies), 'seed')})" if len(best.accuracies) > 1 else ""
-    said = f"On {results.data['name']}, the best architecture reaches {best.shown} test accuracy{runs}{size}."
+    runs = f" (mean over {several(len(best.scores), 'seed')})" if len(best.scores) > 1 else ""
+    said = f"On {results.data['name']}, the best architecture reaches {best.shown} test {best.text.title}{runs}{size}."
     return [said, *_against_random(best, found), *_others(results, best, found)]
 
 
 def tiles(results: Results) -> Iterator[Tile]:
     """The numbers of the sentences, to be seen at a glance."""
-    yield from accuracy_tiles(results)
+    yield from score_tiles(results)
     parameters = exported_parameters(results)
     if parameters is not None:
         yield Tile("parameters", count(parameters), "of the best architecture")
 
 
-def accuracy_tiles(results: Results) -> Iterator[Tile]:
-    """Test accuracies: of the answer, compared with random architectures, and of a mixture."""
+def score_tiles(results: Results) -> Iterator[Tile]:
+    """Test scores: of the answer, compared with random architectures, and of a mixture."""
     found = entries(results)
     best, random = answer_of(found), with_role(found, Role.RANDOM)
     if best is None:
         return
-    runs = several(len(best.accuracies), "seed")
-    note = "one run" if best.std is None else f"± {100 * best.std:.2f} over {runs}"
-    yield Tile("test accuracy", percent(best.mean), note)
+    runs = several(len(best.scores), "seed")
+    text = best.text
+    spread = None if best.std is None else text.signed(best.std).removeprefix("+")
+    note = "one run" if spread is None else f"± {spread} over {runs}"
+    yield Tile(f"test {text.title}", text.value(best.mean), note)
     if random is not None:
-        difference, spread = best.mean - random.mean, _spread(best, random)
-        within = "within" if spread is not None and abs(difference) <= spread else "more than"
-        note = "spread unknown" if spread is None else f"{within} the spread"
-        yield Tile("vs. random", signed(difference), f"points; {note}")
+        difference, deviation = best.mean - random.mean, _spread(best, random)
+        within = "within" if deviation is not None and abs(difference) <= deviation else "more than"
+        note = "spread unknown" if deviation is None else f"{within} the spread"
+        yield Tile("vs. random", text.signed(difference), f"{text.unit}; {note}")
     for predictor in mixtures(results)[:1]:
-        yield Tile("ensemble", percent(predictor.accuracy), several(len(predictor.members), "network"))
+        yield Tile("ensemble", text.value(predictor.score), several(len(predictor.members), "network"))
 
 
 def best_architecture(results: Results) -> dict[str, str] | None:
@@ -122,19 +129,20 @@ def _against_random(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
     random = with_role(found, Role.RANDOM)
     if random is None:
         return
-    number = len(random.accuracies)
+    number = len(random.scores)
     who = f"the mean of {several(number, 'random architecture')}" if number > 1 else "a random architecture"
     against = f"{best.against(random)} {who} trained the same way ({random.shown})"
-    difference, spread = best.mean - random.mean, _spread(best, random)
+    text, spread = best.text, _spread(best, random)
+    difference = text.metric.gain(best.mean, random.mean)
     if spread is None:
         yield f"That is {against}. Each was trained once, so the spread is unknown: this may be chance."
     elif difference > spread:
-        yield f"That is {against}, more than the spread of {points(spread)}."
+        yield f"That is {against}, more than the spread of {text.amount(spread)}."
     else:
-        only, clearly = "only " if " above" in against else "", "clearly " if difference > 0 else ""
+        only, clearly = ("only ", "clearly ") if difference > 0 else ("", "")
         where = "within" if abs(difference) <= spread else "more than"
         yield (
-            f"That is {only}{against}, {where} the spread of {points(spread)}: "
+            f"That is {only}{against}, {where} the spread of {text.amount(spread)}: "
             f"on these data, the search did not find an architecture that is {clearly}better than a random one."
         )
 
@@ -148,7 +156,7 @@ def _others(results: Results, best: Entry, found: Sequence[Entry]) -> Iterator[s
     inherited = with_role(found, Role.INHERITED)
     if inherited is not None:
         yield f"With the weights it inherits from the supernet, without retraining, it reaches {inherited.shown}."
-    alone = next((one.accuracy for one in results.predictors if len(one.members) == 1), best.mean)
+    alone = next((one.score for one in results.predictors if len(one.members) == 1), best.mean)
     for one in mixtures(results):
-        change = compared(one.accuracy - alone)
-        yield f"The {one.name} reaches {percent(one.accuracy)}, {change} the best network alone."
+        change = best.text.compared(one.score - alone)
+        yield f"The {one.name} reaches {best.text.value(one.score)}, {change} the best network alone."

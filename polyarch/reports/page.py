@@ -13,12 +13,16 @@ from markupsafe import Markup
 from polyarch.errors import MissingExtra, UnknownName
 from polyarch.files import write_atomically
 from polyarch.plugins import method_named
+from polyarch.predictive.metrics import METRICS
 from polyarch.reports import headline, text
 from polyarch.reports.canvas import printable
 from polyarch.reports.drawing import draw
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.scripts import content_security_policy, embedded_json, library, resource
 from polyarch.reports.section import Section
+from polyarch.reports.text import several
 from polyarch.results import PredictorRecord, Results
+from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression
 
 FILTERS = ("breakable", "count", "estimator_name", "figures", "key_of", "limits_text", "percent", "several")
 
@@ -35,6 +39,7 @@ def render(results: Results, section: Section | None = None) -> str:
         section: the method's part; by default what the method itself gives.
     """
     _require_extra()
+    from polyarch.reports.number_plots import shown_predictor
     from polyarch.reports.plots import charts
 
     section = section or section_of(results)
@@ -46,6 +51,7 @@ def render(results: Results, section: Section | None = None) -> str:
     sentences = headline.sentences(results) if section.sentences is None else section.sentences
     tiles = headline.tiles(results) if section.tiles is None else section.tiles
     best = headline.best_architecture(results)
+    answer = shown_predictor(results)
     values: dict[str, Any] = {
         **scripts,
         "policy": content_security_policy(*scripts.values()),
@@ -61,13 +67,18 @@ def render(results: Results, section: Section | None = None) -> str:
         "sentences": list(sentences),
         "tiles": list(tiles),
         "entries": entries,
-        "seeds": sum(len(entry.accuracies) for entry in entries if entry.is_answer),
+        "seeds": sum(len(entry.scores) for entry in entries if entry.is_answer),
+        "score": ScoreText.of(results),
+        "metric_titles": metric_titles(results),
+        "shares": [name for name, metric in METRICS.items() if metric.unit == "share"],
+        "shown_points": answer.points if answer is not None else [],
         "drawing": section.drawing or picture_of(results, best if section.spells_out else None),
         "parameters": headline.exported_parameters(results),
         "ensembles": [(one, _members(one)) for one in headline.mixtures(results) if section.spells_out],
         "exports": exports(results),
         "modes": modes(results, section.modes),
-        "classes": classes_text(results),
+        "prediction": prediction_text(results),
+        "readouts": READOUTS.get(results.task.kind, list(OwnTask.readouts)),
         "settings": json.dumps(results.settings, indent=2),
     }
     name = "page.html" if section.template is None else section.template.name
@@ -132,6 +143,8 @@ def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+READOUTS = {task.kind: list(task.readouts) for task in (Classification, Regression, MultiLabel)}
+
 MODES = {"artifact": "single", "ensemble": "ensemble", "posterior": "marginal"}
 """Folder of a run -> the mode that loads it."""
 
@@ -152,9 +165,24 @@ def modes(results: Results, further: Mapping[str, str]) -> dict[str, str]:
     return {MODES[folder]: name for folder, name in exports(results).items() if folder in MODES} | dict(further)
 
 
-def classes_text(results: Results, most: int = 20) -> str:
-    """The classes in the order of the outputs; of many only the first."""
-    names = [str(name) for name in results.data["classes"]]
+def metric_titles(results: Results) -> dict[str, str]:
+    """The metrics of predictors, the one that selection goes by first: name -> what a person calls it."""
+    names = dict.fromkeys(name for one in results.predictors for name in one.metrics if name != "loss")
+    known = {name: METRICS[name].title if name in METRICS else name.replace("_", " ") for name in names}
+    chosen = results.task.metric
+    return {chosen: known[chosen], **known} if chosen in known else known
+
+
+def prediction_text(results: Results, most: int = 20) -> str:
+    """What programs return, with the names in the order of the outputs; of many only the first."""
+    names = results.task.names
     more = f", … ({len(names) - most:,} more)" if len(names) > most else ""
-    number = "1 class" if len(names) == 1 else f"{len(names):,} classes"
-    return f"{number}: {', '.join(names[:most])}{more}"
+    listed = f": {', '.join(names[:most])}{more}" if names else ""
+    match results.task.kind:
+        case "classification":
+            return f"a probability for each of {several(len(names), 'class')}{listed}; and the entropy in nats"
+        case "multi-label":
+            return f"a probability for each of {several(len(names), 'label')}{listed}; and the entropy in nats"
+        case "regression":
+            return f"mean, standard deviation and interval of {several(len(names), 'number')}{listed}"
+    return "the outputs of the network, and how far its members disagree"

@@ -10,22 +10,26 @@ import altair as alt
 
 from polyarch.reports import plots
 from polyarch.reports.headline import Entry
+from polyarch.reports.number_plots import number_charts
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.shares import learned_shares, option_chart
 from polyarch.reports.specs import HEIGHT, Row, Spec, curve, data, legend, spec_of, wrapped
-from polyarch.results import Accuracy, PredictorRecord, Results
+from polyarch.results import NetworkRecord, PredictorRecord, Results
 
 
 def contenders(entries: Sequence[Entry]) -> Spec:
-    """Test accuracy, one row per contender: every run as a tick, the mean as a point, the spread as a bar."""
+    """Test scores, one row per contender: every run as a tick, the mean as a point, the spread as a bar."""
     labels = dict(zip((entry.name for entry in entries), wrapped([entry.name for entry in entries]), strict=True))
     axis = alt.Axis(labelExpr=r"split(datum.label, '\n')", labelLimit=160, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("label:N", scale=alt.Scale(domain=list(labels.values())), title=None, axis=axis)
     scale = alt.Scale(zero=False, padding=44)
-    # The room for the text beside the largest value may reach beyond what an accuracy can be.
-    x_axis = alt.Axis(format="~%", tickCount=5, labelExpr="datum.value > 1 ? '' : datum.label")
+    text = entries[0].text
+    # The room for the text beside the largest value may reach beyond what a share can be.
+    label = "datum.value > 1 ? '' : datum.label" if text.is_share else "datum.label"
+    x_axis = alt.Axis(format=text.axis_format, tickCount=5, labelExpr=label)
     tooltip = [
         alt.Tooltip("name:N", title="network"),
-        alt.Tooltip("shown:N", title="test accuracy"),
+        alt.Tooltip("shown:N", title=f"test {text.title}"),
         alt.Tooltip("runs:Q", title="runs"),
     ]
     layers: list[alt.Chart] = []
@@ -39,27 +43,29 @@ def contenders(entries: Sequence[Entry]) -> Spec:
                 "low": entry.mean - (entry.std or 0.0),
                 "high": entry.mean + (entry.std or 0.0),
                 "shown": entry.shown,
-                "runs": len(entry.accuracies),
+                "runs": len(entry.scores),
             }
             for entry in group
         )
         runs = data(
-            {"name": entry.name, "label": labels[entry.name], "accuracy": value}
+            {"name": entry.name, "label": labels[entry.name], "score": value}
             for entry in group
-            for value in entry.accuracies
+            for value in entry.scores
         )
         bar = means.mark_rule(style=style, strokeWidth=7, opacity=0.3, strokeCap="round")
         layers += [
             bar.encode(x=alt.X("low:Q"), x2="high:Q", y=y, tooltip=tooltip),
             runs.mark_tick(style=style, opacity=0.55, thickness=1.5, height=14).encode(
-                x="accuracy:Q", y=y, tooltip=[tooltip[0], alt.Tooltip("accuracy:Q", format=".2%")]
+                x="score:Q",
+                y=y,
+                tooltip=[tooltip[0], alt.Tooltip("score:Q", title=text.title, format=text.exact_format)],
             ),
             means.mark_point(style=style, filled=True, size=110, opacity=1).encode(
-                x=alt.X("mean:Q", title="test accuracy", scale=scale, axis=x_axis), y=y, tooltip=tooltip
+                x=alt.X("mean:Q", title=f"test {text.title}", scale=scale, axis=x_axis), y=y, tooltip=tooltip
             ),
             means.mark_text(dy=-16, fontWeight=600).encode(x="mean:Q", y=y, text="shown:N"),
         ]
-    return spec_of(layers, "Test accuracy of every contender with its spread", height=54 * len(entries))
+    return spec_of(layers, f"Test {text.title} of every contender with its spread", height=54 * len(entries))
 
 
 def curves(
@@ -166,8 +172,12 @@ def reliability(predictors: Sequence[PredictorRecord]) -> Spec:
     return spec_of(layers, "Reliability: accuracy against confidence", height=HEIGHT + 20)
 
 
-def risk_coverage(predictors: Sequence[PredictorRecord]) -> Spec:
-    """The error rate among the answered examples; a rule marks the share below the threshold."""
+def risk_coverage(predictors: Sequence[PredictorRecord], error: str = "error rate", y_format: str = "~%") -> Spec:
+    """The mean error among the answered examples; a rule marks the share below the threshold.
+
+    Args:
+        error: what the mean error of predictions is called.
+    """
     rows = [
         {"predictor": one.name, "coverage": coverage, "risk": risk}
         for one in predictors
@@ -179,10 +189,14 @@ def risk_coverage(predictors: Sequence[PredictorRecord]) -> Spec:
     colour = _predictor_colour(predictors, "stroke")
     percentage = alt.Axis(format="~%", tickCount=5)
     x = alt.X("coverage:Q", title="share answered", scale=alt.Scale(domain=[0, 1]), axis=percentage)
-    y = alt.Y("risk:Q", title="error rate among these", axis=percentage)
+    y = alt.Y("risk:Q", title=f"{error} among these", axis=alt.Axis(format=y_format, tickCount=5))
     answered = alt.Tooltip("coverage:Q", title="answered", format=".1%")
-    tooltip = [alt.Tooltip("predictor:N"), answered, alt.Tooltip("risk:Q", title="error rate", format=".2%")]
-    limit = alt.Tooltip("threshold:Q", title="entropy threshold", format=".3~g")
+    tooltip = [
+        alt.Tooltip("predictor:N"),
+        answered,
+        alt.Tooltip("risk:Q", title=error, format=".2%" if y_format == "~%" else ".4~g"),
+    ]
+    limit = alt.Tooltip("threshold:Q", title="threshold", format=".3~g")
     layers = [
         data(thresholds)
         .mark_rule(strokeDash=[4, 4], strokeWidth=1.6)
@@ -190,7 +204,7 @@ def risk_coverage(predictors: Sequence[PredictorRecord]) -> Spec:
         data(rows).mark_line(strokeWidth=2.2).encode(x=x, y=y, color=colour),
         data(rows).mark_point(opacity=0, size=80).encode(x=x, y=y, color=colour, tooltip=tooltip),
     ]
-    return spec_of(layers, "Error rate against the share answered", height=HEIGHT + 20)
+    return spec_of(layers, "Mean error against the share answered", height=HEIGHT + 20)
 
 
 def _predictor_colour(predictors: Sequence[PredictorRecord], symbol: str) -> alt.Color:
@@ -214,29 +228,33 @@ def charts(results: Results, contenders: Sequence[Entry], *, spells_out: bool = 
         yield "supernet", plots.curves(supernet, "loss (nats)")
     trained = trained_alone(results)
     if trained:
-        yield from retraining(trained[0])
+        yield from retraining(trained[0], ScoreText.of(results))
     if results.training.q and spells_out:
         yield "options", option_chart(learned_shares(results.training.q, results.space.get("choices") or {}))
     if any(one.reliability for one in results.predictors):
         yield "reliability", plots.reliability(results.predictors)
     if any(one.coverage for one in results.predictors):
-        yield "risk", plots.risk_coverage(results.predictors)
+        kind = results.task.kind
+        words = {"regression": ("mean absolute error", ".3~g"), "own": ("loss above the lowest", ".3~g")}
+        yield "risk", plots.risk_coverage(results.predictors, *words.get(kind, ("error rate", "~%")))
+    yield from number_charts(results)
 
 
-def trained_alone(results: Results) -> list[Sequence[Accuracy]]:
+def trained_alone(results: Results) -> list[Sequence[NetworkRecord]]:
     """The runs of every contender with a training of its own, in the order of the comparison."""
     return [one.runs for one in results.comparison or [] if any(run.history for run in one.runs)]
 
 
-def retraining(runs: Sequence[Accuracy], name: str = "retraining") -> Iterator[tuple[str, Spec]]:
-    """Losses and accuracy of every seed over the epochs."""
+def retraining(runs: Sequence[NetworkRecord], text: ScoreText, name: str = "retraining") -> Iterator[tuple[str, Spec]]:
+    """Losses and validation score of every seed over the epochs."""
     losses = _over_epochs(runs, LOSSES)
     if losses:
         yield name, plots.curves(losses, "loss (nats)")
-    accuracies = _over_epochs(runs, {"valid_accuracy": "validation accuracy"})
-    if accuracies:
-        yield f"{name}-accuracy", plots.curves(accuracies, "validation accuracy", "~%")
+    title = f"validation {text.title}"
+    scores = _over_epochs(runs, {f"valid_{text.metric.name}": title})
+    if scores:
+        yield f"{name}-score", plots.curves(scores, title, text.axis_format)
 
 
-def _over_epochs(runs: Sequence[Accuracy], names: Mapping[str, str]) -> list[Row]:
+def _over_epochs(runs: Sequence[NetworkRecord], names: Mapping[str, str]) -> list[Row]:
     return [{**row, "seed": run.seed} for run in runs for row in curve(run.history, names)]

@@ -5,7 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from polyarch.tasks import Goal, Metric, Task
+from polyarch.predictive.metrics import Goal, Metric, Unit
+from polyarch.tasks import Task
 
 VERSION = 4
 
@@ -43,7 +44,7 @@ class TaskRecord(Record):
     metric: str = "accuracy"
     goal: Goal = "maximise"
     title: str = "accuracy"
-    is_share: bool = True
+    unit: Unit = "share"
 
     @classmethod
     def of(cls, task: Task) -> "TaskRecord":
@@ -55,13 +56,13 @@ class TaskRecord(Record):
             metric=metric.name,
             goal=metric.goal,
             title=metric.title,
-            is_share=metric.is_share,
+            unit=metric.unit,
         )
 
     @property
     def selection(self) -> Metric:
         """The metric that selection goes by."""
-        return Metric(self.metric, self.goal, self.title, self.is_share)
+        return Metric(self.metric, self.goal, self.title, self.unit)
 
 
 class NetworkRecord(Record):
@@ -109,14 +110,14 @@ class ConformalRecord(Record):
 
 
 class NumberPoints(Record):
-    """Some test examples of one predicted number, for charts; interval ends are None without intervals."""
+    """Some test examples of one predicted number, for charts."""
 
     name: str
     true: list[float]
     mean: list[float]
     std: list[float]
-    low: list[float | None]
-    high: list[float | None]
+    low: list[float]
+    high: list[float]
 
 
 class LevelPoint(Record):

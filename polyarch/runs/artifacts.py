@@ -10,6 +10,7 @@ from polyarch.results import PredictorRecord
 from polyarch.runs.judging import Ensemble, judge, ood_batches
 from polyarch.runs.run import Run
 from polyarch.runs.spaces import as_trained_alone
+from polyarch.tasks import Calibration
 
 
 def write_predictors(run: Run, sides: Sequence[tuple[Ensemble, Path]]) -> list[PredictorRecord]:
@@ -19,8 +20,9 @@ def write_predictors(run: Run, sides: Sequence[tuple[Ensemble, Path]]) -> list[P
     with run.display.stage("export") as report:
         for index, (ensemble, folder) in enumerate(sides):
             report(index, len(sides), ensemble.name)
-            record = judge(ensemble, run, ood).model_copy(update={"folder": folder.name})
-            artifact = artifact_of(run, ensemble, record)
+            record, calibration = judge(ensemble, run, ood)
+            record = record.model_copy(update={"folder": folder.name})
+            artifact = artifact_of(run, ensemble, record, calibration)
             write_artifact(folder, artifact)
             for file, difference in write_programs(run, artifact, folder).items():
                 run.display.say(f"{folder.name}/{file}: largest difference {difference:.2g}")
@@ -29,7 +31,7 @@ def write_predictors(run: Run, sides: Sequence[tuple[Ensemble, Path]]) -> list[P
     return records
 
 
-def artifact_of(run: Run, ensemble: Ensemble, record: PredictorRecord) -> Artifact:
+def artifact_of(run: Run, ensemble: Ensemble, record: PredictorRecord, calibration: Calibration) -> Artifact:
     """An ensemble as it was judged."""
     space = run.settings.space if ensemble.inherited else as_trained_alone(run.settings.space)
     return Artifact(
@@ -43,13 +45,13 @@ def artifact_of(run: Run, ensemble: Ensemble, record: PredictorRecord) -> Artifa
         columns=run.feed.data.columns,
         input_shape=run.feed.data.input_shape,
         input_dtype=run.feed.raw_examples(1).dtype,
-        classes=run.feed.data.class_names,
-        temperature=record.temperature,
-        threshold=record.threshold,
+        task=run.task,
+        calibration=calibration,
         metrics={
             "data": run.feed.data.name,
             "test_examples": len(run.feed.data.test),
-            **record.model_dump(include={"accuracy", "loss", "brier", "calibration_error", "detection"}),
+            **record.metrics,
+            "detection": record.detection,
         },
         # Only one network for all members can stop on its way.
         exit_confidence=ensemble.exit_confidence if isinstance(ensemble.networks, Exits) else None,

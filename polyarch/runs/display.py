@@ -63,4 +63,5 @@ class Terminal:
 
 def several(number: int, noun: str) -> str:
     """A count with its noun: 1 seed, 3 seeds."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"

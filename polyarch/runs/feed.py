@@ -21,8 +21,8 @@ from polyarch.data import (
     nb201_split,
     stratified_split,
 )
-from polyarch.data.unlabelled import unlabelled_examples
 from polyarch.data.targets import TargetKind
+from polyarch.data.unlabelled import unlabelled_examples
 from polyarch.errors import ConfigError
 from polyarch.randomness import derive_seed
 from polyarch.runs.sections import DataSettings
@@ -89,6 +89,7 @@ class Feed:
         return {
             "name": self.data.name,
             "classes": list(self.data.class_names),
+            "targets": list(self.data.target_names),
             "input_shape": list(self.data.input_shape),
             "dtype": "uint8" if self.data.is_bytes else "float32",
             "train": len(self.train),

@@ -13,7 +13,8 @@ from polyarch.plugins import import_reference
 from polyarch.supernets import Supernet, from_module, gate, probe
 
 Builder = Callable[..., nn.Module]
-"""Makes a network; its arguments may be ``input_shape`` (of one example) and ``classes``, by these names."""
+"""Makes a network; its arguments may be ``input_shape`` (of one example) and ``outputs`` (how many numbers the network
+returns per example), or ``classes``, their number where classes are predicted, by these names."""
 
 
 def import_builder(reference: str) -> Builder:
@@ -25,14 +26,14 @@ def import_builder(reference: str) -> Builder:
     return made
 
 
-def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int, *, gated: bool = False) -> Supernet:
+def build_own(builder: Builder, input_shape: tuple[int, ...], outputs: int, *, gated: bool = False) -> Supernet:
     """The supernet of a user's network for examples of this shape; a dry run finds what cannot work.
 
     Args:
         gated: whether its choices are channels to keep or drop, see `polyarch.supernets.gate`, instead of its blocks. A
             method ``gate_groups`` of the network may say which modules have gates.
     """
-    offered: dict[str, Any] = {"input_shape": input_shape, "classes": classes}
+    offered: dict[str, Any] = {"input_shape": input_shape, "outputs": outputs, "classes": outputs}
     taken = inspect.signature(builder).parameters
     model = builder(**{name: value for name, value in offered.items() if name in taken})
     if not isinstance(model, nn.Module):
@@ -51,8 +52,8 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], classes: int, *, g
             f"Expected the network to take a batch of shape {tuple(example.shape)}. Found: {reason}."
         ) from error
     shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-    if shape != (len(example), classes):
-        raise InvalidInput(f"Expected the network to give logits of shape {(len(example), classes)}. Got {shape}.")
+    if shape != (len(example), outputs):
+        raise InvalidInput(f"Expected the network to give outputs of shape {(len(example), outputs)}. Got {shape}.")
     return net
 
 

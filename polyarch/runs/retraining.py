@@ -41,7 +41,6 @@ class Retraining:
 
     def __call__(self, item: TrainingItem) -> dict[str, Any]:
         """Test and validation results; the weights are in `weights_path`."""
-        feed = self.run.feed
         network, history = self.train(item)
         path = self.weights_path(item)
         write_atomically(path, weights_bytes(weights_of(network)))

@@ -1,7 +1,5 @@
 """The task of a run, from its data and settings."""
 
-from dataclasses import replace
-
 from polyarch.data import Dataset, Examples
 from polyarch.data.targets import TargetKind
 from polyarch.errors import ConfigError
@@ -11,7 +9,7 @@ from polyarch.tasks import Classification, MultiLabel, Regression, Task, balance
 
 def asked_kind(settings: TaskSettings) -> TargetKind | None:
     """What data is loaded as; None for what its targets look like."""
-    return None if settings.kind in ("auto", "own") else settings.kind
+    return None if settings.kind == "auto" or settings.kind == "own" else settings.kind
 
 
 def task_of(settings: TaskSettings, data: Dataset, train: Examples) -> Task:
@@ -30,11 +28,9 @@ def _known(settings: TaskSettings, data: Dataset, train: Examples) -> Task:
         case "regression":
             names = data.target_names or tuple(f"target {index}" for index in range(train.targets.shape[1]))
             zeros, ones = (0.0,) * len(names), (1.0,) * len(names)
-            task = Regression(names, zeros, ones, coverage=settings.coverage, intervals=settings.intervals)
-            return task.standardised(train.targets)
+            numbers = Regression(names, zeros, ones, coverage=settings.coverage, intervals=settings.intervals)
+            return numbers.standardised(train.targets)
         case "multi-label":
             return MultiLabel(data.target_names or tuple(f"label {index}" for index in range(train.targets.shape[1])))
-    task = Classification(data.class_names, coverage=settings.coverage, sets=settings.sets)
-    if settings.class_weights == "balanced":
-        return replace(task, class_weights=balanced_weights(train.targets, data.classes))
-    return task
+    weights = balanced_weights(train.targets, data.classes) if settings.class_weights == "balanced" else ()
+    return Classification(data.class_names, class_weights=weights, coverage=settings.coverage, sets=settings.sets)

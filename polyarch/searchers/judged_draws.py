@@ -19,7 +19,7 @@ Draws = Callable[[int], Architecture]
 
 @dataclass(frozen=True)
 class JudgedDraw:
-    """A drawn network with its held-out score, higher is better, and loss in nats, its cost, and `GatedSupernet.notation`."""
+    """A drawn network with its held-out score (higher is better), loss in nats, cost and `GatedSupernet.notation`."""
 
     position: int
     notation: str
@@ -51,7 +51,9 @@ class DrawScoring:
         metric = self.task.selection
         found = measure(self.task, network, self.batches.epoch(0))
         cost, notation = self.net.cost(architecture), self.net.notation(architecture)
-        return JudgedDraw(position, notation, metric.gain(found[metric.name]), found["loss"], cost.parameters, cost.macs)
+        return JudgedDraw(
+            position, notation, metric.gain(found[metric.name]), found["loss"], cost.parameters, cost.macs
+        )
 
 
 def best_draw(draws: Iterable[JudgedDraw]) -> JudgedDraw:

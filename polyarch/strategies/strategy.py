@@ -82,7 +82,7 @@ def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
 
 
 def measure(task: Task, predict: Callable[[Tensor], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
-    """The ``loss`` (nats per example) and the selection metric of the outputs ``predict(inputs)``, (B, ...) -> (B, O)."""
+    """The ``loss`` in nats per example and the selection metric of outputs ``predict(inputs)``, (B, ...) -> (B, O)."""
     with torch.no_grad():
         pairs = [(predict(batch.inputs), batch.targets) for batch in batches]
     if not pairs:

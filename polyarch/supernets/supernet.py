@@ -89,10 +89,10 @@ def pooled_head(*before: nn.Module, width: int, classes: int) -> nn.Sequential:
 
 
 def require_sizes(classes: int, **sizes: int) -> None:
-    """Requires 2 or more classes, and 1 or more of everything else."""
-    if classes < 2 or min(sizes.values()) < 1:
+    """Requires 1 or more of everything; ``classes`` are the outputs, whatever is predicted."""
+    if classes < 1 or min(sizes.values()) < 1:
         found = ", ".join(f"{name}={size}" for name, size in sizes.items())
-        raise InvalidInput(f"Expected 1 or more {', '.join(sizes)} and 2 or more classes. Got {found}, {classes=}.")
+        raise InvalidInput(f"Expected 1 or more {', '.join(sizes)} and classes. Got {found}, {classes=}.")
 
 
 def require_gates(gates: Gates, choice: Choice) -> Tensor:

@@ -25,8 +25,8 @@ class Classification(Task):
     """p(y | x) = softmax(logits), for targets (B,) of int64.
 
     The loss of a batch is (1/B) sum_n v[y_n] CE(logits_n, y_n), where CE may smooth labels and v are the weights of
-    classes, 1 by default. Weights change what is learned: probabilities of rare classes come out too high until they are
-    calibrated. Metrics do not use them.
+    classes, 1 by default. Weights change what is learned: probabilities of rare classes come out too high. Metrics do
+    not use them.
 
     Args:
         names: of the classes; empty for any number of them, where nothing needs to know.
@@ -45,8 +45,7 @@ class Classification(Task):
 
     kind: ClassVar[str] = "classification"
     metrics: ClassVar[Sequence[Metric]] = tuple(
-        METRICS[name]
-        for name in ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "brier", "calibration_error")
+        METRICS[name] for name in ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "brier", "calibration_error")
     )
     readouts: ClassVar[Mapping[str, str]] = {
         "probabilities": "(B, classes): the probability of every class, in the order of `classes`; a row sums to 1.",

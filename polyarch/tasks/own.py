@@ -48,7 +48,7 @@ class OwnTask(Task):
     kind: ClassVar[str] = "own"
     readouts: ClassVar[Mapping[str, str]] = {
         "outputs": "(B, outputs): the mean of the members' outputs.",
-        "disagreement": "(B,): the standard deviation of the members' outputs, averaged over outputs; 0 for one member.",
+        "disagreement": "(B,): the standard deviation of the members' outputs, averaged; 0 for one member.",
     }
 
     loss_per_example: LossPerExample
@@ -84,7 +84,7 @@ class OwnTask(Task):
             return -self.loss_per_example(outputs, targets)
         members = outputs.flatten(0, -3)
         found = torch.stack([-self.loss_per_example(one, targets) for one in members])
-        return found.unflatten(0, outputs.shape[:-2])
+        return found.reshape(outputs.shape[:-1])
 
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """sum_k w_k outputs_k."""

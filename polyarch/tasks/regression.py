@@ -2,9 +2,9 @@
 
 Networks that return a mean and a variance: Nix and Weigend (1994), "Estimating the Mean and Variance of the Target
 Probability Distribution", ICNN; mixtures of them: Lakshminarayanan, Pritzel and Blundell (2017), "Simple and Scalable
-Predictive Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474; the weighted gradient: Seitzer, Tavakoli, Antic
-and Martius (2022), "On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks",
-arXiv:2203.09168.
+Predictive Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474; the weighted gradient: Seitzer, Tavakoli,
+Antic and Martius (2022), "On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural
+Networks", arXiv:2203.09168.
 """
 
 import math

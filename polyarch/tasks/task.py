@@ -114,6 +114,10 @@ class Task(ABC):
             conformal: of the calibration.
         """
 
+    def reading(self, conformal: Mapping[str, Any]) -> "Reading":
+        """What a `polyarch.predictive.Mixture` reads its members' outputs by."""
+        return Reading(self, dict(conformal))
+
     @abstractmethod
     def uncertainty(self, read: Sequence[Tensor]) -> Tensor:
         """Which of the ``readouts`` says how uncertain a prediction is, one number per example: (B,)."""
@@ -155,6 +159,18 @@ class Task(ABC):
     def by_metric(self, name: str) -> Self:
         """The same task with selection by another metric."""
         return replace(self, metric=self.metric_named(name).name)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Tempers the outputs of members and reads them as a task does, with the values of a calibration."""
+
+    task: Task
+    conformal: Mapping[str, Any]
+
+    def __call__(self, outputs: Tensor, weights: Tensor, temperature: Tensor) -> tuple[Tensor, ...]:
+        """(K, B, O), (K,), () -> the readouts, (B, ...) each."""
+        return self.task.read(self.task.tempered(outputs, temperature), weights, self.conformal)
 
 
 def member_weights(weights: Tensor | None, outputs: Tensor) -> Tensor:

@@ -6,21 +6,22 @@ import altair as alt
 
 from polyarch.methods.depth.record import DepthMeasure, DepthRecord
 from polyarch.reports.plots import curves, posterior_bars
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.specs import HEIGHT, Row, Spec, data, spec_of
 
 Values = dict[str, Callable[[DepthMeasure], float]]
 """Names of curves, and the number that each shows of a depth."""
 
 
-def depth_charts(record: DepthRecord) -> Iterator[tuple[str, Spec]]:
+def depth_charts(record: DepthRecord, text: ScoreText) -> Iterator[tuple[str, Spec]]:
     """Ids of places on the page and what is drawn there."""
     if record.is_learned:
         rows: list[Row] = [{"depth": one.depth, "q": one.q, "prior": one.prior} for one in record.depths]
         yield "depth-posterior", posterior_bars(rows, "depth", record.chosen)
     else:
         yield "depth-loss", _by_depth(record, {"validation": lambda one: one.valid_loss}, "validation loss (nats)")
-    accuracies: Values = {"validation": lambda one: one.valid_accuracy, "test": lambda one: one.accuracy}
-    yield "depth-accuracy", _by_depth(record, accuracies, "accuracy", "~%")
+    scores: Values = {"validation": lambda one: one.valid_score, "test": lambda one: one.score}
+    yield "depth-score", _by_depth(record, scores, text.title, text.axis_format)
     likelihoods: Values = {"validation": lambda one: -one.valid_loss, "test": lambda one: -one.loss}
     yield "depth-likelihood", _by_depth(record, likelihoods, "mean log p (nats)")
     if record.exits:

@@ -9,9 +9,10 @@ from polyarch.methods.depth.plots import depth_charts
 from polyarch.methods.depth.prediction_maps import colour_of, prediction_maps, training_points
 from polyarch.methods.depth.record import MIXTURE, PRUNED_MIXTURE, DepthMeasure, DepthPredictor, DepthRecord
 from polyarch.reports.drawing import draw
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Section, Tile
 from polyarch.reports.specs import MOST_POINTS
-from polyarch.reports.text import SPACE, compared, count, percent, several
+from polyarch.reports.text import SPACE, count, percent, several
 from polyarch.results import Results
 
 RULES = {
@@ -44,7 +45,7 @@ def section(results: Results) -> Section:
         tiles=list(tiles(results, record)),
         drawing=Markup(draw({"depth": str(record.chosen)}, "depth", choices={"depth": options})),
         modes={"early-exit": "easy examples use fewer blocks"} if exits else {},
-        charts=dict(depth_charts(record)),
+        charts=dict(depth_charts(record, ScoreText.of(results))),
         values={
             "record": record,
             "rule_name": rule_name,
@@ -64,7 +65,7 @@ def sentences(results: Results, record: DepthRecord) -> list[str]:
     if not record.is_learned:
         return list(_baseline(results, record))
     first, *others = _ways(record)
-    return [_preferred(results, record), _pruned(results, record, first), *_details(record, first, others)]
+    return [_preferred(results, record), _pruned(results, record, first), *_details(results, record, first, others)]
 
 
 def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
@@ -74,7 +75,8 @@ def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
     yield Tile("depth", f"{record.chosen} of {full.depth}", f"rule {rule_name(record.rule)}")
     if record.is_learned:
         yield Tile("likely depths", _range(*record.likely()), "90 % of the posterior")
-    yield Tile("test accuracy", percent(first.accuracy), how)
+    text = ScoreText.of(results)
+    yield Tile(f"test {text.title}", text.value(first.score), how)
     yield Tile("parameters", count(alone.parameters), f"of {count(full.parameters)} at depth {full.depth}")
     ratio = relative_time(results)
     if ratio is not None:
@@ -123,26 +125,27 @@ def _ways(record: DepthRecord) -> list[Way]:
 
 def _pruned(results: Results, record: DepthRecord, way: Way) -> str:
     (how, first), mixture, ratio = way, record.way(MIXTURE), relative_time(results)
+    text = ScoreText.of(results)
     kept = f"keeps {record.chosen} of {several(record.deepest, 'block')}"
-    said = f"The pruned network {kept} and reaches {percent(first.accuracy)} test accuracy {how}"
+    said = f"The pruned network {kept} and reaches {text.value(first.score)} test {text.title} {how}"
     if mixture is not None:
-        said += f", {compared(first.accuracy - mixture.accuracy)} the mixture over all depths"
-        said += f" ({percent(mixture.accuracy)})" if mixture.accuracy != first.accuracy else ""
+        said += f", {text.compared(first.score - mixture.score)} the mixture over all depths"
+        said += f" ({text.value(mixture.score)})" if mixture.score != first.score else ""
     if ratio is None:
         return f"{said}."
     share = percent(ratio, 0)
     return f"{said}; a forward pass {f'takes {share} of the time' if ratio < 1 else f'is not faster ({share})'}."
 
 
-def _details(record: DepthRecord, first: Way, others: Sequence[Way]) -> Iterator[str]:
-    mixture = record.way(MIXTURE)
+def _details(results: Results, record: DepthRecord, first: Way, others: Sequence[Way]) -> Iterator[str]:
+    mixture, text = record.way(MIXTURE), ScoreText.of(results)
     if mixture is not None:
         likelihood = _likelihood(first[1].loss, mixture.loss)
-        yield f"On test data, its mean log p of the true class is {likelihood} the mixture over all depths."
+        yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} the mixture over all depths."
         for how, way in others:
-            change = compared(way.accuracy - mixture.accuracy)
+            change = text.compared(way.score - mixture.score)
             yield (
-                f"{how.capitalize()}, it reaches {percent(way.accuracy)} test accuracy, {change} the mixture over "
+                f"{how.capitalize()}, it reaches {text.value(way.score)} test {text.title}, {change} the mixture over "
                 f"all depths, and a mean log p of {_likelihood(way.loss, mixture.loss)} that mixture."
             )
     shallow, deep = record.likely()
@@ -161,16 +164,21 @@ def _baseline(results: Results, record: DepthRecord) -> Iterator[str]:
     chosen, full = record.at(record.chosen), record.at(record.deepest)
     trained = f"{several(len(record.depths), 'network')} of depths up to {full.depth}, each trained alone"
     yield f"On {results.data['name']}, validation data favour depth {chosen.depth} among {trained}."
-    reached = f"It reaches {percent(chosen.accuracy)} test accuracy with {count(chosen.parameters)} parameters"
+    text = ScoreText.of(results)
+    reached = f"It reaches {text.value(chosen.score)} test {text.title} with {count(chosen.parameters)} parameters"
     if chosen.depth == full.depth:
         yield f"{reached}. {DEEPEST}"
         return
     yield (
-        f"{reached}, {compared(chosen.accuracy - full.accuracy)} the deepest network ({percent(full.accuracy)} with "
+        f"{reached}, {text.compared(chosen.score - full.score)} the deepest network ({text.value(full.score)} with "
         f"{count(full.parameters)} parameters)."
     )
     likelihood = _likelihood(chosen.loss, full.loss)
-    yield f"On test data, its mean log p of the true class is {likelihood} the deepest network."
+    yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} the deepest network."
+
+
+def _truth(results: Results) -> str:
+    return "class" if results.task.kind == "classification" else "target"
 
 
 def _likelihood(loss: float, other: float) -> str:

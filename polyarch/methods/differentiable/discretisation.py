@@ -82,9 +82,9 @@ def by_perturbation(
 ) -> dict[str, Tensor]:
     """Weights by what is missed: every choice takes the option without which the mixed network gets worst.
 
-    The choices are decided in random order, by the score on held-out data, higher is better; those that are not decided yet stay
-    mixed. Where a relaxation weighs more edges than an architecture has, the weight of an edge is then how much it is
-    missed, so that `strongest` keeps the right ones. The weights of the supernet change. (DARTS-PT.)
+    The choices are decided in random order, by the score on held-out data, higher is better; those that are not decided
+    yet stay mixed. Where a relaxation weighs more edges than an architecture has, the weight of an edge is then how much
+    it is missed, so that `strongest` keeps the right ones. The weights of the supernet change. (DARTS-PT.)
 
     Args:
         held_out: batches on which scores are measured.
@@ -98,9 +98,7 @@ def by_perturbation(
     order = [names[position] for position in torch.randperm(len(names), generator=generator).tolist()]
     for done, name in enumerate(order):
         options = [option for option, weight in enumerate(weights[name].tolist()) if weight > 0]
-        scores = {
-            option: _score(strategy, without_option(weights, name, option), held_out) for option in options
-        }
+        scores = {option: _score(strategy, without_option(weights, name, option), held_out) for option in options}
         # Among equals the heavier option: removal that changes nothing must not decide by position.
         chosen = min(options, key=lambda option: (scores[option], -float(weights[name][option])))
         weights[name] = F.one_hot(torch.tensor(chosen), len(weights[name])).to(weights[name])

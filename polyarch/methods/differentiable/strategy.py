@@ -58,9 +58,7 @@ def bilevel_training(run: Run) -> Training:
             f"Expected operations to choose from for {settings.method}. Got a space of depths; "
             "variational-depth learns a depth."
         )
-    mixture = mixed_supernet(
-        run.net, chosen.parametrisation, weigh_edges=chosen.weigh_edges, task=run.supernet_task
-    )
+    mixture = mixed_supernet(run.net, chosen.parametrisation, weigh_edges=chosen.weigh_edges, task=run.supernet_task)
     strategy = bilevel(
         mixture,
         sgd(run.net, settings.train),

@@ -92,7 +92,7 @@ def _limits(search: SearchRecord) -> Iterator[str]:
 
 
 def _tiles(results: Results, search: SearchRecord, parameters: int | None) -> Iterator[Tile]:
-    yield from headline.accuracy_tiles(results)
+    yield from headline.score_tiles(results)
     if parameters is not None:
         limit = search.limits.get("params")
         yield Tile("parameters", count(parameters), f"at most {count(limit)}" if limit else "of the best architecture")

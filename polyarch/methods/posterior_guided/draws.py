@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -144,7 +143,7 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
     contenders.append(contender(ALONE, Role.BASELINE, [_brief(net, whole, one) for one in runs]))
     exported = replace(sides[chosen][0], known=MemberOutputs.of(run, sides[chosen][0].networks))
     folders = [(exported, run.workspace.artifact), (mixture, run.workspace.posterior)]
-    judged = [*write_predictors(run, folders), judge(alone, run, ood_batches(run))]
+    judged = [*write_predictors(run, folders), judge(alone, run, ood_batches(run))[0]]
     outcome.comparison = contenders
     _choose_default(run, outcome, exported, mixture)
     outcome.predictors = [

@@ -9,9 +9,10 @@ from polyarch.methods.posterior_guided.channel_pictures import MOST_CELLS, chann
 from polyarch.methods.posterior_guided.plots import draw_charts, training_charts
 from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer, GuidedRecord
 from polyarch.reports.headline import Entry, answer_of, entries, with_role
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Cell, Line, Section, SortableTable, Tile
 from polyarch.reports.specs import MOST_POINTS
-from polyarch.reports.text import count, percent, several, signed, the
+from polyarch.reports.text import count, percent, several, the
 from polyarch.results import Results, Role
 
 
@@ -28,7 +29,7 @@ def section(results: Results) -> Section:
         sentences=sentences(results, record),
         tiles=list(tiles(results, record)),
         spells_out=False,
-        charts={**training, **dict(draw_charts(record))},
+        charts={**training, **dict(draw_charts(record, ScoreText.of(results)))},
         values={
             "record": record,
             "share_of": share_of,
@@ -74,7 +75,7 @@ def sentences(results: Results, record: GuidedRecord) -> list[str] | None:
         return None
     draw = record.best_draw
     return [
-        f"On {results.data['name']}, {the(best.name)} reaches {percent(best.mean)} test accuracy with "
+        f"On {results.data['name']}, {the(best.name)} reaches {best.text.value(best.mean)} test {best.text.title} with "
         f"{share_of(draw.parameters, record.full_parameters)} of the parameters "
         f"({count(draw.parameters)} of {count(record.full_parameters)}) and "
         f"{share_of(draw.macs, record.full_macs)} of the multiply-accumulates of the whole network.",
@@ -91,11 +92,13 @@ def tiles(results: Results, record: GuidedRecord) -> Iterator[Tile]:
     best, alone, random = answer_of(found), with_role(found, Role.BASELINE), with_role(found, Role.RANDOM)
     drawn = _named(found, DRAWN)
     if best is not None:
-        yield Tile("test accuracy", percent(best.mean), f"of the {best.name}")
+        yield Tile(f"test {best.text.title}", best.text.value(best.mean), f"of the {best.name}")
     if best is not None and alone is not None:
-        yield Tile("vs. whole network", signed(best.mean - alone.mean), "points; trained alone")
+        yield Tile("vs. whole network", best.text.signed(best.mean - alone.mean), f"{best.text.unit}; trained alone")
     if drawn is not None and random is not None:
-        yield Tile("vs. random draws", signed(drawn.mean - random.mean), "points; no further training")
+        yield Tile(
+            "vs. random draws", drawn.text.signed(drawn.mean - random.mean), f"{drawn.text.unit}; no further training"
+        )
     parameters = f"{count(draw.parameters)} of {count(record.full_parameters)}"
     yield Tile("parameters left", share_of(draw.parameters, record.full_parameters), parameters)
     macs = f"{count(round(draw.macs))} of {count(round(record.full_macs))} MACs"
@@ -148,8 +151,8 @@ def _mixture(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
 
 
 def _calibration(results: Results) -> Iterator[str]:
-    if len(results.predictors) > 1:
-        errors = [f"{one.uncalibrated_calibration_error:.4f} for the {one.name}" for one in results.predictors]
+    if len(results.predictors) > 1 and all("calibration_error" in one.uncalibrated for one in results.predictors):
+        errors = [f"{one.uncalibrated['calibration_error']:.4f} for the {one.name}" for one in results.predictors]
         yield f"Calibration errors before temperature scaling: {'; '.join(errors)}."
 
 

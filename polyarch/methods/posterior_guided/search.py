@@ -48,9 +48,7 @@ class PosteriorSearch:
     weight_decay: float = 5e-4
     depth_ratio: float = 0.85
 
-    def strategy(
-        self, net: GatedSupernet, *, num_data: int, task: Task = CLASSES
-    ) -> PosteriorGuided:
+    def strategy(self, net: GatedSupernet, *, num_data: int, task: Task = CLASSES) -> PosteriorGuided:
         """The strategy with a fresh q, for ``num_data`` training examples.
 
         Where the depth is a choice, too, q has a posterior over depths and the loss is the negative log-likelihood.

@@ -24,6 +24,7 @@ from polyarch.runs.suggestion import (
     validation_share,
     with_baseline,
 )
+from polyarch.runs.task import task_of
 from polyarch.supernets import GatedSupernet
 
 IMAGE_PRIOR, TABLE_PRIOR = 1 / 300, 1 / 1000
@@ -66,9 +67,9 @@ def suggest_guided(asked: RunSettings, data: Dataset, builder: Builder | None = 
 def _widest(asked: RunSettings, data: Dataset) -> SpaceProposal:
     """The widest network with which enough epochs fit into the work."""
     examples = min(len(data.train), asked.data.limit or len(data.train))
-    proposals = list(_proposals(data))
+    proposals, outputs = list(_proposals(data)), task_of(asked.task, data, data.train).outputs
     for proposal in proposals[:-1]:
-        net = MultiBranchSettings(**proposal.settings).build(data.input_shape, data.classes)
+        net = MultiBranchSettings(**proposal.settings).build(data.input_shape, outputs)
         assert isinstance(net, GatedSupernet)
         if WORK / (net.cost(net.whole()).macs * examples) >= FEWEST_EPOCHS:
             return proposal

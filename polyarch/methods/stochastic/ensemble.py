@@ -122,9 +122,11 @@ def find_ensemble(run: Run, outcome: Outcome, chosen: ChosenMembers) -> None:
     single = replace(single, known=chosen.outputs.at(chosen.members[:1]))
     baseline, baseline_runs = _baseline(run, best)
     sides = [(ensemble, run.workspace.ensemble), (single, run.workspace.artifact)]
-    outcome.predictors = [*write_predictors(run, sides), judge(baseline, run, ood_batches(run))]
+    outcome.predictors = [*write_predictors(run, sides), judge(baseline, run, ood_batches(run))[0]]
     outcome.default = run.workspace.ensemble.name
-    members = [_network_record(chosen.architectures[one], chosen.outputs.alone(one, names=None)) for one in chosen.members]
+    members = [
+        _network_record(chosen.architectures[one], chosen.outputs.alone(one, names=None)) for one in chosen.members
+    ]
     mixed = _network_record(best, together.measure(torch.tensor(shares, dtype=together.valid.dtype), names=None))
     outcome.comparison = [
         contender(name, Role.MIXTURE, [mixed]),
@@ -132,11 +134,7 @@ def find_ensemble(run: Run, outcome: Outcome, chosen: ChosenMembers) -> None:
         contender(f"mean of {len(members)} {what}s, shared weights", Role.OTHER, members),
         contender(baseline.name, Role.BASELINE, baseline_runs),
     ]
-    outcome.artifact = {
-        "architecture": best.to_dict(),
-        "score": members[0].score,
-        "parameters": parameter_count(alone),
-    }
+    outcome.artifact = {"architecture": best.to_dict(), "score": members[0].score, "parameters": parameter_count(alone)}
     outcome.record = _record(run, chosen, ensemble, outcome.predictors[0].temperature)
 
 
@@ -213,9 +211,7 @@ def _curve(outputs: MemberOutputs) -> list[EnsemblePoint]:
         measured = outputs.measure(torch.full((count,), 1 / count, dtype=outputs.valid.dtype), names=further)
         error = measured["metrics"].get("calibration_error")
         found.append(
-            EnsemblePoint(
-                members=count, score=measured["score"], loss=measured["loss"], calibration_error=error
-            )
+            EnsemblePoint(members=count, score=measured["score"], loss=measured["loss"], calibration_error=error)
         )
     return found
 

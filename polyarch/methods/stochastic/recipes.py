@@ -43,9 +43,7 @@ nsa_i = partial(nsa, draws="example")
 """One of the architectures for every example."""
 
 
-def nsa_id(
-    net: WiredSupernet, optimizer: torch.optim.Optimizer, *, task: Task = CLASSES
-) -> StochasticArchitectures:
+def nsa_id(net: WiredSupernet, optimizer: torch.optim.Optimizer, *, task: Task = CLASSES) -> StochasticArchitectures:
     """One of the network's own wirings for every example, with the weights of that wiring."""
     if net.wirings is None:
         raise InvalidInput("Expected a network whose wirings have weights of their own. Got one without.")

@@ -31,9 +31,10 @@ class EnsemblePoint(Record):
 
 
 class NormModesRecord(Record):
-    """Validation scores, higher is better, of the same architectures with batch and with running statistics of normalisation layers.
+    """Validation scores of the same architectures with batch and with running statistics of normalisation layers.
 
-    ``spearman`` is the rank correlation of the two; None where one of them does not vary.
+    Higher is better: errors are negated. ``spearman`` is the rank correlation of the two; None where one of them does
+    not vary.
     """
 
     batch: list[float]

@@ -11,9 +11,10 @@ from polyarch.methods.stochastic.record import NormModesRecord, StochasticRecord
 from polyarch.reports.drawing import draw
 from polyarch.reports.headline import Entry, entries, predictor_in, with_role
 from polyarch.reports.plots import curves
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Section, Tile
 from polyarch.reports.specs import HEIGHT, Row, Spec, data, spec_of
-from polyarch.reports.text import SPACE, count, percent, signed, the
+from polyarch.reports.text import SPACE, count, the
 from polyarch.results import Results, Role
 
 MOST_PICTURES = 12
@@ -43,7 +44,7 @@ def section(results: Results) -> Section:
         sentences=None if compared is None else list(_sentences(results, record, *compared)),
         tiles=None if compared is None else list(_tiles(results, record, *compared)),
         answer=Role.MIXTURE,
-        charts=dict(stochastic_charts(record)),
+        charts=dict(stochastic_charts(record, ScoreText.of(results))),
         values={
             "record": record,
             "noun": "wiring" if kind == "wired" else "architecture",
@@ -66,9 +67,10 @@ def _sentences(
 ) -> Iterator[str]:
     """The result in words; what a single run cannot tell is said."""
     chance = "" if baseline.std is not None else " Each was trained once: small differences may be chance."
+    text = ensemble.text
     yield (
-        f"On {results.data['name']}, the {ensemble.name} reaches {percent(ensemble.mean)} test accuracy, "
-        f"{ensemble.against(best)} its best member alone ({percent(best.mean)}) and {ensemble.against(baseline)} "
+        f"On {results.data['name']}, the {ensemble.name} reaches {text.value(ensemble.mean)} test {text.title}, "
+        f"{ensemble.against(best)} its best member alone ({text.value(best.mean)}) and {ensemble.against(baseline)} "
         f"the {baseline.name} ({baseline.shown}).{chance}"
     )
     macs, member_macs = count(round(record.ensemble_macs)), count(round(record.member_macs))
@@ -79,19 +81,21 @@ def _sentences(
     together, alone = predictor_in(results, "ensemble"), predictor_in(results, None)
     if together is not None and alone is not None:
         yield (
-            f"Before temperature scaling, its calibration error is {together.uncalibrated_calibration_error:.4f} and "
-            f"its mean negative log-likelihood {together.uncalibrated_loss:.4f} nats; for {the(alone.name)} they are "
-            f"{alone.uncalibrated_calibration_error:.4f} and {alone.uncalibrated_loss:.4f}."
+            f"Before temperature scaling, its mean negative log-likelihood is {together.uncalibrated['loss']:.4f} "
+            "nats; "
+            f"that of {the(alone.name)} is {alone.uncalibrated['loss']:.4f}."
         )
 
 
 def _tiles(results: Results, record: StochasticRecord, ensemble: Entry, best: Entry, baseline: Entry) -> Iterator[Tile]:
-    yield Tile("test accuracy", percent(ensemble.mean), f"of the {ensemble.name}")
-    yield Tile("vs. best member", signed(ensemble.mean - best.mean), "points")
-    yield Tile("vs. one network", signed(ensemble.mean - baseline.mean), f"points; {baseline.name}")
+    text = ensemble.text
+    yield Tile(f"test {text.title}", text.value(ensemble.mean), f"of the {ensemble.name}")
+    yield Tile("vs. best member", text.signed(ensemble.mean - best.mean), text.unit)
+    yield Tile("vs. one network", text.signed(ensemble.mean - baseline.mean), f"{text.unit}; {baseline.name}")
     together = predictor_in(results, "ensemble")
-    if together is not None:
-        yield Tile("calibration error", f"{together.uncalibrated_calibration_error:.4f}", "before temperature scaling")
+    if together is not None and "calibration_error" in together.uncalibrated:
+        error = together.uncalibrated["calibration_error"]
+        yield Tile("calibration error", f"{error:.4f}", "before temperature scaling")
     yield Tile("cost", _times(record), "times that of its best member")
     yield Tile("parameters", count(record.parameters), "of the ensemble")
 
@@ -100,37 +104,37 @@ def _times(record: StochasticRecord) -> str:
     return f"{record.ensemble_macs / max(record.member_macs, 1.0):.2f}"
 
 
-_CURVES = (
-    ("members-accuracy", "accuracy", "test accuracy", "~%"),
-    ("members-loss", "loss", "test loss (nats)", ".3~g"),
-    ("members-calibration", "calibration_error", "calibration error", ".3~g"),
-)
-
-
-def stochastic_charts(record: StochasticRecord) -> Iterator[tuple[str, Spec]]:
+def stochastic_charts(record: StochasticRecord, text: ScoreText) -> Iterator[tuple[str, Spec]]:
     """Ids of places on the page and what is drawn there."""
     kept = sum(1 for member in record.members if member.weight)
+    measures = (
+        ("members-score", "score", f"test {text.title}", text.axis_format),
+        ("members-loss", "loss", "test loss (nats)", ".3~g"),
+        ("members-calibration", "calibration_error", "calibration error", ".3~g"),
+    )
     if len(record.curve) > 1:
-        for name, field, title, y_format in _CURVES:
+        for name, field, title, y_format in measures:
+            if getattr(record.curve[0], field) is None:
+                continue
             rows: list[Row] = [
                 {"members": one.members, "value": getattr(one, field), "series": title} for one in record.curve
             ]
             yield name, curves(rows, title, y_format, over="members", marked=kept)
     if record.statistics is not None:
-        yield "norm-modes", norm_modes(record.statistics)
+        yield "norm-modes", norm_modes(record.statistics, text)
 
 
-def norm_modes(found: NormModesRecord) -> Spec:
-    """Accuracy with running statistics against accuracy with those of the batch; the diagonal is where they agree."""
+def norm_modes(found: NormModesRecord, text: ScoreText) -> Spec:
+    """The score with running statistics against the score with those of the batch; the diagonal is where they agree."""
     rows = [{"batch": batch, "running": running} for batch, running in zip(found.batch, found.running, strict=True)]
     low, high = min(*found.batch, *found.running), max(*found.batch, *found.running)
-    axis, scale = alt.Axis(format="~%", tickCount=5), alt.Scale(domain=[low, high], zero=False, padding=14)
+    axis, scale = alt.Axis(format=text.axis_format, tickCount=5), alt.Scale(domain=[low, high], zero=False, padding=14)
     x = alt.X("batch:Q", title="batch statistics", scale=scale, axis=axis)
     y = alt.Y("running:Q", title="running statistics", scale=scale, axis=axis)
-    tooltip = [alt.Tooltip("batch:Q", format=".2%"), alt.Tooltip("running:Q", format=".2%")]
+    tooltip = [alt.Tooltip(f"{name}:Q", format=text.exact_format) for name in ("batch", "running")]
     diagonal = data([{"batch": low, "running": low}, {"batch": high, "running": high}])
     layers = [
         diagonal.mark_line(style="diagonal").encode(x=x, y=y),
         data(rows).mark_point(style="best", filled=True, size=70, opacity=0.8).encode(x=x, y=y, tooltip=tooltip),
     ]
-    return spec_of(layers, "Validation accuracy with running statistics against batch statistics", height=HEIGHT)
+    return spec_of(layers, f"Validation {text.title} with running statistics against batch statistics", height=HEIGHT)

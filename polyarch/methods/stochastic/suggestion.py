@@ -29,6 +29,7 @@ from polyarch.runs.suggestion import (
     with_baseline,
     with_suggestions,
 )
+from polyarch.runs.task import task_of
 from polyarch.spaces import Architecture, residual_wiring, wiring_string
 from polyarch.supernets import WiredSupernet
 
@@ -69,7 +70,7 @@ def _proposals(asked: RunSettings, data: Dataset) -> Iterator[SpaceProposal]:
     examples = min(len(data.train), asked.data.limit or len(data.train))
     side = min(data.input_shape[1:])
     for width in WIDTHS:
-        net = WiredSettings(width=width).build(data.input_shape, data.classes)
+        net = WiredSettings(width=width).build(data.input_shape, task_of(asked.task, data, data.train).outputs)
         work = MACs(data.input_shape).score(net, residual_wiring(net.space)) * examples
         if WORK / work >= FEWEST_EPOCHS or width == WIDTHS[-1]:
             yield SpaceProposal(

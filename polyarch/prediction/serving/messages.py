@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
+
+from polyarch.tasks import Task
 
 
 class Request(BaseModel):
@@ -19,21 +21,62 @@ class Request(BaseModel):
     )
 
 
-class Prediction(BaseModel):
-    """The prediction for one example."""
+class ClassPrediction(BaseModel):
+    """The predicted class of one example."""
 
     class_: str = Field(alias="class", description="The most probable class.")
     probability: float = Field(description="Its probability.")
     probabilities: dict[str, float] = Field(description="The probability of every class; they sum to 1.")
     entropy: float = Field(description="The uncertainty of the prediction in nats; 0 is certain.")
     mutual_information: float = Field(description="The disagreement of the members in nats.")
+    set: list[str] = Field(
+        default=[], description="The classes of the conformal prediction set, where the artifact has any."
+    )
     flagged: bool = Field(description="Whether the entropy is above the artifact's threshold.")
 
 
-class Response(BaseModel):
-    """One prediction per instance, in the same order."""
+class NumberPrediction(BaseModel):
+    """The predicted numbers of one example, each by the name of its target."""
 
-    predictions: list[Prediction]
+    mean: dict[str, float] = Field(description="The expected value.")
+    std: dict[str, float] = Field(description="The standard deviation.")
+    noise_std: dict[str, float] = Field(description="The part of it that the members expect.")
+    disagreement_std: dict[str, float] = Field(description="The part by which the members differ.")
+    low: dict[str, float] = Field(description="The lower end of the interval.")
+    high: dict[str, float] = Field(description="The upper end of the interval.")
+    flagged: bool = Field(description="Whether the uncertainty is above the artifact's threshold.")
+
+
+class LabelPrediction(BaseModel):
+    """The predicted labels of one example."""
+
+    labels: list[str] = Field(description="The labels with a probability of 0.5 or more.")
+    probabilities: dict[str, float] = Field(description="The probability of every label.")
+    entropy: float = Field(description="The uncertainty of the prediction in nats, summed over labels.")
+    mutual_information: float = Field(description="The disagreement of the members in nats.")
+    flagged: bool = Field(description="Whether the entropy is above the artifact's threshold.")
+
+
+class OutputPrediction(BaseModel):
+    """The outputs of a network with a task of its own."""
+
+    outputs: list[float] = Field(description="The mean of the members' outputs.")
+    disagreement: float = Field(description="The standard deviation of the members' outputs.")
+    flagged: bool = Field(description="Whether the disagreement is above the artifact's threshold.")
+
+
+_PREDICTIONS: dict[str, type[BaseModel]] = {
+    "classification": ClassPrediction,
+    "regression": NumberPrediction,
+    "multi-label": LabelPrediction,
+}
+
+
+def response_of(task: Task) -> type[BaseModel]:
+    """One prediction per instance, in the same order."""
+    prediction: Any = _PREDICTIONS.get(task.kind, OutputPrediction)
+    many: Any = list.__class_getitem__(prediction)
+    return create_model("Response", __doc__="One prediction per instance, in the same order.", predictions=(many, ...))
 
 
 class ColumnDescription(BaseModel):
@@ -55,7 +98,9 @@ class Health(BaseModel):
     """The status of the service, and what it takes and returns."""
 
     status: str = Field(description="ok")
-    classes: list[str]
+    task: str = Field(description="What is predicted: classification, regression, multi-label or own.")
+    names: list[str] = Field(description="Of the classes, numbers or labels.")
+    classes: list[str] = Field(description="Of the classes; empty where no classes are predicted.")
     input: InputDescription
 
 

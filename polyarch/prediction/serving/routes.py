@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 
 import polyarch
 from polyarch.errors import PolyarchError
-from polyarch.prediction.predictor import Predictions, Predictor
+from polyarch.prediction.predictor import Predictor
+from polyarch.prediction.rows import messages_of
 from polyarch.prediction.serving import messages
 from polyarch.prediction.serving.docs_page import render
 from polyarch.prediction.serving.instances import RequestLimits, parse_instances
@@ -33,7 +34,7 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
     application = FastAPI(
         title="polyarch",
         version=polyarch.__version__,
-        description="Classes with probabilities and uncertainty.",
+        description="Predictions with their uncertainty.",
         docs_url=None,  # FastAPI's pages load scripts from other servers; ours works offline
         redoc_url=None,
     )
@@ -47,7 +48,7 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
 
     @application.post(
         "/predict",
-        response_model=messages.Response,
+        response_model=messages.response_of(predictor.task),
         responses=REFUSALS,
         openapi_extra={
             "requestBody": {
@@ -57,7 +58,7 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
         },
     )
     async def predict(request: Request) -> JSONResponse:
-        """The classes of one or more examples, with probabilities and uncertainty."""
+        """What is predicted for one or more examples, with its uncertainty."""
         nonlocal waiting
         if waiting >= MOST_WAITING:
             raise RefusedRequest(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
@@ -96,28 +97,16 @@ def _answer(body: bytes, predictor: Predictor, limits: RequestLimits) -> dict[st
     """Predicts in a thread, one request at a time."""
     try:
         inputs = parse_instances(body, predictor, limits)
-        return {"predictions": _messages(predictor(inputs), predictor)}
+        return {"predictions": messages_of(predictor(inputs), predictor)}
     except PolyarchError as error:  # `NotFiniteError`, for example, if networks turn finite inputs into NaN
         raise RefusedRequest(422, str(error)) from None
-
-
-def _messages(predictions: Predictions, predictor: Predictor) -> list[dict[str, Any]]:
-    return [
-        {
-            "class": predictor.classes[best],
-            "probability": probabilities[best],
-            "probabilities": dict(zip(predictor.classes, probabilities, strict=True)),
-            "entropy": entropy,
-            "mutual_information": information,
-            "flagged": flagged,
-        }
-        for best, probabilities, entropy, information, flagged, *_ in predictions.rows()
-    ]
 
 
 def _health(predictor: Predictor) -> dict[str, Any]:
     return {
         "status": "ok",
+        "task": predictor.task.kind,
+        "names": list(predictor.task.names),
         "classes": list(predictor.classes),
         "input": {
             "shape": list(predictor.input_shape),
