@@ -32,10 +32,10 @@ class ConformalSets:
     - aps: rho + u p_y, larger sets for harder examples;
     - raps: rho + u p_y + penalty * max(o - free_ranks, 0), which keeps unlikely classes out of APS's larger sets.
 
-    Calibration draws u; a prediction is deterministic and takes u = 0. Its set contains the set of every u, so
-    its coverage is that of the randomised method or more: conservative, by the probability of about one class per
-    set. With ``uniform`` a prediction is the randomised one of the papers. A set always contains the most probable
-    class, because an empty set tells a user nothing; that, too, can only add coverage.
+    Calibration draws u; a prediction is deterministic and takes u = 0. Its set contains the sets of every u, so its
+    coverage is at least that of the randomised method, often several points above: conservative. With ``uniform`` a
+    prediction is the randomised one of the papers. A set always contains the most probable class, because an empty set
+    tells a user nothing; that, too, can only add coverage.
 
     Args:
         method: lac, aps or raps.
@@ -123,7 +123,7 @@ def _scores(
         if uniform is not None:
             raise InvalidInput("Expected no random numbers for lac, which is deterministic. Got some.")
         return 1 - probabilities
-    falling, order = probabilities.sort(stable=True, dim=-1, descending=True)
+    falling, order = probabilities.sort(-1, descending=True)
     scores = falling.cumsum(-1) - falling  # rho
     if uniform is not None:
         scores = scores + uniform[:, None] * falling

@@ -25,9 +25,11 @@ SCALES = (0.01, 100.0)
 _GRID = 23
 """Grid steps from log s = 0 to either end of the range, 0.2 each."""
 
-_BISECTIONS = 32
-"""Halvings of the bracket of a quantile: to 2e-10 of it, which is below 1e-6 standard deviations for any weights
-above 1e-7."""
+_PARTS, _ROUNDS = 16, 8
+"""A quantile's bracket is divided by 16^8 = 2^32: to below 1e-6 standard deviations for any weights above 1e-7.
+
+Eight rounds of sixteen parts make a quarter of the operations of 32 bisections, which exporters would unroll.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,20 +107,23 @@ class GaussianMixture:
     def quantiles(self, levels: Sequence[float]) -> Tensor:
         """The y_t with P(Y_t <= y_t) = level, for every target alone: (Q, B, T) for Q levels.
 
-        A quantile of the mixture lies between the lowest and the highest of its members, a bracket that is halved a
-        fixed number of times. For a single member the bracket is the closed form m + sqrt(v) Phi^-1(level).
+        A quantile of the mixture lies between the lowest and the highest of its members'. Every round divides this
+        bracket into 16 parts and keeps the one that contains the quantile; the number of rounds is fixed. For a single
+        member the bracket is the closed form m + sqrt(v) Phi^-1(level).
         """
         if not levels or not all(0 < level < 1 for level in levels):
             raise InvalidInput(f"Expected levels above 0 and below 1. Got {list(levels)}.")
         wanted = self.means.new_tensor(list(levels))[:, None, None]  # (Q, 1, 1)
         z = self.means.new_tensor([NormalDist().inv_cdf(level) for level in levels])[:, None, None, None]
         members = self.means + z * self.variances.sqrt()  # (Q, K, B, T)
-        low, high = members.amin(1), members.amax(1)
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            below = self.cdf(middle) < wanted
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return (low + high) / 2
+        low = members.amin(1)  # (Q, B, T)
+        width = members.amax(1) - low
+        steps = torch.arange(1, _PARTS, dtype=low.dtype, device=low.device)[:, None, None, None]
+        for _ in range(_ROUNDS):
+            width = width / _PARTS
+            below = self.cdf(low + steps * width) < wanted  # (15, Q, B, T)
+            low = low + width * below.sum(0)
+        return low + width / 2
 
     def scaled(self, factors: Sequence[float] | Tensor) -> "GaussianMixture":
         """The mixture whose members' standard deviations are multiplied by one factor per target, (T,)."""
