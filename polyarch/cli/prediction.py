@@ -34,7 +34,7 @@ def predict(
         float | None,
         typer.Option(
             "--flag-above",
-            help="Flag above this uncertainty: an entropy in nats, or the standard deviation of numbers in units of their "
+            help="Flag above this uncertainty: an entropy in nats, or a standard deviation in units of the number's "
             "own; the artifact's threshold by default.",
         ),
     ] = None,

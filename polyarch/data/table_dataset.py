@@ -81,7 +81,11 @@ def table_dataset(
 def _recognised(names: Sequence[str], values: Array) -> str:
     """What was taken for a regression or for labels, and how to say otherwise."""
     if len(names) > 1:
-        kind = "labels that are present or not" if recognised(values) == "multi-label" else "numbers: a regression"
+        kind = (
+            "labels that are present or not"
+            if recognised(values, in_table=True) == "multi-label"
+            else "numbers: a regression"
+        )
         return f"Columns {', '.join(map(repr, names))} are {kind}; --task says otherwise."
     distinct = len(np.unique(values))
     return (

@@ -15,8 +15,10 @@ TargetKind = Literal["classification", "regression", "multi-label"]
 
 FEWEST_NUMBERS = 20
 """A column with no more distinct numbers holds classes, unless the user says otherwise."""
+MOST_CLASSES_IN_COLUMN = 50
+"""A column of a table with more distinct whole numbers holds numbers."""
 EXAMPLES_PER_CLASS = 10
-"""Whole numbers that occur less often than this on average are no classes."""
+"""Whole numbers of an array that occur less often than this on average are no classes."""
 
 
 class TargetEncoding(Protocol):
@@ -81,7 +83,7 @@ def target_encoding(
     """
     width = 1 if values.ndim == 1 else values.shape[1]
     names = tuple(names) or (("target",) if width == 1 else tuple(f"target {index}" for index in range(width)))
-    match kind or recognised(values):
+    match kind or recognised(values, in_table=place == "row"):
         case "regression":
             return NumericTargets(names)
         case "multi-label":
@@ -91,11 +93,12 @@ def target_encoding(
     return ClassLabels.of(values, origin, place)
 
 
-def recognised(values: Array) -> TargetKind:
+def recognised(values: Array, *, in_table: bool) -> TargetKind:
     """What targets look like: (N,) or (N, T).
 
     Several columns of 0 and 1 are labels, several others numbers. One column is a regression if it has more than 20
-    distinct numbers and these are fractions, or whole numbers that occur less than 10 times on average.
+    distinct numbers, some of them fractions. Whole numbers are a regression if a table has more than 50 distinct ones;
+    in arrays, whose labels are usually classes, if there are more than 20 and each occurs less than 10 times on average.
     """
     if values.ndim == 2 and values.shape[1] > 1:
         return "multi-label" if _are_truths(values).all() else "regression"
@@ -104,8 +107,10 @@ def recognised(values: Array) -> TargetKind:
         return "classification"
     distinct = len(np.unique(flat))
     whole = bool((flat == np.floor(flat)).all())
-    many = distinct > FEWEST_NUMBERS and (not whole or distinct * EXAMPLES_PER_CLASS > len(flat))
-    return "regression" if many else "classification"
+    if whole:
+        rare = distinct > MOST_CLASSES_IN_COLUMN if in_table else distinct * EXAMPLES_PER_CLASS > len(flat)
+        return "regression" if rare and distinct > FEWEST_NUMBERS else "classification"
+    return "regression" if distinct > FEWEST_NUMBERS else "classification"
 
 
 def check_kind(targets: Tensor) -> TargetKind:

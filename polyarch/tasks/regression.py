@@ -39,9 +39,9 @@ class Regression(Task):
 
         mean = location + scale m,    variance = scale^2 exp(r)
 
-    The loss has the value of the negative log-likelihood per example. Its gradient is that of every target times
-    exp(r / 2), held constant: otherwise examples whose variance is still large would hardly be learned (Seitzer et al.,
-    beta = 1/2).
+    The log-likelihood has its true value. Its gradient with respect to outputs is that of every target times exp(r), held
+    constant: errors of the mean then count alike, whatever their variance, and no small variance can make a step explode
+    (Seitzer et al., beta = 1). The optimum stays where it was.
 
     Args:
         names: of the targets.
@@ -110,14 +110,11 @@ class Regression(Task):
 
     def log_likelihood(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """sum_t log N(y_t; mean_t, variance_t), in units of the targets: (..., B, 2T), (B, T) -> (..., B)."""
-        return -self._losses(outputs, targets).sum(-1)
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean negative log-likelihood, with the weighted gradient."""
-        losses = self._losses(outputs, targets)  # (B, T)
-        weights = (self._log_variances(outputs).detach() / 2).exp()
-        weighted = losses * weights
-        return (losses.detach() + weighted - weighted.detach()).sum(-1).mean()
+        losses = self._losses(outputs, targets)
+        if not losses.requires_grad:
+            return -losses.sum(-1)
+        weighted = losses * self._log_variances(outputs).detach().exp()
+        return (weighted.detach() - weighted - losses.detach()).sum(-1)
 
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """The Gaussian with mean and variance of the mixture: right about both, not about the mixture's shape."""

@@ -83,8 +83,8 @@ def by_perturbation(
     """Weights by what is missed: every choice takes the option without which the mixed network gets worst.
 
     The choices are decided in random order, by the score on held-out data, higher is better; those that are not decided
-    yet stay mixed. Where a relaxation weighs more edges than an architecture has, the weight of an edge is then how much
-    it is missed, so that `strongest` keeps the right ones. The weights of the supernet change. (DARTS-PT.)
+    yet stay mixed. Where a relaxation weighs more edges than an architecture has, the weight of an edge is then how
+    much it is missed, so that `strongest` keeps the right ones. The weights of the supernet change. (DARTS-PT.)
 
     Args:
         held_out: batches on which scores are measured.
