@@ -21,6 +21,7 @@ from . import (
     strategies,
     supernets,
     tables,
+    tasks,
     testing,
     training,
     truths,
@@ -28,7 +29,7 @@ from . import (
 from .facade import SearchResult, search
 from .nn import Maybe, OneOf, Repeat
 from .prediction.predictor import Predictor
-from .scikit import PolyarchClassifier
+from .scikit import PolyarchClassifier, PolyarchRegressor
 from .supernets import from_module, gate
 
 __version__: str
@@ -37,6 +38,7 @@ __all__ = [
     "Maybe",
     "OneOf",
     "PolyarchClassifier",
+    "PolyarchRegressor",
     "Predictor",
     "Repeat",
     "SearchResult",
@@ -65,6 +67,7 @@ __all__ = [
     "strategies",
     "supernets",
     "tables",
+    "tasks",
     "testing",
     "training",
     "truths",

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier: `fit` searches an architecture, `predict_proba` is the run's calibrated answer."""
+"""Estimators for scikit-learn: `fit` searches an architecture, predictions are the run's calibrated answer."""
 
 import tempfile
 from collections.abc import Mapping
@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from polyarch.data import Column, Dataset, Examples, TableData, TensorData, stratified_split
 from polyarch.errors import DataError
@@ -21,19 +22,21 @@ from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.runs.own_module import Builder
 
 HELD_OUT = 0.2
+FEWEST_EXAMPLES = 4
+"""Of a regression: training and validation need two each."""
 
 
-class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PolyarchEstimator(BaseEstimator):  # type: ignore[misc]
     """Searches an architecture for (X, y) and predicts with the run's default predictor.
 
     X is a table of numbers (n, features), in which NaN is a missing value, or images (n, channels, height, width).
-    A fifth of the examples is held out to choose, calibrate and set the threshold of doubt; every class needs three
-    examples or more.
+    A fifth of the examples is held out to choose, calibrate and set the threshold of doubt.
 
     Args:
         method: how the architecture is found, by name or as an object; see `polyarch.search`.
         space: the space that is searched; chosen for the data by default.
         max_params, max_macs, max_latency, max_minutes: hard limits of the search.
+        metric: what selection goes by; see `polyarch.search`.
         members: how many architectures predict together.
         module: your own network; see `polyarch.search`.
         device: where networks are trained.
@@ -41,8 +44,8 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         workers: processes; see `polyarch.search`.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
 
-    After ``fit``: ``classes_``, ``predictor_`` (with uncertainties) and ``results_`` (every number of the run, in which
-    "test" means the examples that were held out).
+    After ``fit``: ``predictor_`` (with uncertainties) and ``results_`` (every number of the run, in which "test" means
+    the examples that were held out).
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_macs: float | None = None,
         max_latency: float | None = None,
         max_minutes: float | None = None,
+        metric: str | None = None,
         members: int = 3,
         module: Builder | None = None,
         random_state: int = 0,
@@ -67,6 +71,7 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_macs = max_macs
         self.max_latency = max_latency
         self.max_minutes = max_minutes
+        self.metric = metric
         self.members = members
         self.module = module
         self.random_state = random_state
@@ -74,17 +79,11 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.settings = settings
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
-        """Searches and trains; X is (n, ...), y (n,) labels of any kind."""
-        inputs, labels = validate_data(self, X, y, allow_nd=True, ensure_all_finite="allow-nan", dtype=np.float32)
-        check_classification_targets(labels)
-        self.classes_, targets = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise DataError(f"Expected 2 or more classes. Got 1 class: {self.classes_[0]!r}.")
-        dataset = _dataset(inputs, targets, tuple(map(str, self.classes_)), int(self.random_state))
+    def _search(self, inputs: NDArray[np.float32], targets: Tensor, class_names: tuple[str, ...] = ()) -> None:
+        """Runs the search and keeps its predictor."""
         with tempfile.TemporaryDirectory(prefix="polyarch-") as folder:
             found = search(
-                dataset,
+                _dataset(inputs, targets, class_names, int(self.random_state)),
                 out=Path(folder) / "run",
                 method=self.method,
                 space=self.space,
@@ -93,6 +92,7 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 max_macs=self.max_macs,
                 max_latency=self.max_latency,
                 max_minutes=self.max_minutes,
+                metric=self.metric,
                 seed=int(self.random_state),
                 workers=self.workers,
                 device=self.device,
@@ -111,13 +111,40 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             self.results_ = found.results
             self.predictor_: Predictor = found.predictor()
-        return self
 
     def _members_of_method(self) -> dict[str, int]:
         """Methods with an ensemble of their own have a setting of their own for it."""
         asked = self.method or (self.settings or {}).get("method") or DEFAULT_METHOD
         method: Method = asked if isinstance(asked, Method) else method_named(asked)
         return {f"{method.section}.members": self.members} if "members" in method.Settings.model_fields else {}
+
+    def predict_uncertain(self, X: ArrayLike) -> Predictions:  # noqa: N803
+        """Predictions with their uncertainty, and a flag on examples that are better left to somebody."""
+        check_is_fitted(self)
+        inputs = validate_data(self, X, reset=False, allow_nd=True, ensure_all_finite="allow-nan", dtype=np.float32)
+        return self.predictor_(torch.from_numpy(np.ascontiguousarray(inputs)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class PolyarchClassifier(ClassifierMixin, PolyarchEstimator):  # type: ignore[misc]
+    """Predicts classes; see `PolyarchEstimator` for the arguments. Every class needs three examples or more.
+
+    After ``fit``: ``classes_``, too.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
+        """Searches and trains; X is (n, ...), y (n,) labels of any kind."""
+        inputs, labels = validate_data(self, X, y, allow_nd=True, ensure_all_finite="allow-nan", dtype=np.float32)
+        check_classification_targets(labels)
+        self.classes_, targets = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(f"Expected 2 or more classes. Got 1 class: {self.classes_[0]!r}.")
+        self._search(inputs, torch.from_numpy(targets.astype(np.int64)), tuple(map(str, self.classes_)))
+        return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """Calibrated probabilities (n, classes), columns in the order of ``classes_``."""
@@ -131,30 +158,50 @@ class PolyarchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: NDArray[Any] = self.classes_[most_probable]
         return chosen
 
-    def predict_uncertain(self, X: ArrayLike) -> Predictions:  # noqa: N803
-        """Probabilities with entropy, mutual information and a flag on examples that are better left to somebody."""
-        check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, allow_nd=True, ensure_all_finite="allow-nan", dtype=np.float32)
-        return self.predictor_(torch.from_numpy(np.ascontiguousarray(inputs)))
+
+class PolyarchRegressor(RegressorMixin, PolyarchEstimator):  # type: ignore[misc]
+    """Predicts one number per example, or several; see `PolyarchEstimator` for the arguments.
+
+    After ``fit``: ``predictor_`` gives standard deviations and intervals, too; see ``predict_uncertain``.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
+        """Searches and trains; X is (n, ...), y (n,) or (n, targets) numbers."""
+        inputs, targets = validate_data(
+            self,
+            X,
+            y,
+            allow_nd=True,
+            ensure_all_finite="allow-nan",
+            dtype=np.float32,
+            multi_output=True,
+            y_numeric=True,
+            ensure_min_samples=FEWEST_EXAMPLES,
+        )
+        self._is_single = np.ndim(targets) == 1
+        self._search(inputs, torch.from_numpy(np.asarray(targets, dtype=np.float32).reshape(len(targets), -1)))
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+        """The expected values, (n,) or (n, targets) like y."""
+        found: NDArray[np.float64] = self.predict_uncertain(X).mean.double().numpy()
+        return found[:, 0] if self._is_single else found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = True
         return tags
 
 
-def _dataset(
-    inputs: NDArray[np.float32], targets: NDArray[np.int64], class_names: tuple[str, ...], seed: int
-) -> Dataset:
+def _dataset(inputs: NDArray[np.float32], targets: Tensor, class_names: tuple[str, ...], seed: int) -> Dataset:
     """All examples; those that the run holds out for validation also stand where it expects a test set."""
     values = torch.from_numpy(np.ascontiguousarray(inputs))
-    labels = torch.from_numpy(targets.astype(np.int64))
-    examples: Examples
     columns: tuple[Column, ...] = ()
+    kind = TensorData
     if values.dim() == 2:
         columns = tuple(Column(f"x{index}", None) for index in range(values.shape[1]))
-        examples = TableData(values, labels, len(class_names))
-    else:
-        examples = TensorData(values, labels, len(class_names))
+        kind = TableData
+    examples: Examples = kind(values, targets, len(class_names))
     _, held_out = stratified_split(examples, HELD_OUT, seed=seed)  # the very examples of the run's validation
-    return Dataset("the data given to fit", examples, held_out, class_names, columns)
+    names = () if class_names else tuple(f"target {index}" for index in range(targets.shape[1]))
+    return Dataset("the data given to fit", examples, held_out, class_names, columns, target_names=names)
