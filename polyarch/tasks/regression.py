@@ -39,9 +39,9 @@ class Regression(Task):
 
         mean = location + scale m,    variance = scale^2 exp(r)
 
-    The log-likelihood has its true value. Its gradient with respect to outputs is that of every target times exp(r), held
-    constant: errors of the mean then count alike, whatever their variance, and no small variance can make a step explode
-    (Seitzer et al., beta = 1). The optimum stays where it was.
+    The log-likelihood has its true value. Its gradient with respect to outputs is that of every target times exp(r),
+    held constant: errors of the mean then count alike, whatever their variance, and no small variance can make a step
+    explode (Seitzer et al., beta = 1). The optimum stays where it was.
 
     Args:
         names: of the targets.
