@@ -16,7 +16,7 @@ from polyarch.supernets import Supernet
 
 
 class Parameters(Estimator):
-    """The number of weights, counted as published tables count them (`Supernet.parameter_count`)."""
+    """The number of weights (`Supernet.parameter_count`)."""
 
     name = "params"
     goal: ClassVar[Goal] = "minimise"

@@ -37,7 +37,8 @@ def compare(
     settings, first = run.settings.retrain, best[0]
     first_items = [(first, seed) for seed in range(settings.seeds)]
     member_items = [(architecture, 0) for architecture in best[1:]]
-    random_items = [(architecture, 0) for architecture in run.draw(settings.random_architectures, "random")]
+    random = run.draw(settings.random_architectures, "random", besides=best)
+    random_items = [(architecture, 0) for architecture in random]
     # By importance, because a limit on the time may cut the list short.
     mixed = [item for pair in zip_longest(member_items, random_items) for item in pair if item is not None]
     ordered = list(dict.fromkeys([first_items[0], *mixed, *first_items[1:]]))
@@ -93,13 +94,17 @@ def parameter_count(network: nn.Module) -> int:
 
 
 def _posterior(run: Run, q: Mapping[str, list[float]]) -> Ensemble:
-    """The most probable architectures of q that keep the limits, weighted by q, with inherited weights."""
+    """The most probable networks of q that keep the limits, weighted by q, with inherited weights."""
     smallest = torch.finfo(torch.float32).tiny
     logits = {name: torch.tensor(values).clamp_min(smallest).log() for name, values in q.items()}
     pairs = most_probable(FactorisedCategorical(run.net.space, logits, learnable=False), 4 * POSTERIOR_MEMBERS)
-    kept = [pair for pair in pairs if run.limits.allows(pair[0])][:POSTERIOR_MEMBERS]
-    if not kept:
-        kept = [(run.draw(1, "posterior")[0], 0.0)]
-    shares = torch.tensor([value for _, value in kept], dtype=torch.float64).softmax(0).tolist()
-    members = [(architecture, inherited_network(run, architecture)) for architecture, _ in kept]
+    networks: dict[str, list[tuple[Architecture, float]]] = {}
+    for architecture, value in pairs:
+        if run.limits.allows(architecture):
+            networks.setdefault(architecture.canonical(), []).append((architecture, value))
+    kept = list(networks.values())[:POSTERIOR_MEMBERS] or [[(run.draw(1, "posterior")[0], 0.0)]]
+    # A network is as probable as all its architectures together; the most probable of them stands for it.
+    values = [torch.tensor([value for _, value in twins], dtype=torch.float64).logsumexp(0) for twins in kept]
+    shares = torch.stack(values).softmax(0).tolist()
+    members = [(twins[0][0], inherited_network(run, twins[0][0])) for twins in kept]
     return Ensemble.of(f"mixture over the learned distribution ({len(kept)})", members, shares, inherited=True)

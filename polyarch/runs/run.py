@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from polyarch.distributions import Uniform
 from polyarch.estimators import Estimator
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.plugins import method_named
+from polyarch.randomness import generator_at
 from polyarch.runs.display import Display, Quiet
 from polyarch.runs.feed import Feed
 from polyarch.runs.networks import Networks
@@ -30,43 +31,31 @@ from polyarch.training import StopRequest
 if TYPE_CHECKING:
     from polyarch.methods.method import Method
 
-
-from collections.abc import Iterable
-
-from torch import nn
-
-from polyarch.randomness import generator_at
-from polyarch.supernets import WiredSupernet
-
 ATTEMPTS = 20
 """Draws for every architecture that is wanted."""
 
 
-def distinct_draws(limits: Limits, n: int, *, seed: int, stream: str) -> list[Architecture]:
-    """Up to n distinct random architectures that keep the limits; fewer only in a very small space."""
-    found: dict[Architecture, None] = {}
-    for position in range(ATTEMPTS * n):
-        found[limits.sample(generator_at(seed, stream, position))] = None
-        if len(found) == n:
-            break
-    return list(found)
+def distinct_draws(
+    limits: Limits, n: int, *, seed: int, stream: str, besides: Iterable[Architecture] = ()
+) -> list[Architecture]:
+    """Up to n random architectures of different networks that keep the limits; fewer only in a very small space.
+
+    Args:
+        besides: none of them is one of these networks.
+    """
+    others = {architecture.canonical() for architecture in besides}
+    draws = (limits.sample(generator_at(seed, stream, position)) for position in range(ATTEMPTS * n))
+    return distinct_networks((draw for draw in draws if draw.canonical() not in others), most=n)
 
 
-def distinct_networks(net: Supernet, architectures: Iterable[Architecture], *, most: int) -> list[Architecture]:
-    """The first of them that have other layers, or another wiring, than those before, up to ``most``."""
-    found: dict[tuple[str, ...], Architecture] = {}
+def distinct_networks(architectures: Iterable[Architecture], *, most: int) -> list[Architecture]:
+    """The first of them that are other networks than those before, by canonical form, up to ``most``."""
+    found: dict[str, Architecture] = {}
     for architecture in architectures:
-        # All wirings have the same layers, and are different networks.
-        is_wiring = isinstance(net, WiredSupernet)
-        found.setdefault(architecture.names if is_wiring else _layers(net.extract(architecture)), architecture)
+        found.setdefault(architecture.canonical(), architecture)
         if len(found) == most:
             break
     return list(found.values())
-
-
-def _layers(network: nn.Module) -> tuple[str, ...]:
-    """What a network is made of, in words."""
-    return tuple(sorted(repr(module) for module in network.modules() if not list(module.children())))
 
 
 @dataclass
@@ -159,9 +148,9 @@ class Run:
             return Uniform(self.net.space)
         return Uniform(self.net.space.constrained(Constraint("limits kept", self.counted_limits.allows)))
 
-    def draw(self, n: int, stream: str) -> list[Architecture]:
-        """Up to n distinct random architectures that keep the limits; fewer only in a very small space."""
-        return distinct_draws(self.limits, n, seed=self.settings.seed, stream=stream)
+    def draw(self, n: int, stream: str, *, besides: Iterable[Architecture] = ()) -> list[Architecture]:
+        """Up to n random networks that keep the limits, as `distinct_draws` finds them."""
+        return distinct_draws(self.limits, n, seed=self.settings.seed, stream=stream, besides=besides)
 
     def executor(self) -> Executor:
         """Worker processes, or this one."""

@@ -22,16 +22,16 @@ class Limit:
 
 
 class Limits:
-    """Allows architectures within all limits, which are checked in order; measures every cost only once."""
+    """Allows architectures within all limits, which are checked in order; measures every network only once."""
 
     def __init__(self, net: Supernet, limits: Sequence[Limit] = ()) -> None:
         self.net = net
         self.limits = tuple(limits)
-        self._measured: dict[tuple[Limit, Architecture], float] = {}
+        self._measured: dict[tuple[Limit, str], float] = {}
 
     def measure(self, limit: Limit, architecture: Architecture) -> float:
-        """The cost of an architecture, measured at the first call."""
-        key = (limit, architecture)
+        """The cost of an architecture, measured at the first call for its network."""
+        key = (limit, architecture.canonical())
         if key not in self._measured:
             self._measured[key] = limit.cost.score(self.net, architecture)
         return self._measured[key]

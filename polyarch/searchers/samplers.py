@@ -25,7 +25,13 @@ ABANDONED = "abandoned"
 """User attribute of trials that were interrupted while Optuna created them; they are ignored."""
 
 FRESH_DRAWS = 100
-"""Draws spent on finding an architecture that was not proposed before."""
+"""Children spent on finding a network that was not proposed before."""
+
+RANDOM_DRAWS = 2000
+"""Uniform draws spent on it."""
+
+LISTED = 50_000
+"""Spaces of up to this size are listed where draws find nothing new."""
 
 Accept = Callable[[Architecture], bool]
 
@@ -36,7 +42,7 @@ def search_space(space: Space) -> dict[str, BaseDistribution]:
 
 
 class NothingLeft(Exception):
-    """Every accepted architecture has been proposed."""
+    """Every accepted network has been proposed, as far as can be found."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,10 @@ class Proposed:
 
 
 class ArchitectureSampler(BaseSampler):
-    """Proposes accepted architectures; a draw depends only on the study and on (seed, number of proposals)."""
+    """Proposes accepted architectures, each of another network than those before: of another canonical form.
+
+    A draw depends only on the study and on (seed, number of proposals).
+    """
 
     def __init__(self, space: Space, *, seed: int, accept: Accept | None = None) -> None:
         self.space = space
@@ -67,7 +76,14 @@ class ArchitectureSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Proposes an architecture as Optuna parameters."""
-        past = [
+        past = self.past(study, trial)
+        generator = generator_at(self.seed, "propose", len(past))
+        maximise = study.directions[0] == StudyDirection.MAXIMIZE
+        return self.propose(past, maximise=maximise, generator=generator).to_dict()
+
+    def past(self, study: Study, trial: FrozenTrial) -> list[Proposed]:
+        """The architectures of all other trials, in order."""
+        return [
             Proposed(
                 self.space.architecture(other.params),
                 tuple(other.values) if other.state == TrialState.COMPLETE and other.values else None,
@@ -77,9 +93,6 @@ class ArchitectureSampler(BaseSampler):
             and len(other.params) == len(self.space.choices)
             and ABANDONED not in other.user_attrs
         ]
-        generator = generator_at(self.seed, "propose", len(past))
-        maximise = study.directions[0] == StudyDirection.MAXIMIZE
-        return self.propose(past, maximise=maximise, generator=generator).to_dict()
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -87,36 +100,43 @@ class ArchitectureSampler(BaseSampler):
         """Refuses parameters outside the space."""
         raise InvalidInput(f"Expected only the choices of space {self.space.name!r}. Got {param_name!r}.")
 
-    def _draw(self, seen: set[Architecture], generator: Generator) -> Architecture:
-        """An accepted uniform draw, and a new one if it turns up soon."""
-        fallback = None
-        for attempt in range(20 * FRESH_DRAWS):
+    def _draw(self, seen: set[str], generator: Generator) -> Architecture:
+        """A uniform draw among accepted architectures of new networks; ``seen`` has the canonical keys of others."""
+
+        def is_new(architecture: Architecture) -> bool:
+            return architecture.canonical() not in seen and self.accepts(architecture)
+
+        for _ in range(RANDOM_DRAWS):
             architecture = self.space.sample(generator)
-            if self.accepts(architecture):
-                if architecture not in seen:
-                    return architecture
-                fallback = architecture
-            if fallback is not None and attempt >= FRESH_DRAWS:
-                return fallback
-        raise ImpossibleSpace(f"Expected an acceptable architecture in space {self.space.name!r}. Found none.")
+            if is_new(architecture):
+                return architecture
+        left = list(filter(is_new, self.space.members)) if self.space.size <= LISTED else []
+        if not left:
+            raise NothingLeft
+        return left[int(torch.randint(len(left), (), generator=generator))]
+
+
+def networks_of(past: Sequence[Proposed]) -> set[str]:
+    """The canonical keys of all earlier proposals."""
+    return {earlier.architecture.canonical() for earlier in past}
 
 
 class RandomSampler(ArchitectureSampler):
-    """Uniform draws without repeats, as long as new architectures turn up."""
+    """Uniform draws of networks, each once."""
 
     def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
         """Draws uniformly."""
-        return self._draw({earlier.architecture for earlier in past}, generator)
+        return self._draw(networks_of(past), generator)
 
 
 class ExhaustiveSampler(ArchitectureSampler):
-    """Every accepted architecture once, in the order of the space."""
+    """Every accepted network once, in the order of the space."""
 
     def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
-        """Proposes the first architecture that was not proposed before."""
-        seen = {earlier.architecture for earlier in past}
+        """Proposes the first architecture of a network that was not proposed before."""
+        seen = networks_of(past)
         for architecture in self.space.enumerate():
-            if architecture not in seen and self.accepts(architecture):
+            if architecture.canonical() not in seen and self.accepts(architecture):
                 return architecture
         raise NothingLeft
 
@@ -140,30 +160,55 @@ class RegularisedEvolution(ArchitectureSampler):
 
     def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
         """Draws at random until the population is complete, then mutates a parent."""
-        seen = {earlier.architecture for earlier in past}
+        seen = networks_of(past)
         alive = [earlier for earlier in past if earlier.values is not None][-self.population :]
         if len(past) < self.population or not alive:
             return self._draw(seen, generator)
         rows = torch.randperm(len(alive), generator=generator)[: self.tournament].tolist()
         sign = 1 if maximise else -1
         parent = max((alive[row] for row in rows), key=lambda one: sign * (one.values or (0.0,))[0])
-        for attempt in range(FRESH_DRAWS):
+        for _ in range(FRESH_DRAWS):
             try:
                 child = mutate(parent.architecture, generator, accept=self.accepts)
             except ImpossibleSpace:
                 break
-            if child not in seen or attempt == FRESH_DRAWS - 1:
+            if child.canonical() not in seen:
                 return child
         return self._draw(seen, generator)
 
 
-class OrderedNSGAII(NSGAIISampler):
-    """Optuna's NSGA-II with the parents of a generation sorted by trial number.
+class DistinctNSGAII(NSGAIISampler):
+    """Optuna's NSGA-II whose children are accepted and new networks; where none turns up, a random one takes its place.
 
-    Optuna returns them by rank when it selects them and by number ever after, so a search killed in between would
-    resume with other draws.
+    The parents of a generation are sorted by trial number: Optuna returns them by rank when it selects them and by
+    number ever after, so a search killed in between would resume with other draws.
     """
+
+    def __init__(self, space: Space, *, seed: int, accept: Accept | None = None, population: int = 20) -> None:
+        super().__init__(population_size=population, seed=seed)
+        self._random = RandomSampler(space, seed=seed, accept=accept)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """All choices are sampled together."""
+        return self._random.infer_relative_search_space(study, trial)
 
     def select_parent(self, study: Study, generation: int) -> list[FrozenTrial]:
         """The survivors of the previous generation, sorted by number."""
         return sorted(super().select_parent(study, generation), key=lambda trial: trial.number)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Proposes a child as Optuna parameters; the first generation is random."""
+        space, past = self._random.space, self._random.past(study, trial)
+        seen, generator = networks_of(past), generator_at(self._random.seed, "mutate", len(past))
+        parents = self.get_parent_population(study, self.get_trial_generation(study, trial))
+        mixed = {name: distribution for name, distribution in search_space.items() if not distribution.single()}
+        for _ in range(FRESH_DRAWS if parents else 0):
+            inherited = self._child_generation_strategy(study, mixed, parents)  # without what mutates
+            child = space.sample(generator).to_dict() | inherited
+            architecture = Architecture(space, tuple(choice.index(child[choice.name]) for choice in space.choices))
+            is_new = architecture in space and architecture.canonical() not in seen
+            if is_new and self._random.accepts(architecture):
+                return child
+        return self._random.sample_relative(study, trial, search_space)

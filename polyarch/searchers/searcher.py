@@ -1,5 +1,6 @@
 """Ask-and-tell search in an Optuna study, from which a killed run resumes exactly."""
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,12 +15,12 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from polyarch.errors import ImpossibleSpace, InvalidInput, NotFiniteError
 from polyarch.estimators import Goal
 from polyarch.randomness import derive_seed
-from polyarch.searchers.limits import ATTEMPTS, Limits
+from polyarch.searchers.limits import Limits
 from polyarch.searchers.samplers import (
     ABANDONED,
+    DistinctNSGAII,
     ExhaustiveSampler,
     NothingLeft,
-    OrderedNSGAII,
     RandomSampler,
     RegularisedEvolution,
     search_space,
@@ -28,6 +29,12 @@ from polyarch.spaces import Architecture
 
 BATCH = "batch"
 """User attribute of every trial that was created completely: the batch it belongs to."""
+
+REJECTED = "rejected"
+"""User attribute of trials that are not returned, with the reason: beyond a limit, or the network of another trial."""
+
+REJECTIONS = 20
+"""Rejected proposals in a row after which the next one is random."""
 
 MakeSampler = Callable[[int, Limits], BaseSampler]
 """(seed, limits) -> sampler."""
@@ -46,7 +53,7 @@ class Searcher(ABC):
 
     @abstractmethod
     def ask(self, n: int) -> list[Architecture]:
-        """Up to n architectures to score next; fewer at the end of the space or of a resumed batch."""
+        """Up to n architectures to score next; fewer where networks run out, or at the end of a resumed batch."""
 
     @abstractmethod
     def tell(self, architectures: Sequence[Architecture], scores: Sequence[Sequence[float]]) -> None:
@@ -58,9 +65,10 @@ class Searcher(ABC):
 
 
 class StudySearcher(Searcher):
-    """Adds hard limits and exact resumption to Optuna's samplers and storage.
+    """Adds hard limits, one proposal per network and exact resumption to Optuna's samplers and storage.
 
-    Every proposal gets a new sampler, seeded from (seed, number of proposals so far): no state in memory can be lost.
+    Architectures of the same canonical form are the same network, and only the first of them is returned. Every
+    proposal gets a new sampler, seeded from (seed, number of proposals so far): no state in memory can be lost.
     A batch is created completely before any of its scores arrive, so proposals depend only on finished batches.
 
     Args:
@@ -158,10 +166,15 @@ class StudySearcher(Searcher):
         return [Evaluated(self._architecture(t), tuple(t.values)) for t in self.study.best_trials]
 
     def _propose(self, batch: int) -> Architecture | None:
-        for _ in range(ATTEMPTS):
-            position = sum(ABANDONED not in trial.user_attrs for trial in self.study.get_trials(deepcopy=False))
-            seed = derive_seed(self.seed, "ask", position) % 2**32
-            self.study.sampler = self._make_sampler(seed, self.limits)
+        """The next architecture; None if no network is left."""
+        seen = {self._architecture(trial).canonical(): trial.number for trial in self._proposed()}
+        while True:
+            past = [trial for trial in self.study.get_trials(deepcopy=False) if ABANDONED not in trial.user_attrs]
+            seed = derive_seed(self.seed, "ask", len(past)) % 2**32
+            in_a_row = sum(1 for _ in itertools.takewhile(lambda trial: REJECTED in trial.user_attrs, reversed(past)))
+            # A sampler that keeps proposing what is rejected is helped out by one that knows limits and past.
+            make_sampler = self._make_sampler if in_a_row < REJECTIONS else random_search
+            self.study.sampler = make_sampler(seed, self.limits)
             try:
                 trial = self.study.ask(fixed_distributions=self._distributions)
             except NothingLeft:
@@ -173,17 +186,21 @@ class StudySearcher(Searcher):
                 self._abandon_half_asked()
                 raise self.limits.impossible() from None
             architecture = self._architecture(trial)
-            if architecture in self.space:
-                violation = self.limits.violation(architecture)
-            else:
-                violation = "outside the constraints of the space"
-            if violation is None:
+            reason = self._objection(architecture, seen)
+            if reason is None:
                 trial.set_user_attr(BATCH, batch)
                 return architecture
-            # Optuna's own samplers know neither constraints nor limits: proposals beyond them are dropped unscored.
-            trial.set_user_attr("rejected", violation)
+            # A user's sampler may know neither constraints, limits nor networks: such proposals are dropped unscored.
+            trial.set_user_attr(REJECTED, reason)
             self.study.tell(trial, state=TrialState.PRUNED)
-        raise self.limits.impossible()
+
+    def _objection(self, architecture: Architecture, seen: Mapping[str, int]) -> str | None:
+        """Why an architecture is not returned; ``seen`` has the trials of the proposed networks."""
+        if architecture not in self.space:
+            return "outside the constraints of the space"
+        if architecture.canonical() in seen:
+            return f"the network of trial {seen[architecture.canonical()]}"
+        return self.limits.violation(architecture)
 
     def _proposed(self) -> list[FrozenTrial]:
         return [trial for trial in self.study.get_trials(deepcopy=False) if BATCH in trial.user_attrs]
@@ -226,7 +243,7 @@ def random_search(seed: int, limits: Limits) -> BaseSampler:
 
 
 def exhaustive_search(seed: int, limits: Limits) -> BaseSampler:
-    """Proposes every allowed architecture once."""
+    """Proposes every allowed network once."""
     return ExhaustiveSampler(limits.net.space, seed=seed, accept=limits.allows)
 
 
@@ -238,5 +255,5 @@ def evolution(population: int = 20, tournament: int = 5) -> MakeSampler:
 
 
 def nsga2(population: int = 20) -> MakeSampler:
-    """Optuna's NSGA-II, for several objectives."""
-    return lambda seed, limits: OrderedNSGAII(population_size=population, seed=seed)
+    """NSGA-II, for several objectives."""
+    return lambda seed, limits: DistinctNSGAII(limits.net.space, seed=seed, accept=limits.allows, population=population)

@@ -2,6 +2,8 @@
 
 from polyarch.spaces.architecture import Architecture, Choice, ChoiceKind, Gates, per_example_gates
 from polyarch.spaces.cell_shape import cell_depths, operation_count, skip_count
+from polyarch.spaces.chain_form import ChainForm
+from polyarch.spaces.computation import Computation
 from polyarch.spaces.darts import (
     DARTS_CELLS,
     DARTS_EDGES,
@@ -40,9 +42,9 @@ from polyarch.spaces.wired import (
 __all__ = [
     "DARTS_CELLS", "DARTS_EDGES", "DARTS_NODES", "DARTS_OPERATIONS", "MACRO_OPERATIONS", "MACRO_STAGES",
     "NB101_OPERATIONS", "NB101_PARENTS", "NB201_CONVOLUTIONS", "NB201_EDGES", "NB201_NO_NONE", "NB201_OPERATIONS",
-    "S2_OPERATIONS", "Architecture", "Choice", "ChoiceKind", "Constraint", "Edge", "Gates", "NB101Cell", "Space",
-    "cell_depths", "darts_edges", "darts_space", "darts_string", "edge_name", "erdos_renyi", "macro_space",
-    "macro_string", "module_sources", "mutate", "nb101_cell", "nb101_parents", "nb101_space", "nb201_space",
-    "nb201_string", "operation_count", "parse_darts", "parse_macro", "parse_nb201", "parse_wiring", "per_example_gates",
-    "residual_wiring", "skip_count", "wired_shape", "wired_space", "wiring_string",
+    "S2_OPERATIONS", "Architecture", "ChainForm", "Choice", "ChoiceKind", "Computation", "Constraint", "Edge", "Gates",
+    "NB101Cell", "Space", "cell_depths", "darts_edges", "darts_space", "darts_string", "edge_name", "erdos_renyi",
+    "macro_space", "macro_string", "module_sources", "mutate", "nb101_cell", "nb101_parents", "nb101_space",
+    "nb201_space", "nb201_string", "operation_count", "parse_darts", "parse_macro", "parse_nb201", "parse_wiring",
+    "per_example_gates", "residual_wiring", "skip_count", "wired_shape", "wired_space", "wiring_string",
 ]  # fmt: skip

@@ -5,10 +5,12 @@ Liu, Simonyan & Yang (2019), "DARTS: Differentiable Architecture Search", arXiv:
 """
 
 import ast
+from functools import lru_cache
 from itertools import combinations
 
 from polyarch.errors import InvalidInput
 from polyarch.spaces.architecture import Architecture, Choice
+from polyarch.spaces.computation import Computation, Sum
 from polyarch.spaces.space import Space, space_name
 
 DARTS_OPERATIONS = (
@@ -53,7 +55,7 @@ def darts_space(operations: tuple[str, ...] = DARTS_OPERATIONS) -> Space:
             pairs = tuple(f"{first},{second}" for first, second in combinations(range(node), 2))
             choices.append(Choice(f"{cell}{node}_inputs", pairs, "wiring"))
             choices.extend(Choice(f"{cell}{node}_{which}", operations) for which in ("first", "second"))
-    return Space(name, tuple(choices))
+    return Space(name, tuple(choices), canonical=darts_canonical)
 
 
 def darts_edges(architecture: Architecture, cell: str) -> dict[Edge, str]:
@@ -64,6 +66,28 @@ def darts_edges(architecture: Architecture, cell: str) -> dict[Edge, str]:
         edges[first, node] = architecture.option(f"{cell}{node}_first")
         edges[second, node] = architecture.option(f"{cell}{node}_second")
     return edges
+
+
+def darts_canonical(architecture: Architecture) -> str:
+    """The `Computation` of both cells, whatever the order of their nodes.
+
+    The output of a cell concatenates its nodes, and whatever reads it has weights for every channel, so their order is
+    a renaming of weights.
+    """
+    return "|".join(_cell_key(cell, tuple(darts_edges(architecture, cell).items())) for cell in DARTS_CELLS)
+
+
+@lru_cache(maxsize=65536)
+def _cell_key(cell: str, edges: tuple[tuple[Edge, str], ...]) -> str:
+    form = Computation()
+    nodes: dict[int, Sum] = {0: form.input("c0"), 1: form.input("c1"), **dict.fromkeys(DARTS_NODES, ())}
+    for (source, target), operation in edges:
+        resizes = cell == "reduce" and source < 2  # then a skip has weights, too
+        value = nodes[source]
+        if operation != "skip_connect" or resizes:
+            value = form.operation(operation, value)
+        nodes[target] += value
+    return form.key(nodes[node] for node in DARTS_NODES)
 
 
 def darts_string(architecture: Architecture) -> str:

@@ -5,12 +5,15 @@ Su et al. (2021), "Prioritized Architecture Sampling with Monto-Carlo Tree Searc
 
 from polyarch.errors import InvalidInput
 from polyarch.spaces.architecture import Architecture, Choice
+from polyarch.spaces.chain_form import ChainForm
 from polyarch.spaces.space import Space
 
 MACRO_OPERATIONS = ("identity", "ir_3x3_t3", "ir_5x5_t6")
 """Written 0, 1 and 2 in the table; the last two are MobileNetV2 blocks with kernels 3 and 5 and expansions 3 and 6."""
 MACRO_STAGES = (2, 3, 3)
 """Layers per stage; the first of each halves the resolution and doubles the channels."""
+macro_canonical = ChainForm(MACRO_OPERATIONS[0], tuple(layer > 0 for length in MACRO_STAGES for layer in range(length)))
+"""A key shared by chains that differ only in the positions of identities between layers of equal shape."""
 
 
 def macro_space() -> Space:
@@ -30,12 +33,3 @@ def parse_macro(text: str, space: Space | None = None) -> Architecture:
     if len(digits) != sum(MACRO_STAGES) or not set(digits) <= set("012"):
         raise InvalidInput(f"Expected {sum(MACRO_STAGES)} digits out of 0, 1 and 2. Got {text!r}.")
     return (space or macro_space()).architecture([MACRO_OPERATIONS[int(digit)] for digit in digits])
-
-
-def macro_canonical(architecture: Architecture) -> str:
-    """A key shared by chains that differ only in the positions of identities between layers of equal shape."""
-    digits, stages = macro_string(architecture), []
-    for length in MACRO_STAGES:
-        stage, digits = digits[:length], digits[length:]
-        stages.append(stage[0] + stage[1:].replace("0", ""))
-    return "|".join(stages)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, InterChoice, Selection, call, dependent_weights
 from polyarch.nn.operations import conv_bn, inverted_residual
-from polyarch.spaces import Architecture, Choice, Gates, Space
+from polyarch.spaces import Architecture, ChainForm, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet, pooled_head
 
 FAIRNAS_CHANNELS = (32, 32, 40, 40, 40, 40, 80, 80, 80, 80, 96, 96, 96, 96, 192, 192, 192, 192, 320)
@@ -155,7 +155,9 @@ class ChainSupernet(LayerChain):
             *conv_bn(wide, stem_channels, 1, activation=False),
         )
         head = pooled_head(*conv_bn(channels[-1], head_channels, 1), width=head_channels, classes=classes)
-        super().__init__(Space(f"chain{len(choices)}[{','.join(blocks)}]", choices), stem, layers, head, interchoice)
+        form = ChainForm("skip", tuple(layer.residual for layer in layers))
+        space = Space(f"chain{len(choices)}[{','.join(blocks)}]", choices, canonical=form)
+        super().__init__(space, stem, layers, head, interchoice)
 
 
 def fairnas_chain(

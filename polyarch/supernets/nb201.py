@@ -194,7 +194,7 @@ class NB201Supernet(Supernet):
         interchoice: InterChoice | None = None,
         partial: int = 1,
     ) -> None:
-        super().__init__(nb201_space(operations))
+        super().__init__(nb201_space(operations, pool_weights=pool_convolution))
         require_sizes(classes, channels=channels, cells=cells, in_channels=in_channels)
         require_parts(channels, partial)
         if partial > 1 and interchoice is not None:
@@ -225,9 +225,7 @@ class NB201Supernet(Supernet):
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
         """(B, in_channels, H, W) -> (B, classes)."""
         selection: tuple[Step, ...] | Gates = (
-            live_steps(self.space.validate(architecture).indices, self._passing, self._predecessors)
-            if isinstance(architecture, Architecture)
-            else architecture
+            self._steps(architecture) if isinstance(architecture, Architecture) else architecture
         )
         x = call(self.stem, x)
         shift: Tensor | None = None
@@ -237,3 +235,12 @@ class NB201Supernet(Supernet):
             else:
                 x, shift = layer(plus(shift, x)), None
         return call(self.head, plus(shift, x))
+
+    def parameter_count(self, architecture: Architecture) -> int:
+        """The number of weights of the extracted network, without operations that do not reach the output."""
+        fixed, options = self._parameter_table
+        names = self.space.choice_names
+        return fixed + sum(options.get((names[edge], option), 0) for edge, _, _, option, _ in self._steps(architecture))
+
+    def _steps(self, architecture: Architecture) -> tuple[Step, ...]:
+        return live_steps(self.space.validate(architecture).indices, self._passing, self._predecessors)

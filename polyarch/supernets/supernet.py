@@ -52,9 +52,9 @@ class Supernet(nn.Module, ABC):
         return StackedNetworks([self.extract(architecture) for architecture in architectures])
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The number of weights of all chosen operations, as published tables count them.
+        """The number of weights of all chosen operations, without inter-choice weights.
 
-        The extracted network is smaller if an operation cannot reach the output. Inter-choice weights do not count.
+        Supernets whose operations may fail to reach the output override it to count those of the extracted network.
         """
         fixed, options = self._parameter_table
         return fixed + sum(options.get((name, architecture[name]), 0) for name in self.space.choice_names)

@@ -9,7 +9,7 @@ from polyarch.spaces import Architecture, Space
 
 
 class SearcherContract:
-    """Inherit, and return a searcher and its space, of more than 12 members; ``objectives`` counts the scores."""
+    """Inherit, and return a searcher and its space, of more than 12 networks; ``objectives`` counts the scores."""
 
     objectives: int = 1
 
@@ -29,6 +29,16 @@ class SearcherContract:
             assert len(asked) == n
             assert all(architecture in space for architecture in asked)
             self._tell(searcher, asked)
+
+    def test_no_network_comes_twice(self) -> None:
+        """All proposals have different canonical forms."""
+        searcher = self.make_searcher()
+        networks: list[str] = []
+        for _ in range(3):
+            asked = searcher.ask(4)
+            networks.extend(architecture.canonical() for architecture in asked)
+            self._tell(searcher, asked)
+        assert len(set(networks)) == len(networks) == 12
 
     def test_same_past_same_proposals(self) -> None:
         """Two searchers that received the same scores propose the same."""

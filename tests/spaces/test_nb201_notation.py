@@ -1,18 +1,16 @@
-"""NAS-Bench-201: notation and canonical form, against the published numbers and table."""
+"""NAS-Bench-201: its notation, against the published numbers and table."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from polyarch.errors import InvalidInput, UnknownName
 from polyarch.spaces import nb201_space, nb201_string, parse_nb201
-from polyarch.supernets import NB201Supernet
+from polyarch.supernets import NB201Supernet, Supernet
 
 SPACE = nb201_space()
 
@@ -26,7 +24,6 @@ def table(nb201_table_path: Path) -> list[dict[str, str]]:
 def test_published_counts() -> None:
     cells = list(SPACE.enumerate())
     assert len(cells) == SPACE.size == 15_625
-    assert len({cell.canonical() for cell in cells}) == 6_466
 
 
 def test_notation_round_trip_for_all_cells() -> None:
@@ -78,21 +75,9 @@ def test_unknown_operations_are_refused() -> None:
         nb201_space(("none", "nor_conv_5x5"))
 
 
-def test_canonical_keys_are_those_of_the_benchmark(table: list[dict[str, str]]) -> None:
-    ours: dict[str, set[str]] = defaultdict(set)
-    theirs: dict[str, set[str]] = defaultdict(set)
-    for row in table:
-        ours[parse_nb201(row["arch_str"], SPACE).canonical()].add(row["arch_str"])
-        theirs[row["unique_str"]].add(row["arch_str"])
-    assert len(table) == 15_625
-    assert blocks(ours) == blocks(theirs)
-
-
-def blocks(groups: Mapping[str, set[str]]) -> set[frozenset[str]]:
-    return {frozenset(group) for group in groups.values()}
-
-
 def test_parameter_counts_are_those_of_the_benchmark(table: list[dict[str, str]]) -> None:
     net = NB201Supernet(channels=16, cells=5, affine=True)
     for row in table[::15][:1000]:
-        assert net.parameter_count(parse_nb201(row["arch_str"], SPACE)) == int(row["params_cifar10"])
+        cell = parse_nb201(row["arch_str"], SPACE)
+        # The benchmark counts operations that do not reach the output, too.
+        assert Supernet.parameter_count(net, cell) == int(row["params_cifar10"]) >= net.parameter_count(cell)

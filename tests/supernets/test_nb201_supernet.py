@@ -66,22 +66,21 @@ def test_multiply_accumulates_by_hand(text: str, cells: int) -> None:
     assert MACs((3, size, size)).score(net, cell) == expected
 
 
-def test_parameter_count_is_exact_where_nothing_is_dead() -> None:
-    net = NB201Supernet(channels=4, cells=2, operations=("nor_conv_1x1", "nor_conv_3x3", "skip_connect"), affine=True)
+def test_parameter_count_is_that_of_the_extracted_network() -> None:
+    net = NB201Supernet(channels=4, cells=2, affine=True)
     generator = generator_at(0, "cells")
-    for _ in range(5):
+    for _ in range(20):
         cell = net.space.sample(generator)
         extracted = sum(parameter.numel() for parameter in net.extract(cell).parameters())
         assert extracted == net.parameter_count(cell)
 
 
-def test_dead_operations_are_counted_as_written_but_not_extracted() -> None:
+def test_dead_operations_do_not_count() -> None:
     net = NB201Supernet(channels=4, cells=1)
     cell = parse_nb201("|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|", net.space)
     without = parse_nb201("|none~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|", net.space)
-    assert net.parameter_count(cell) - net.parameter_count(without) == 9 * (4**2 + 8**2 + 16**2)
-    extracted = [sum(p.numel() for p in net.extract(a).parameters()) for a in (cell, without)]
-    assert extracted[0] == extracted[1] == net.parameter_count(without)
+    assert cell.canonical() == without.canonical()
+    assert net.parameter_count(cell) == net.parameter_count(without)
 
 
 def test_only_live_edges_run_and_get_gradients() -> None:

@@ -15,22 +15,22 @@ def first_is_b(architecture: Architecture) -> bool:
     return architecture.names[0] == "b"
 
 
-def test_the_cells_of_nas_bench_201_are_6466_networks() -> None:
+def test_the_cells_of_nas_bench_201_are_5044_networks() -> None:
     found = equivalence_classes(nb201_space(), "all", seed=0)
     members = [member for network in found for member in network]
-    assert len(found) == 6466
+    assert len(found) == 5044
     assert len(members) == len(set(members)) == 15625
     assert all(len({member.canonical() for member in network}) == 1 for network in found)
 
 
-@given(wanted=st.integers(1, 8), seed=st.integers(0, 2**31))
+@given(wanted=st.integers(1, 5), seed=st.integers(0, 2**31))
 def test_random_networks_are_distinct_and_the_same_for_the_same_seed(wanted: int, seed: int) -> None:
-    space = nb201_space(("none", "skip_connect"))  # 64 cells, 8 networks
+    space = nb201_space(("none", "skip_connect"))  # 64 cells; 0, x, 2x, 3x and 4x
     found = equivalence_classes(space, wanted, seed=seed)
     assert len({network[0].canonical() for network in found}) == wanted
     assert all(len(network) == 1 for network in found)
     assert found == equivalence_classes(space, wanted, seed=seed)
-    assert found == equivalence_classes(space, 8, seed=seed)[:wanted]  # a larger truth has the smaller one in it
+    assert found == equivalence_classes(space, 5, seed=seed)[:wanted]  # a larger truth has the smaller one in it
 
 
 def test_every_member_is_drawn_equally_often() -> None:

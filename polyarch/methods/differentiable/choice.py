@@ -33,7 +33,7 @@ def find_architectures(run: Run, learned: LearnedRelaxation) -> list[Architectur
         weights = _perturbed(run, learned)
     best = strongest(relaxation, weights, excess=excess)
     near = (other for other in alternatives(relaxation, weights) if excess is None or excess(other) <= 0)
-    return distinct_networks(run.net, (best, *near), most=run.settings.retrain.members)
+    return distinct_networks((best, *near), most=run.settings.retrain.members)
 
 
 def record_of(learned: LearnedRelaxation, architecture: Architecture | None = None) -> DifferentiableRecord:

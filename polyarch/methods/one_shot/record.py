@@ -91,13 +91,17 @@ class EliminationRecord(Record):
 
 
 class SearchRecord(Record):
-    """What was searched and found."""
+    """What was searched and found; no network comes twice.
+
+    ``exhausted`` says that the search ended before its budget because it found no other network within the limits.
+    """
 
     sampler: str
     objectives: list[str]
     limits: dict[str, float]
     evaluated: list[ScoredArchitecture]
     best: list[ScoredArchitecture]
+    exhausted: bool = False
 
 
 class OneShotRecord(Record):

@@ -6,6 +6,7 @@ from polyarch.estimators import Failure, Score, Scoring
 from polyarch.methods.one_shot.ranking import score_records
 from polyarch.methods.one_shot.record import ScoredArchitecture, ScoreRecord, SearchRecord
 from polyarch.plugins import SAMPLERS
+from polyarch.runs.display import several
 from polyarch.runs.run import Run, distinct_networks
 from polyarch.runs.sections import SearchSettings
 from polyarch.searchers import StudySearcher
@@ -48,24 +49,31 @@ def sampler_of(settings: SearchSettings) -> MakeSampler:
 
 
 def search(run: Run) -> SearchRecord:
-    """Asks, scores and tells until the budget is spent; the best by the first objective come first."""
+    """Asks, scores and tells until the budget is spent on as many networks, or none is left.
+
+    The best by the first objective come first.
+    """
     settings = run.settings.search
     task = Scoring(run.net, run.estimators(settings.objectives))
     goals = [estimator.goal for estimator in task.estimators]
     searcher = StudySearcher(
         run.limits, sampler_of(settings), goals=goals, seed=run.settings.seed, storage=run.workspace.study
     )
+    exhausted = False
     with run.display.stage("search") as report, run.stop.at_once(), run.executor().open(task) as score:
         done = searcher.count()
         report(done, settings.budget, "")
         while done < settings.budget and (done < settings.batch or run.seconds_left(SHARE_OF_TIME) > 0):
             asked = searcher.ask(min(settings.batch, settings.budget - done))
             if not asked:
-                break  # an exhaustive search has seen everything
+                exhausted = True
+                break
             for index, outcome in score(asked):
                 _tell(run, searcher, asked[index], outcome)
                 done += 1
                 report(done, settings.budget, "")
+    if exhausted:
+        run.display.say(f"The search ended early, after {several(done, 'network')}: it found no other one.")
     notes = searcher.notes("scores")
     sign = -1 if goals[0] == "maximise" else 1
     best = sorted(searcher.best(), key=lambda item: sign * item.values[0])
@@ -82,6 +90,7 @@ def search(run: Run) -> SearchRecord:
         limits={limit.cost.name: limit.at_most for limit in run.limits.limits},
         evaluated=[scored(item.architecture) for item in searcher.finished()],
         best=[scored(item.architecture) for item in best],
+        exhausted=exhausted,
     )
 
 
@@ -98,12 +107,11 @@ def _tell(run: Run, searcher: StudySearcher, architecture: Architecture, outcome
 def ensemble_members(run: Run, record: SearchRecord) -> list[Architecture]:
     """The best of the search first, then by the first objective, up to ``retrain.members``.
 
-    Each has other layers than those before it: architectures that differ only in what does not reach the output, or in
-    where equal layers stand, would be the same opinion twice.
+    Each is another network: architectures of one canonical form would be the same opinion twice.
     """
     (objective,) = run.estimators(run.settings.search.objectives[:1])
     sign = -1 if objective.goal == "maximise" else 1
     by_score = sorted(record.evaluated, key=lambda item: sign * item.score(objective.name))
     space = run.net.space
     ordered = (space.architecture(item.architecture) for item in (record.best[0], *by_score))
-    return distinct_networks(run.net, ordered, most=run.settings.retrain.members)
+    return distinct_networks(ordered, most=run.settings.retrain.members)

@@ -1,4 +1,4 @@
-"""The members of an ensemble are the best that differ in their layers."""
+"""The members of an ensemble are the best that are different networks."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ def test_wirings_of_the_same_layers_are_different_networks() -> None:
     space = {"kind": "wired", "width": 2, "modules": 3, "stages": 1}
     net = Run.build(RunSettings.parse({"space": space, "workers": 1}, "the test"), Workspace(Path("nowhere"))).net
     wirings = [net.space.architecture(key.split("|")) for key in ("off|off|off", "on|off|off", "off|off|off")]
-    assert distinct_networks(net, wirings, most=3) == wirings[:2]
+    assert distinct_networks(wirings, most=3) == wirings[:2]
