@@ -245,7 +245,7 @@ class ElasticConv2d(ElasticLayer, nn.Conv2d):
     def _transformed(self, centre: Tensor) -> Tensor:
         """v + D_k v for the kernel of every channel, (out, in / groups, k, k)."""
         outputs, inputs, size, _ = centre.shape
-        learned = self.get_parameter(f"transform{size}")
+        learned: Tensor = getattr(self, f"transform{size}")
         transform = learned + torch.eye(size**2, dtype=learned.dtype, device=learned.device)
         if inputs > 1 and self.weight.stride(1) == 1:  # channels last: the result keeps that order
             flat = centre.permute(0, 2, 3, 1).reshape(outputs, size**2, inputs)

@@ -260,9 +260,8 @@ def _slice_gradients(net: Supernet, architecture: Architecture) -> Iterator[Tens
 
 def _transforms_kernels(net: Supernet) -> bool:
     layers = [layer for layer in net.modules() if isinstance(layer, ElasticConv2d)]
-    return any(
-        value.grad is not None for part in layers for name, value in part.named_parameters() if "transform" in name
-    )
+    learned = [layer.get_parameter(f"transform{size}") for layer in layers for size in layer.kernels[1:]]
+    return any(transform.grad is not None for transform in learned)
 
 
 def _layer_weights(network: nn.Module) -> list[nn.Parameter]:
