@@ -1,4 +1,4 @@
-"""How search blocks learn which option to run, without an argument of ``forward`` and without state.
+"""How search blocks and elastic layers learn what to run, without an argument of ``forward`` and without state.
 
 A supernet call sets a context variable, which the blocks read: modules hold no state, so threads do not interfere.
 
@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.choice_block import gate_for, options_run
+from polyarch.nn.path_recording import Composed, call
 from polyarch.spaces import Choice, ChoiceKind
 
 CHOSEN = object()
@@ -31,11 +32,11 @@ CHOSEN = object()
 
 
 class BlockRunner(ABC):
-    """Decides what search blocks run inside ``with running(runner)``."""
+    """Decides what search modules run inside ``with running(runner)``."""
 
     @abstractmethod
-    def run(self, block: "SearchBlock", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs the block and returns its output."""
+    def run(self, module: "SearchModule", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs the module and returns its output."""
 
 
 _runner: ContextVar[BlockRunner | None] = ContextVar("polyarch_runner", default=None)
@@ -43,7 +44,7 @@ _runner: ContextVar[BlockRunner | None] = ContextVar("polyarch_runner", default=
 
 @contextmanager
 def running(runner: BlockRunner) -> Iterator[None]:
-    """Blocks that this thread calls inside the context ask this runner."""
+    """Search modules that this thread calls inside the context ask this runner."""
     token = _runner.set(runner)
     try:
         yield
@@ -51,14 +52,74 @@ def running(runner: BlockRunner) -> Iterator[None]:
         _runner.reset(token)
 
 
-class SearchBlock(nn.Module, ABC):
-    """A module with a choice. Outside a supernet call it runs its default option."""
+class ChoiceSource(Protocol):
+    """What brings a choice into a network: a block, or the sizes of elastic layers."""
 
-    def __init__(self, name: str, options: Iterable[str], *, default: int, kind: ChoiceKind = "operation") -> None:
+    @property
+    def choice(self) -> Choice:
+        """The name and options."""
+
+    @property
+    def tied(self) -> bool:
+        """Whether other sources may have a choice of this name, which is then made once for all of them."""
+
+
+class SearchModule(Composed, ABC):
+    """A module that runs as the choices of the current supernet call say, and by default outside such calls."""
+
+    @property
+    @abstractmethod
+    def sources(self) -> Sequence[ChoiceSource]:
+        """Where its choices come from."""
+
+    @abstractmethod
+    def run_selected(self, selections: "Selections", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The output under the selections; choices without one take their default."""
+
+    @abstractmethod
+    def extracted(self, indices: Mapping[str, int], memo: dict[int, Any]) -> nn.Module:
+        """What replaces the module in an extracting deep copy, given the option index of every choice."""
+
+    def inside(self, source: ChoiceSource, index: int) -> nn.Module | None:
+        """The module that an option runs, whose own choices matter only if it is chosen."""
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its choices."""
+        return tuple(source.choice.name for source in self.sources)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The output of what is selected; gates mix options."""
+        runner = _runner.get() or noted(*self.names)
+        return self.run_selected({}, args, kwargs) if runner is None else runner.run(self, args, kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
+        # An extracting copy replaces each search module by what was chosen. Other options are never copied, and all
+        # references to the module, inside or outside the module tree, refer to the same replacement in the copy.
+        indices = memo.get(id(CHOSEN))
+        if indices is not None:
+            require_known(self, indices)
+            return self.extracted(indices, memo)
+        other = type(self).__new__(type(self))
+        memo[id(self)] = other
+        other.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return other
+
+
+class SearchBlock(SearchModule):
+    """A module with one choice between modules. Outside a supernet call it runs its default option."""
+
+    def __init__(
+        self, name: str, options: Iterable[str], *, default: int, kind: ChoiceKind = "operation", tied: bool = False
+    ) -> None:
         super().__init__()
         if not isinstance(name, str):
             raise InvalidInput(f"Expected the name of a block first. Got {type(name).__name__}.")
+        if not isinstance(tied, bool):
+            raise InvalidInput(f"Expected tied=True or tied=False for {name!r}. Got {type(tied).__name__}.")
         self.choice = Choice(name, tuple(options), kind)
+        self.tied = tied
         self.default = default
 
     @property
@@ -66,38 +127,47 @@ class SearchBlock(nn.Module, ABC):
         """The name of the choice."""
         return self.choice.name
 
+    @property
+    def sources(self) -> tuple[ChoiceSource]:
+        """The block itself."""
+        return (self,)
+
     @abstractmethod
     def chosen(self, index: int) -> nn.Module:
         """The module of an option, which replaces the block in an extracted network."""
 
+    def inside(self, source: ChoiceSource, index: int) -> nn.Module:
+        """The module of the option."""
+        return self.chosen(index)
+
     def outputs(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Yields the outputs of some options, in ascending order of their indices."""
-        return (self.chosen(index)(*args, **kwargs) for index in indices)
+        for index in indices:
+            module = self.chosen(index)
+            yield call(module, *args) if len(args) == 1 and not kwargs else module(*args, **kwargs)
 
     def run(self, index: int, *args: Any, **kwargs: Any) -> Any:
         """The output of one option; no other is run."""
         return next(self.outputs([index], *args, **kwargs))
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def run_selected(self, selections: "Selections", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The output of the selected option, or the mixture sum_o weight_o * output_o."""
-        runner = _runner.get() or noted(self.name)
-        return self.run(self.default, *args, **kwargs) if runner is None else runner.run(self, args, kwargs)
+        selection = selections.get(self.name, self.default)
+        if isinstance(selection, int):
+            return self.run(selection, *args, **kwargs)
+        if torch.is_inference_mode_enabled():
+            # Inference tensors do not count changes in place; outside inference mode torch refuses such changes.
+            with torch.inference_mode(False), torch.no_grad():
+                return _mixed(self, selection, args, kwargs)
+        return _mixed(self, selection, args, kwargs)
+
+    def extracted(self, indices: Mapping[str, int], memo: dict[int, Any]) -> nn.Module:
+        """A copy of the chosen option."""
+        return copy.deepcopy(self.chosen(indices[self.name]), memo)
 
     def extra_repr(self) -> str:
         """The name and options of the block."""
         return f"{self.name!r}, options={list(self.choice.options)}"
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
-        # An extracting copy replaces each block by its chosen option. Other options are never copied, and all
-        # references to the block, inside or outside the module tree, refer to the same module in the copy.
-        indices = memo.get(id(CHOSEN))
-        if indices is not None:
-            require_known(self, indices)
-            return copy.deepcopy(self.chosen(indices[self.name]), memo)
-        other = type(self).__new__(type(self))
-        memo[id(self)] = other
-        other.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return other
 
 
 @dataclass(frozen=True)
@@ -113,31 +183,29 @@ class OptionWeights:
         return cls(weights, options_run(weights, range(weights.shape[-1])))
 
 
+Selections = Mapping[str, int | OptionWeights]
+"""Choice name -> option index, or weights to mix options."""
+
+
 @dataclass(frozen=True)
 class SelectedOptions(BlockRunner):
-    """Runs the selected options: block name -> option index, or weights to mix options."""
+    """Runs the selected options."""
 
-    selections: Mapping[str, int | OptionWeights]
+    selections: Selections
 
-    def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, module: SearchModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs one option, or several and mixes their outputs."""
-        require_known(block, self.selections)
-        selection = self.selections[block.name]
-        if isinstance(selection, int):
-            return block.run(selection, *args, **kwargs)
-        if torch.is_inference_mode_enabled():
-            # Inference tensors do not count changes in place; outside inference mode torch refuses such changes.
-            with torch.inference_mode(False), torch.no_grad():
-                return _mixed(block, selection, args, kwargs)
-        return _mixed(block, selection, args, kwargs)
+        require_known(module, self.selections)
+        return module.run_selected(self.selections, args, kwargs)
 
 
-def require_known(block: SearchBlock, names: Collection[str]) -> None:
+def require_known(module: SearchModule, names: Collection[str]) -> None:
     """Refuses a block from a plain list or another network, whose choice and weights the supernet does not know."""
-    if block.name not in names:
-        raise InvalidInput(
-            f"Expected {block.name!r} to be a submodule of the network that runs it. Got a block from outside."
-        )
+    for name in module.names:
+        if name not in names:
+            raise InvalidInput(
+                f"Expected {name!r} to be a submodule of the network that runs it. Got a block from outside."
+            )
 
 
 def require_alike(block: SearchBlock, first: tuple[str, Any], other: tuple[str, Any], *, dtypes: bool) -> None:
@@ -257,8 +325,8 @@ def _note(selected: SelectedOptions) -> None:
     _notes[key] = selected
 
 
-def noted(name: str) -> SelectedOptions | None:
-    """The note of the current backward pass for a block; None outside backward passes."""
+def noted(*names: str) -> SelectedOptions | None:
+    """The note of the current backward pass on these choices; None outside backward passes."""
     if not _notes:
         return None
     thread, task = threading.get_ident(), torch._C._current_graph_task_id()
@@ -272,4 +340,4 @@ def noted(name: str) -> SelectedOptions | None:
     # other threads on this pass are the last resort: the output may lie on another device.
     own = [note for (owner, _), note in reversed(notes) if owner == thread]
     shared = [note for (_, other), note in notes if other == task]
-    return next((note for note in (*own, *shared) if name in note.selections), None)
+    return next((note for note in (*own, *shared) if all(name in note.selections for name in names)), None)

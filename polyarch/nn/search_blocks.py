@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.block_selection import SearchBlock
+from polyarch.nn.path_recording import call
 
 
 class OneOf(SearchBlock):
@@ -21,11 +22,14 @@ class OneOf(SearchBlock):
 
     Args:
         name: the name of the choice.
+        tied: whether other blocks may have the same name and options, and the choice is made once for all of them;
+            every one of them must say so.
         options: option name -> module.
     """
 
-    def __init__(self, name: str, /, **options: nn.Module) -> None:
-        super().__init__(name, options, default=0)
+    def __init__(self, name: str, /, *, tied: bool | nn.Module = False, **options: nn.Module) -> None:
+        # The type allows ``**options`` in calls; a module, which would be an option of this name, is refused.
+        super().__init__(name, options, default=0, tied=cast(bool, tied))
         for option, module in options.items():
             _require_module(module, f"option {option!r} of {name!r}")
         self.options = nn.ModuleList(options.values())
@@ -45,9 +49,10 @@ class Repeat(SearchBlock):
         name: the name of the choice.
         blocks: modules from one tensor to one tensor.
         minimum: the smallest depth; depth 0 returns the input.
+        tied: see `OneOf`.
     """
 
-    def __init__(self, name: str, blocks: Iterable[nn.Module], *, minimum: int = 1) -> None:
+    def __init__(self, name: str, blocks: Iterable[nn.Module], *, minimum: int = 1, tied: bool = False) -> None:
         blocks = list(blocks)
         if not blocks or not 0 <= minimum <= len(blocks):
             raise InvalidInput(
@@ -55,7 +60,7 @@ class Repeat(SearchBlock):
                 f"Got {len(blocks)} blocks, {minimum=}."
             )
         depths = map(str, range(minimum, len(blocks) + 1))
-        super().__init__(name, depths, default=len(blocks) - minimum, kind="wiring")
+        super().__init__(name, depths, default=len(blocks) - minimum, kind="wiring", tied=tied)
         for position, module in enumerate(blocks):
             _require_module(module, f"block {position} of {name!r}")
         self.minimum = minimum
@@ -77,9 +82,9 @@ class Repeat(SearchBlock):
         (x,) = args
         depths = [self.minimum + index for index in indices]
         if depths[0] == 0:
-            yield self.skip(x)
+            yield call(self.skip, x)
         for depth in range(1, depths[-1] + 1):
-            x = self.blocks[depth - 1](x)
+            x = call(self.blocks[depth - 1], x)
             if depth in depths:
                 yield x
 
@@ -96,10 +101,11 @@ class Maybe(SearchBlock):
     Args:
         name: the name of the choice.
         block: a module from one tensor to a tensor of the same shape.
+        tied: see `OneOf`.
     """
 
-    def __init__(self, name: str, block: nn.Module) -> None:
-        super().__init__(name, ("off", "on"), default=1)
+    def __init__(self, name: str, block: nn.Module, *, tied: bool = False) -> None:
+        super().__init__(name, ("off", "on"), default=1, tied=tied)
         _require_module(block, f"the block of {name!r}")
         self.block = block
         self.skip = nn.Identity()

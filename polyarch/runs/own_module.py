@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import ConfigError, InvalidInput, PolyarchError
-from polyarch.nn.block_selection import SearchBlock
+from polyarch.nn.block_selection import SearchModule
 from polyarch.plugins import import_reference
 from polyarch.supernets import Supernet, from_module, gate, probe
 
@@ -59,10 +59,10 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], outputs: int, *, g
 
 def _gated(model: nn.Module, example: Tensor) -> Supernet:
     for name, module in model.named_modules():
-        if isinstance(module, SearchBlock):
+        if isinstance(module, SearchModule):
             raise InvalidInput(
-                f"Expected a network without OneOf, Repeat and Maybe blocks, whose channels are the choices. "
-                f"Got block {module.name!r} at {name!r}."
+                f"Expected a network without OneOf, Repeat and Maybe blocks and elastic layers, whose channels are the "
+                f"choices. Got {type(module).__name__} {', '.join(map(repr, module.names))} at {name!r}."
             )
     groups = getattr(model, "gate_groups", dict)
     found = groups() if callable(groups) else groups

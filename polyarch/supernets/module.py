@@ -1,4 +1,4 @@
-"""Any torch module as a supernet whose choices are its `OneOf`, `Repeat` and `Maybe` blocks."""
+"""Any torch module as a supernet whose choices are its `OneOf`, `Repeat` and `Maybe` blocks and elastic layers."""
 
 import copy
 from collections.abc import Collection, Iterator, Mapping
@@ -14,24 +14,34 @@ from polyarch.errors import InvalidInput, first_line
 from polyarch.nn.block_selection import (
     CHOSEN,
     BlockRunner,
+    ChoiceSource,
     OptionWeights,
     SearchBlock,
+    SearchModule,
     SelectedOptions,
     marked,
     require_alike,
     require_known,
     running,
 )
-from polyarch.spaces import Architecture, Gates, Space
+from polyarch.nn.elastic_layers import ElasticLayer
+from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.supernet import Supernet, evaluating, require_gates
+
+Inner = tuple[tuple[tuple[int, ...], ...], ...]
+"""Choice of a module, option -> the modules directly inside the option."""
 
 
 @dataclass(frozen=True)
 class RunChoices:
-    """A canonical key that ignores choices inside of options that do not run."""
+    """A canonical key that ignores choices inside of options that do not run.
 
-    outer: tuple[int, ...]  # the positions of the choices that always run
-    inner: tuple[tuple[tuple[int, ...], ...], ...]  # position, option -> positions of the choices directly inside
+    Blocks and elastic layers are numbered. Several may have the same choice, and it counts if one of them runs.
+    """
+
+    outer: tuple[int, ...]  # those that always run
+    choices: tuple[tuple[int, ...], ...]  # for each the positions of its choices in the space
+    inner: tuple[Inner, ...]
 
     def __call__(self, architecture: Architecture) -> str:
         """The options of all choices that run, ``-`` for the others.
@@ -40,12 +50,14 @@ class RunChoices:
         """
         waiting, run = list(self.outer), set(self.outer)
         while waiting:
-            position = waiting.pop()
-            for further in self.inner[position][architecture.indices[position]]:
-                if further not in run:
-                    run.add(further)
-                    waiting.append(further)
-        return "|".join(name if position in run else "-" for position, name in enumerate(architecture.names))
+            module = waiting.pop()
+            for position, options in zip(self.choices[module], self.inner[module], strict=True):
+                for further in options[architecture.indices[position]]:
+                    if further not in run:
+                        run.add(further)
+                        waiting.append(further)
+        matter = {position for module in run for position in self.choices[module]}
+        return "|".join(name if position in matter else "-" for position, name in enumerate(architecture.names))
 
 
 class ModuleSupernet(Supernet):
@@ -57,7 +69,7 @@ class ModuleSupernet(Supernet):
     def __init__(self, model: nn.Module, *, name: str | None = None) -> None:
         if not isinstance(model, nn.Module):
             raise InvalidInput(f"Expected a torch module to make a supernet of. Got {type(model).__name__}.")
-        super().__init__(_space(name or type(model).__name__, model, _blocks(model)))
+        super().__init__(_space(name or type(model).__name__, model))
         self.model = model
 
     def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
@@ -75,17 +87,22 @@ class ModuleSupernet(Supernet):
     def parameter_count(self, architecture: Architecture) -> int:
         """The number of weights of the extracted network; weights that modules share count once."""
         self.space.validate(architecture)
+        indices = dict(zip(self.space.choice_names, architecture.indices, strict=True))
         waiting, seen = [self.model], set[nn.Module]()
         parameters = set[nn.Parameter]()
+        sliced = 0
         while waiting:
             module = waiting.pop()
             if isinstance(module, SearchBlock):
-                waiting.append(module.chosen(architecture[module.name]))
+                waiting.append(module.chosen(indices[module.name]))
             elif module not in seen:
                 seen.add(module)
+                if isinstance(module, ElasticLayer):
+                    sliced += module.parameter_count(indices)
+                    continue
                 parameters.update(module.parameters(recurse=False))
                 waiting.extend(module.children())
-        return sum(parameter.numel() for parameter in parameters)
+        return sliced + sum(parameter.numel() for parameter in parameters)
 
     def _selections(self, architecture: Architecture | Gates) -> Mapping[str, int | OptionWeights]:
         if isinstance(architecture, Architecture):
@@ -95,7 +112,7 @@ class ModuleSupernet(Supernet):
 
 
 def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
-    """A supernet whose choices are the `OneOf`, `Repeat` and `Maybe` blocks of a module, in order of definition.
+    """A supernet whose choices are the blocks and elastic layers of a module, in order of definition.
 
     >>> import torch
     >>> from polyarch.nn import Maybe, OneOf, Repeat
@@ -124,9 +141,10 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
 
     Args:
         model: takes one tensor. It is used, not copied.
-        example: a batch to try it on: every option runs once on the input that reaches it, and the first that does not
-            fit is reported. Modes and buffers stay unchanged. If the only choice is a `Repeat` and a trial on a copy
-            shows that one pass can compute all depths, the supernet is a `RepeatSupernet`.
+        example: a batch to try it on: every option runs once on the input that reaches it, every choice of sizes is
+            tried at its smallest, and the first that does not fit is reported. Modes and buffers stay unchanged. If the
+            only choice is a `Repeat` and a trial on a copy shows that one pass can compute all depths, the supernet is
+            a `RepeatSupernet`.
         name: of the space; by default the name of the module's class.
     """
     from polyarch.supernets.repeated import repeat_supernet  # it imports this module
@@ -138,89 +156,135 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
     return repeat_supernet(net, example) or net
 
 
-def _blocks(model: nn.Module) -> list[SearchBlock]:
-    """The blocks in order of definition; a block used in several places counts once."""
-    paths: dict[str, str] = {}
-    blocks = []
+def _search_modules(model: nn.Module) -> list[SearchModule]:
+    """The blocks and elastic layers in order of definition; one that is used in several places counts once."""
+    found = []
     for path, module in model.named_modules():
         if isinstance(module, Supernet):
             raise InvalidInput(
                 f"Expected a network without a supernet inside. Got {type(module).__name__} at {path!r}."
             )
-        if isinstance(module, SearchBlock):
-            if module.name in paths:
-                raise InvalidInput(
-                    f"Expected every block to have its own name. "
-                    f"Got {module.name!r} at {paths[module.name]!r} and {path!r}."
-                )
-            paths[module.name] = path
-            blocks.append(module)
-    if not blocks:
+        if isinstance(module, SearchModule):
+            found.append(module)
+    if not any(module.sources for module in found):
         raise InvalidInput(
-            f"Expected a OneOf, Repeat or Maybe among the submodules of {type(model).__name__}. Got none."
+            f"Expected a OneOf, Repeat or Maybe, or an elastic layer with Sizes, among the submodules of "
+            f"{type(model).__name__}. Got none."
         )
-    return blocks
+    return found
 
 
-def _space(name: str, model: nn.Module, blocks: list[SearchBlock]) -> Space:
-    positions = {block: position for position, block in enumerate(blocks)}
+def _choices(model: nn.Module, modules: list[SearchModule]) -> dict[str, Choice]:
+    """The choices by name; those of several sources must be tied and have the same options."""
+    paths = {module: path for path, module in model.named_modules()}
+    known: dict[str, tuple[ChoiceSource, str]] = {}
+    for module in modules:
+        for source in module.sources:
+            choice = source.choice
+            first, path = known.setdefault(choice.name, (source, paths[module]))
+            if first is source:
+                continue
+            where = f"{choice.name!r} at {path!r} and {paths[module]!r}"
+            if not (first.tied and source.tied):
+                raise InvalidInput(f"Expected every block to have its own name. Got {where}.")
+            if first.choice != choice:
+                raise InvalidInput(
+                    f"Expected tied choices to have the same options. Got {where}: {list(first.choice.options)} and "
+                    f"{list(choice.options)}."
+                )
+    return {name: source.choice for name, (source, _) in known.items()}
 
-    def inside(module: nn.Module) -> tuple[int, ...]:
-        return tuple(positions[block] for block in _nearest(module))
+
+def _space(name: str, model: nn.Module) -> Space:
+    modules = _search_modules(model)
+    choices = _choices(model, modules)
+    numbers = {module: number for number, module in enumerate(modules)}
+    positions = {choice: position for position, choice in enumerate(choices)}
+
+    def inside(module: nn.Module | None) -> tuple[int, ...]:
+        return () if module is None else tuple(numbers[found] for found in _nearest(module))
 
     outer = inside(model)
-    inner = tuple(tuple(inside(block.chosen(index)) for index in range(len(block.choice))) for block in blocks)
-    canonical = RunChoices(outer, inner) if len(outer) < len(blocks) else None
-    return Space(name, tuple(block.choice for block in blocks), canonical=canonical)
+    inner = tuple(
+        tuple(
+            tuple(inside(module.inside(source, index)) for index in range(len(source.choice)))
+            for source in module.sources
+        )
+        for module in modules
+    )
+    held = tuple(tuple(positions[name] for name in module.names) for module in modules)
+    always = {position for number in outer for position in held[number]}
+    canonical = RunChoices(outer, held, inner) if len(always) < len(choices) else None
+    return Space(name, tuple(choices.values()), canonical=canonical)
 
 
-def _nearest(module: nn.Module) -> Iterator[SearchBlock]:
-    """The module, if it is a block, or the blocks among its submodules that are not inside other blocks."""
+def _nearest(module: nn.Module) -> Iterator[SearchModule]:
+    """The module, if it is a block or elastic, or those among its submodules that are not inside other blocks."""
     waiting, seen = [module], set[nn.Module]()
     while waiting:
         module = waiting.pop()
         if module not in seen:
             seen.add(module)
-            if isinstance(module, SearchBlock):
+            if isinstance(module, SearchModule):
                 yield module
             else:
                 waiting.extend(module.children())
 
 
 class _Trial(BlockRunner):
-    """Runs every option of every block, reports the first that does not fit, and continues with the default."""
+    """Runs every option of every block, reports the first that does not fit, and continues with the default.
 
-    def __init__(self, names: Collection[str]) -> None:
+    Args:
+        sizes: the indices of sizes that are not the largest.
+    """
+
+    def __init__(self, names: Collection[str], sizes: Mapping[str, int]) -> None:
         self.names = names
+        self.sizes = sizes
         self.reached = set[str]()
 
-    def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, module: SearchModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The output of the default option."""
-        require_known(block, self.names)
-        self.reached.add(block.name)
+        require_known(module, self.names)
+        self.reached.update(module.names)
+        if not isinstance(module, SearchBlock):
+            return module.run_selected(self.sizes, args, kwargs)
         shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        results = block.outputs(range(len(block.choice)), *args, **kwargs)
+        results = module.outputs(range(len(module.choice)), *args, **kwargs)
         outputs: list[Any] = []
-        for option in block.choice.options:
+        for option in module.choice.options:
             try:
                 outputs.append(next(results))
             except InvalidInput:  # from a block inside this option, with more detail
                 raise
             except Exception as error:
                 raise InvalidInput(
-                    f"Expected option {option!r} of {block.name!r} to run on an input of shape "
+                    f"Expected option {option!r} of {module.name!r} to run on an input of shape "
                     f"{', '.join(map(str, shapes))}. Got {type(error).__name__}: {first_line(error)}."
                 ) from error
-            require_alike(block, (block.choice.options[0], outputs[0]), (option, outputs[-1]), dtypes=True)
-        return outputs[block.default]
+            require_alike(module, (module.choice.options[0], outputs[0]), (option, outputs[-1]), dtypes=True)
+        return outputs[module.default]
 
 
 def _try(model: nn.Module, space: Space, example: Tensor) -> None:
-    """Runs every option in one pass in evaluation mode."""
-    trial = _Trial(space.choice_names)
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if not is_lazy(buffer)}
-    with evaluating(model), running(trial):
-        functional_call(model, buffers, (example.clone(),))  # a layer may write into its buffers or its input
+    """Runs every option in one pass in evaluation mode, and again with the smallest of every choice of sizes."""
+    trial = _Trial(space.choice_names, {})
+    _run_on(model, example, trial)
     for name in space.choice_names:
         if name not in trial.reached:
             raise InvalidInput(f"Expected the network to use its block {name!r}. Got a pass that never reached it.")
+    layers = [module for module in model.modules() if isinstance(module, ElasticLayer)]
+    for choice in {source.choice.name: source.choice for layer in layers for source in layer.sources}.values():
+        try:
+            _run_on(model, example, _Trial(space.choice_names, {choice.name: 0}))
+        except Exception as error:
+            raise InvalidInput(
+                f"Expected the network to run with size {choice.options[0]} of {choice.name!r}; what reads elastic "
+                f"channels must be elastic, too. Got {type(error).__name__}: {first_line(error)}."
+            ) from error
+
+
+def _run_on(model: nn.Module, example: Tensor, runner: BlockRunner) -> None:
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if not is_lazy(buffer)}
+    with evaluating(model), running(runner):
+        functional_call(model, buffers, (example.clone(),))  # a layer may write into its buffers or its input

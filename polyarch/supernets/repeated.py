@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import Repeat
-from polyarch.nn.block_selection import BlockRunner, SearchBlock, SelectedOptions, require_known, running
+from polyarch.nn.block_selection import BlockRunner, SearchModule, SelectedOptions, require_known, running
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Gates
@@ -126,8 +126,9 @@ class _JoinedExits(BlockRunner):
         self.stack = stack  # closed when the network's call ends
         self.run_once = False
 
-    def run(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, block: SearchModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """(B, ...) -> (K * B, ...)."""
+        assert isinstance(block, Repeat)  # the only search module there is
         require_known(block, self.net.space.choice_names)
         if self.run_once:
             raise InvalidInput(f"Expected a pass to run {block.name!r} once. Got a second run.")
@@ -138,7 +139,7 @@ class _JoinedExits(BlockRunner):
         self.stack.enter_context(_NormPerDepth(known, self.indices, len(output)))
         return output
 
-    def _outputs(self, block: SearchBlock, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    def _outputs(self, block: Repeat, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         if len(self.indices) == 1:
             return [block.run(self.indices[0], *args, **kwargs)]
         wanted = sorted(set(self.indices))
@@ -190,7 +191,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def repeat_supernet(net: ModuleSupernet, example: Tensor) -> RepeatSupernet | None:
     """The same network as a `RepeatSupernet`, or None if it has other choices or exits cannot share a batch."""
-    blocks = [module for module in net.model.modules() if isinstance(module, SearchBlock)]
+    blocks = [module for module in net.model.modules() if isinstance(module, SearchModule)]
     if len(blocks) > 1 or not isinstance(blocks[0], Repeat):
         return None
     try:

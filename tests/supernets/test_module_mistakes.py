@@ -50,7 +50,7 @@ class Pieces(nn.Module):
         (lambda: Maybe("se", torch.ones(2)), "the block of 'se' to be a module. Got Tensor."),  # type: ignore[arg-type]
         (
             lambda: from_module(nn.Sequential(TANH)),
-            "OneOf, Repeat or Maybe among the submodules of Sequential. Got none.",
+            "OneOf, Repeat or Maybe, or an elastic layer with Sizes, among the submodules of Sequential. Got none.",
         ),
         (lambda: from_module(torch.tanh), "a torch module to make a supernet of. Got builtin"),  # type: ignore[arg-type]
         (

@@ -50,7 +50,7 @@ class Sharing(nn.Module):
         shared = nn.Linear(4, 4)
         both = Maybe("both", nn.Linear(4, 4))
         self.first = OneOf("first", plain=shared, more=nn.Sequential(shared, nn.Tanh(), both), other=nn.Linear(4, 4))
-        self.second = OneOf("second", with_both=nn.Sequential(nn.Tanh(), both), tied=nn.Linear(4, 4))
+        self.second = OneOf("second", with_both=nn.Sequential(nn.Tanh(), both), sharing=nn.Linear(4, 4))
         self.repeated = Repeat("repeated", [nn.Sequential(shared, nn.Tanh())] * 3)
         tied, other = self.second.options[1], self.first.options[2]
         assert isinstance(tied, nn.Linear) and isinstance(other, nn.Linear)
@@ -238,7 +238,7 @@ def test_what_is_shared_stays_shared_in_an_extracted_network() -> None:
     assert plain.first[2] is plain.second[1]
     assert plain.repeated[0] is plain.repeated[1] and plain.repeated[0][0] is plain.first[0]
     assert plain.head.bias is plain.first[0].bias
-    tied: Any = net.extract(net.space.architecture(("other", "on", "tied", "1")))
+    tied: Any = net.extract(net.space.architecture(("other", "on", "sharing", "1")))
     assert tied.first.weight is tied.second.weight
 
 
