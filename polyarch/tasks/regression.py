@@ -39,9 +39,12 @@ class Regression(Task):
 
         mean = location + scale m,    variance = scale^2 exp(r)
 
-    The log-likelihood has its true value. Its gradient with respect to outputs is that of every target times exp(r),
-    held constant: errors of the mean then count alike, whatever their variance, and no small variance can make a step
-    explode (Seitzer et al., beta = 1). The optimum stays where it was.
+    The log-likelihood has its true value, but another gradient, because the true one, (z - m) exp(-r) for the mean,
+    ignores examples of large variance and explodes at small ones (Seitzer et al.). With error e = z - m,
+
+        d/dm = e    (least squares),    d/dr = min(1, exp(r)) (e^2 exp(-r) - 1) / 2
+
+    Every factor is above 0, so that both vanish where they did.
 
     Args:
         names: of the targets.
@@ -113,8 +116,11 @@ class Regression(Task):
         losses = self._losses(outputs, targets)
         if not losses.requires_grad:
             return -losses.sum(-1)
-        weighted = losses * self._log_variances(outputs).detach().exp()
-        return (weighted.detach() - weighted - losses.detach()).sum(-1)
+        errors, log_variances = self._errors(outputs, targets), self._log_variances(outputs)
+        weights = log_variances.detach().exp().clamp_max(1)
+        spread = errors.detach().square() * (-log_variances).exp() + log_variances
+        gradient = -(errors.square() + weights * spread) / 2  # what is differentiated
+        return (gradient - gradient.detach() - losses.detach()).sum(-1)
 
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """The Gaussian with mean and variance of the mixture: right about both, not about the mixture's shape."""
@@ -189,10 +195,14 @@ class Regression(Task):
 
     def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """-log N(y_t; mean_t, variance_t), (..., B, T)."""
-        location, scale = self._units(outputs)
         log_variances = self._log_variances(outputs)
-        errors = (targets.to(outputs) - location) / scale - outputs[..., : len(self.names)]
-        return (errors.square() * (-log_variances).exp() + log_variances + math.log(2 * math.pi)) / 2 + scale.log()
+        squares = self._errors(outputs, targets).square() * (-log_variances).exp()
+        return (squares + log_variances + math.log(2 * math.pi)) / 2 + self._units(outputs)[1].log()
+
+    def _errors(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """z - m, (..., B, T)."""
+        location, scale = self._units(outputs)
+        return (targets.to(outputs) - location) / scale - outputs[..., : len(self.names)]
 
     def _log_variances(self, outputs: Tensor) -> Tensor:
         return outputs[..., len(self.names) :].clamp(*LOG_VARIANCES)
