@@ -80,7 +80,7 @@ def sentences(results: Results) -> list[str]:
     size = f" with {count(parameters)} parameters" if parameters is not None else ""
     runs = f" (mean over {several(len(best.scores), 'seed')})" if len(best.scores) > 1 else ""
     said = f"On {results.data['name']}, the best architecture reaches {best.shown} test {best.text.title}{runs}{size}."
-    return [said, *_against_random(best, found), *_others(results, best, found)]
+    return [said, *_against_random(best, found), *_against_reference(found), *_others(results, best, found)]
 
 
 def tiles(results: Results) -> Iterator[Tile]:
@@ -145,6 +145,14 @@ def _against_random(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
             f"That is {only}{against}, {where} the spread of {text.amount(spread)}: "
             f"on these data, the search did not find an architecture that is {clearly}better than a random one."
         )
+
+
+def _against_reference(found: Sequence[Entry]) -> Iterator[str]:
+    """The mixture, which is the answer of a search, or else the best network, against what a user would try first."""
+    reference = with_role(found, Role.BASELINE)
+    ours = with_role(found, Role.MIXTURE) or answer_of(found)
+    if reference is not None and ours is not None and ours is not reference:
+        yield f"With {ours.shown}, the {ours.name} is {ours.against(reference)} {reference.name} ({reference.shown})."
 
 
 def _spread(best: Entry, random: Entry) -> float | None:
