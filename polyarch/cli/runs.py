@@ -55,6 +55,9 @@ EstimatorOption = Annotated[
     ),
 ]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+ModuleOption = Annotated[
+    str | None, typer.Option("--module", metavar="PACKAGE.MODULE:FUNCTION", help="Your own network or supernet.")
+]
 
 
 def search(
@@ -66,9 +69,7 @@ def search(
         str | None, typer.Option("--method", help=f"{', '.join(METHODS)}, or PACKAGE.MODULE:CLASS.")
     ] = None,
     space: SpaceOption = None,
-    module: Annotated[
-        str | None, typer.Option("--module", metavar="PACKAGE.MODULE:FUNCTION", help="Search your own network.")
-    ] = None,
+    module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -103,16 +104,11 @@ def search(
 
     Settings of the method's own section are options, too: --rule 95%, --members 5, ...
     """
-    if module is not None and space not in (None, "module"):
-        raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
     described = config is not None or resume or any(word.startswith("space.") for word in settings or [])
-    if space is None and not described:
+    if space is None and module is None and not described:
         space = "auto"
-    if module is not None:
-        space = "module"
     options = {
-        **common_options(data, target, space, seed, workers, device),
-        "space.module": module,
+        **common_options(data, target, space, seed, workers, device, module=module),
         "train.strategy": strategy,
         "search.objectives": estimator,
         "search.budget": budget,
@@ -133,6 +129,7 @@ def train(
     data: DataOption = None,
     target: TargetOption = None,
     space: SpaceOption = None,
+    module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -144,7 +141,7 @@ def train(
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {
-        **common_options(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device, module=module),
         "train.epochs": epochs,
         "train.strategy": strategy,
     }
@@ -156,6 +153,7 @@ def rank(
     data: DataOption = None,
     target: TargetOption = None,
     space: SpaceOption = None,
+    module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -181,7 +179,7 @@ def rank(
 ) -> None:
     """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
-        **common_options(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device, module=module),
         "train.strategy": strategy,
         "rank.estimators": estimator,
         "rank.architectures": architectures,
@@ -249,15 +247,25 @@ def _show_summary(results: Results, out: Path) -> None:
 
 
 def common_options(
-    data: str | None, target: str | None, space: str | None, seed: int | None, workers: int | None, device: str | None
+    data: str | None,
+    target: str | None,
+    space: str | None,
+    seed: int | None,
+    workers: int | None,
+    device: str | None,
+    *,
+    module: str | None = None,
 ) -> dict[str, Any]:
     """The settings behind the options that these commands share."""
+    if module is not None and space not in (None, "module"):
+        raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
     if space is not None:
         SPACES.check(space)
     return {
         "data.name": data,
         "data.target": target,
-        "space.kind": space,
+        "space.kind": space if module is None else "module",
+        "space.module": module,
         "seed": seed,
         "workers": workers,
         "device": device,
