@@ -88,9 +88,9 @@ def search(
         metric: what selection goes by, e.g. ``balanced_accuracy`` or ``mae``.
         method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
-        module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, or any network for methods that gate
-            channels: a module, a function that makes one (polyarch passes ``input_shape`` and ``outputs``, or
-            ``classes``, if the function declares them), or ``"package.module:function"``.
+        module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, your own `Supernet`, or any network for
+            methods that gate channels: a module, a function or class that makes one (polyarch passes ``input_shape``
+            and ``outputs``, or ``classes``, if they are declared), or ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
         ood: out-of-distribution images, to try the uncertainty on.
         unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set

@@ -65,6 +65,9 @@ EstimatorOption = Annotated[
     ),
 ]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+ModuleOption = Annotated[
+    str | None, typer.Option("--module", metavar="PACKAGE.MODULE:FUNCTION", help="Your own network or supernet.")
+]
 
 
 def search(
@@ -78,9 +81,7 @@ def search(
         str | None, typer.Option("--method", help=f"{', '.join(METHODS)}, or PACKAGE.MODULE:CLASS.")
     ] = None,
     space: SpaceOption = None,
-    module: Annotated[
-        str | None, typer.Option("--module", metavar="PACKAGE.MODULE:FUNCTION", help="Search your own network.")
-    ] = None,
+    module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -115,18 +116,12 @@ def search(
 
     Settings of the method's own section are options, too: --rule 95%, --members 5, ...
     """
-    if module is not None and space not in (None, "module"):
-        raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
     described = config is not None or resume or any(word.startswith("space.") for word in settings or [])
-    if space is None and not described:
+    if space is None and module is None and not described:
         space = "auto"
-    if module is not None:
-        space = "module"
     options = {
-        **common_options(data, target, space, seed, workers, device),
-        "task.kind": task,
-        "task.metric": metric,
-        "space.module": module,
+        **common_options(data=data, target=target, task=task, metric=metric, space=space, module=module),
+        **machine_options(seed, workers, device),
         "train.strategy": strategy,
         "search.objectives": estimator,
         "search.budget": budget,
@@ -149,6 +144,7 @@ def train(
     task: TaskOption = None,
     metric: MetricOption = None,
     space: SpaceOption = None,
+    module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -160,9 +156,8 @@ def train(
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {
-        **common_options(data, target, space, seed, workers, device),
-        "task.kind": task,
-        "task.metric": metric,
+        **common_options(data=data, target=target, task=task, metric=metric, space=space, module=module),
+        **machine_options(seed, workers, device),
         "train.epochs": epochs,
         "train.strategy": strategy,
     }
@@ -176,6 +171,7 @@ def rank(
     task: TaskOption = None,
     metric: MetricOption = None,
     space: SpaceOption = None,
+    module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
     seed: SeedOption = None,
@@ -201,9 +197,8 @@ def rank(
 ) -> None:
     """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
-        **common_options(data, target, space, seed, workers, device),
-        "task.kind": task,
-        "task.metric": metric,
+        **common_options(data=data, target=target, task=task, metric=metric, space=space, module=module),
+        **machine_options(seed, workers, device),
         "train.strategy": strategy,
         "rank.estimators": estimator,
         "rank.architectures": architectures,
@@ -282,17 +277,28 @@ def _number(value: float) -> str:
     return f"{value:.4f}" if abs(value) < 100 else f"{value:.5g}"
 
 
-def common_options(
-    data: str | None, target: str | None, space: str | None, seed: int | None, workers: int | None, device: str | None
-) -> dict[str, Any]:
-    """The settings behind the options that these commands share."""
+SHARED = {
+    "data": "data.name",
+    "target": "data.target",
+    "task": "task.kind",
+    "metric": "task.metric",
+    "space": "space.kind",
+    "module": "space.module",
+}
+"""Options that several commands have, and the settings behind them."""
+
+
+def common_options(**options: str | None) -> dict[str, Any]:
+    """The settings behind options that commands share, by the names in `SHARED`."""
+    space, module = options.get("space"), options.get("module")
+    if module is not None and space not in (None, "module"):
+        raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
     if space is not None:
         SPACES.check(space)
-    return {
-        "data.name": data,
-        "data.target": target,
-        "space.kind": space,
-        "seed": seed,
-        "workers": workers,
-        "device": device,
-    }
+    found: dict[str, Any] = {SHARED[name]: value for name, value in options.items()}
+    return found if module is None else {**found, "space.kind": "module"}
+
+
+def machine_options(seed: int | None, workers: int | None, device: str | None) -> dict[str, Any]:
+    """The settings that say where and with which seed a run takes place."""
+    return {"seed": seed, "workers": workers, "device": device}

@@ -22,6 +22,7 @@ from polyarch.cli.runs import (
     WorkersOption,
     common_options,
     console,
+    machine_options,
 )
 from polyarch.data import data_root
 from polyarch.errors import ConfigError, UnknownName
@@ -61,7 +62,8 @@ def build(
     if space is None and not described and not any(key.startswith("space.") for key in assigned):
         space = "auto"
     options = {
-        **common_options(data, target, space, seed, workers, device),
+        **common_options(data=data, target=target, space=space),
+        **machine_options(seed, workers, device),
         "truth.architectures": _count(n),
         "truth.seeds": seeds,
         "retrain.epochs": epochs,

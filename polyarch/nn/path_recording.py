@@ -15,6 +15,8 @@ from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 from torch.utils.flop_counter import FlopCounterMode
 
+from polyarch.errors import InvalidInput
+
 Path = Callable[[Tensor], Tensor]
 """A function that calls some modules of a network through `call`: (B, ...) -> (B, ...), or several stacked."""
 
@@ -56,12 +58,25 @@ class Composed(nn.Module):
 
 
 class _Recorder(GraphAppendingTracer):
-    """Records modules under their names in the network and keeps those that are used."""
+    """Records modules and tensors under their names in the network and keeps those that are used."""
 
-    def __init__(self, graph: fx.Graph, names: Mapping[nn.Module, str]) -> None:
+    def __init__(self, graph: fx.Graph, names: Mapping[nn.Module, str], tensors: Mapping[Tensor, str]) -> None:
         super().__init__(graph)
         self._names = names
-        self.used: dict[str, nn.Module | nn.Parameter] = {}
+        self._tensors = tensors
+        self.used: dict[str, nn.Module | Tensor] = {}
+
+    def create_arg(self, a: Any) -> Any:
+        """Tensors that a function takes besides symbols, such as the weights of a module that `call` did not call."""
+        if not isinstance(a, Tensor):
+            return super().create_arg(a)
+        if a not in self._tensors:
+            raise InvalidInput(
+                f"Expected a forward pass that combines its input with parameters and buffers of the network only. "
+                f"Got another tensor, of shape {tuple(a.shape)}."
+            )
+        self.used[self._tensors[a]] = a
+        return self.graph.get_attr(self._tensors[a])
 
     def record(self, module: nn.Module, known_as: nn.Module, x: fx.Proxy) -> fx.Proxy:
         if isinstance(module, nn.Sequential):
@@ -72,6 +87,8 @@ class _Recorder(GraphAppendingTracer):
         if isinstance(module, Composed):
             assert module is known_as  # its modules have their own names
             return cast(fx.Proxy, module(x))
+        if known_as not in self._names:
+            raise InvalidInput(f"Expected only submodules of the network to be called. Got a {type(module).__name__}.")
         name = self._names[known_as]
         # A second module under the same name would replace the first wherever that was recorded.
         assert self.used.setdefault(name, module) is module
@@ -94,12 +111,19 @@ def record(network: nn.Module, path: Path) -> nn.Module:
 def graphs_of(network: nn.Module, paths: Iterable[Path]) -> list[nn.Module]:
     """Records every path as a graph that uses the network's own modules."""
     names = {module: name for name, module in network.named_modules()}
+    tensors = {tensor: name for name, tensor in itertools.chain(network.named_buffers(), network.named_parameters())}
     found: list[nn.Module] = []
     for path in paths:
         graph = fx.Graph()
-        recorder = _Recorder(graph, names)
+        recorder = _Recorder(graph, names, tensors)
         symbol: Any = fx.Proxy(graph.placeholder("x"), recorder)
         output: Any = path(symbol)
+        for node in graph.nodes:
+            if node.op == "call_function" and "training" in node.kwargs:
+                raise InvalidInput(
+                    f"Expected layers with a training mode to be called through polyarch.nn.call, so that an "
+                    f"extracted network follows its own mode. Got a direct call of {node.target.__name__}."
+                )
         graph.output(output.node)
         used = nn.Module().train(network.training)
         for name, value in recorder.used.items():

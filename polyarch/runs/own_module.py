@@ -1,4 +1,4 @@
-"""A user's own network as a supernet: named on the command line, or handed over in Python."""
+"""A user's own network or supernet: named on the command line, or handed over in Python."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,14 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyarch.errors import ConfigError, InvalidInput, PolyarchError
+from polyarch.errors import ConfigError, InvalidInput, PolyarchError, first_line
 from polyarch.nn.block_selection import SearchModule
 from polyarch.plugins import import_reference
+from polyarch.randomness import generator_at
+from polyarch.spaces import Architecture, Space
 from polyarch.supernets import Supernet, from_module, gate, probe
+from polyarch.supernets.supernet import evaluating
 
 Builder = Callable[..., nn.Module]
-"""Makes a network; its arguments may be ``input_shape`` (of one example) and ``outputs`` (how many numbers the network
-returns per example), or ``classes``, their number where classes are predicted, by these names."""
+"""Makes a network or a `Supernet`; its arguments may be ``input_shape`` (of one example) and ``outputs`` (how many
+numbers the network returns per example), or ``classes``, their number where classes are predicted, by these names."""
+
+TRIED = 3
+"""Architectures of a user's supernet that the dry run extracts."""
 
 
 def import_builder(reference: str) -> Builder:
@@ -29,6 +35,8 @@ def import_builder(reference: str) -> Builder:
 def build_own(builder: Builder, input_shape: tuple[int, ...], outputs: int, *, gated: bool = False) -> Supernet:
     """The supernet of a user's network for examples of this shape; a dry run finds what cannot work.
 
+    A user's own supernet is taken as it is.
+
     Args:
         gated: whether its choices are channels to keep or drop, see `polyarch.supernets.gate`, instead of its blocks. A
             method ``gate_groups`` of the network may say which modules have gates.
@@ -40,7 +48,7 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], outputs: int, *, g
         raise InvalidInput(f"Expected the module function to return an nn.Module. Got {type(model).__name__}.")
     example = probe(input_shape)
     try:
-        net = _gated(model, example) if gated else from_module(model, example)
+        net = _supernet(model, example, gated=gated)
         network = net.extract(net.space.sample(torch.Generator().manual_seed(0))).eval()
         with torch.no_grad():
             output = network(example)
@@ -55,6 +63,47 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], outputs: int, *, g
     if shape != (len(example), outputs):
         raise InvalidInput(f"Expected the network to give outputs of shape {(len(example), outputs)}. Got {shape}.")
     return net
+
+
+def _supernet(model: nn.Module, example: Tensor, *, gated: bool) -> Supernet:
+    if not isinstance(model, Supernet):
+        return _gated(model, example) if gated else from_module(model, example)
+    if gated:
+        raise InvalidInput(f"Expected a plain network, whose channels are the choices. Got {type(model).__name__}.")
+    _try(model, example)
+    return model
+
+
+def _try(net: Supernet, example: Tensor) -> None:
+    """Requires a user's supernet to agree with what is extracted from it, and with its gates if it takes any."""
+    name = type(net).__name__
+    if not isinstance(getattr(net, "space", None), Space):
+        raise InvalidInput(f"Expected {name} to pass its space to Supernet.__init__. Got none.")
+    with evaluating(net):
+        for position in range(TRIED):
+            architecture = net.space.sample(generator_at(0, "dry run", position))
+            expected = net(example, architecture)
+            _require_same(net.extract(architecture).eval()(example), expected, f"what {name} extracts", architecture)
+        if not net.takes_gates:
+            return
+        try:
+            mixed = net(example, architecture.one_hot())
+        except Exception as error:  # whatever a user's forward raises
+            raise InvalidInput(
+                f"Expected {name} to mix options by gates, or to say takes_gates = False. "
+                f"Got {type(error).__name__}: {first_line(error)}."
+            ) from error
+        _require_same(mixed, expected, f"{name} with one-hot gates", architecture)
+
+
+def _require_same(found: object, expected: object, what: str, architecture: Architecture) -> None:
+    if not (isinstance(found, Tensor) and isinstance(expected, Tensor) and found.shape == expected.shape):
+        raise InvalidInput(f"Expected {what} to return a tensor of the same shape for {architecture}. Got another.")
+    if not torch.allclose(found, expected, rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise InvalidInput(
+            f"Expected {what} to compute the same as the supernet for {architecture}. "
+            f"Got outputs that differ by up to {float((found - expected).abs().max()):.2g}."
+        )
 
 
 def _gated(model: nn.Module, example: Tensor) -> Supernet:

@@ -253,7 +253,7 @@ class MLPSettings(VectorSpaceSettings):
 class ModuleSettings(SpaceSettings):
     """A network of your own, made by ``package.module:function``.
 
-    It has `OneOf`, `Repeat` and `Maybe` blocks or, if it is ``gated``, channels to keep or drop.
+    It has `OneOf`, `Repeat` and `Maybe` blocks, is a `Supernet` or, with ``gated``, has channels to keep or drop.
     """
 
     kind: Literal["module"] = "module"

@@ -23,6 +23,7 @@ from polyarch.nn.dropout import drawing_from, dropout_layers
 from polyarch.strategies.stochastic import DrawUnit, draw_for
 from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet
+from polyarch.supernets.supernet import require_gates_for
 from polyarch.tasks import Task
 
 
@@ -46,6 +47,8 @@ class WiringPass(RandomPass):
     """
 
     def __init__(self, net: Supernet, q: ArchDistribution, *, draws: DrawUnit = "example") -> None:
+        if draws == "example":
+            require_gates_for("draws per example", net)
         self.module = self.net = net
         self.q = q
         self.draws: DrawUnit = draws

@@ -17,6 +17,7 @@ from polyarch.nn import skipping_zeros
 from polyarch.spaces import Architecture, Gates, per_example_gates
 from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, minimise, to_training
 from polyarch.supernets import Supernet, WiredSupernet
+from polyarch.supernets.supernet import require_gates_for
 from polyarch.tasks import Task
 
 DrawUnit = Literal["batch", "example"]
@@ -57,6 +58,8 @@ class StochasticArchitectures(Strategy):
         space, found = self.net.space, self.q.space
         if found != space:
             raise InvalidInput(f"Expected architectures of space {space.name!r}. Got those of {found.name!r}.")
+        if self.draws == "example":
+            require_gates_for("draws per example", self.net)
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one gradient step on one batch; the ``loss`` includes that of an auxiliary classifier."""
@@ -75,11 +78,12 @@ class StochasticArchitectures(Strategy):
         """The expected loss and metric of a single architecture, with running statistics.
 
         Every example gets its own draw, even if training draws once per batch: an unbiased estimate from one pass,
-        however large the set is.
+        however large the set is. A supernet without gates gets one draw per batch, which is noisier.
         """
         self.net.eval()
+        unit: DrawUnit = "example" if self.net.takes_gates else "batch"
         with skipping_zeros(per_example=True):
-            return measure(self.task, lambda x: self.net(x, draw_for(x, self.q, "example", generator)), batches)
+            return measure(self.task, lambda x: self.net(x, draw_for(x, self.q, unit, generator)), batches)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Supernet and optimiser; the set is fixed."""

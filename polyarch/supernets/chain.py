@@ -102,6 +102,11 @@ class LayerChain(Supernet):
         logits = {indices: self.head(value) for indices, value in values.items()}
         return torch.stack([logits[architecture.indices] for architecture in architectures])
 
+    def parameter_count(self, architecture: Architecture) -> int:
+        """The number of weights outside the layers and of the chosen operations."""
+        fixed, options = self._parameter_table
+        return fixed + sum(options.get((name, architecture[name]), 0) for name in self.space.choice_names)
+
 
 class ChainSupernet(LayerChain):
     """Stem, a chain of choice layers, 1x1 convolution, pooled linear head.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, DARTS_NODES, Architecture, Choice, Edge, Gates, Space, edge_name
 from polyarch.supernets.darts import DartsSupernet
-from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.supernet import Supernet, require_gates_for
 
 ChosenOptions = dict[str, int]
 """Choice -> the option that an architecture takes there, without choices that it does not use."""
@@ -26,6 +26,7 @@ class Relaxation(nn.Module):
 
     def __init__(self, net: Supernet, space: Space | None = None) -> None:
         super().__init__()
+        require_gates_for("a relaxation", net)
         self.net = net
         self.space = space or net.space
 

@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from polyarch.errors import InvalidInput
+from polyarch.errors import InvalidInput, PolyarchError, first_line
 from polyarch.nn import ChoiceBlock, StackedNetworks, multiply_accumulates, record
 from polyarch.spaces import Architecture, Choice, Gates, Space
 
@@ -19,9 +20,32 @@ class Supernet(nn.Module, ABC):
     The architecture is an argument of ``forward``, never state of the module, so that threads can use different
     architectures at the same time. In evaluation mode ``net(x, a)``, ``net(x, a.one_hot())`` and ``net.extract(a)(x)``
     agree numerically.
+
+    A subclass needs a space and a ``forward``, which calls its torch modules through `polyarch.nn.call`, so that
+    `extract` can follow it:
+
+    >>> from polyarch.nn import call
+    >>> class Net(Supernet):
+    ...     takes_gates = False
+    ...     def __init__(self):
+    ...         super().__init__(Space("widths", (Choice("width", ("narrow", "wide")),)))
+    ...         self.options = nn.ModuleList(
+    ...             nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3)) for width in (8, 16)
+    ...         )
+    ...
+    ...     def forward(self, x, architecture):
+    ...         return call(self.options[self.space.validate(architecture)["width"]], x)
+    >>> net = Net()
+    >>> net.extract(net.space.architecture(["wide"]))(torch.zeros(2, 4)).shape
+    torch.Size([2, 3])
+
+    Attributes:
+        takes_gates: whether ``forward`` can also mix options by gates. What needs gates, such as a differentiable
+            search, refuses supernets without.
     """
 
     space: Space
+    takes_gates: ClassVar[bool] = True
 
     def __init__(self, space: Space) -> None:
         super().__init__()
@@ -38,10 +62,21 @@ class Supernet(nn.Module, ABC):
     def extract(self, architecture: Architecture) -> nn.Module:
         """The architecture as a plain module with its own copy of the weights and no polyarch class inside.
 
-        It leaves out operations that cannot reach the output.
+        It leaves out operations that cannot reach the output. The forward pass is recorded on a symbol: it should call
+        torch modules through `polyarch.nn.call`, has to call those with a training mode so (normalisation, dropout),
+        and must not ask for the values of a tensor.
         """
         self.space.validate(architecture)
-        return record(self, lambda x: self.forward(x, architecture))
+        try:
+            return record(self, lambda x: self.forward(x, architecture))
+        except PolyarchError:
+            raise
+        except Exception as error:  # whatever torch, or a user's forward, raises on a symbol
+            raise InvalidInput(
+                f"Expected the forward pass of {type(self).__name__} to call its torch modules through "
+                f"polyarch.nn.call and to ask for no values of tensors, so that extract can follow it. "
+                f"Got {type(error).__name__}: {first_line(error)}."
+            ) from error
 
     def extract_many(self, architectures: Sequence[Architecture]) -> nn.Module:
         """Several architectures as one module with its own copy of the weights: (B, ...) -> (S, B, classes).
@@ -52,12 +87,8 @@ class Supernet(nn.Module, ABC):
         return StackedNetworks([self.extract(architecture) for architecture in architectures])
 
     def parameter_count(self, architecture: Architecture) -> int:
-        """The number of weights of all chosen operations, without inter-choice weights.
-
-        Supernets whose operations may fail to reach the output override it to count those of the extracted network.
-        """
-        fixed, options = self._parameter_table
-        return fixed + sum(options.get((name, architecture[name]), 0) for name in self.space.choice_names)
+        """The number of weights of the extracted network; inter-choice weights, where there are any, do not count."""
+        return count_parameters(self.extract(architecture))
 
     def mac_count(self, architecture: Architecture, input_shape: Sequence[int]) -> float:
         """Multiply-accumulates of the extracted network on one example of this shape."""
@@ -76,6 +107,15 @@ class Supernet(nn.Module, ABC):
                 if block.interchoice is not None:
                     fixed -= count_parameters(block.interchoice)
         return fixed - sum(options.values()), options
+
+
+def require_gates_for(purpose: str, net: Supernet) -> None:
+    """Requires a supernet that takes gates."""
+    if not net.takes_gates:
+        raise InvalidInput(
+            f"Expected a supernet whose options gates can mix, for {purpose}. "
+            f"Got {type(net).__name__}, which takes one architecture at a time."
+        )
 
 
 def count_parameters(*modules: nn.Module) -> int:

@@ -17,11 +17,11 @@ from polyarch.testing.estimators import EstimatorContract
 from polyarch.testing.searchers import SearcherContract
 from polyarch.testing.spaces import SpaceContract
 from polyarch.testing.strategies import StrategyContract
-from polyarch.testing.supernets import SupernetContract
+from polyarch.testing.supernets import HardPathContract, SupernetContract
 from polyarch.testing.tools import StopAt, random_data, same_bits, state_of
 from polyarch.testing.truths import TruthContract
 
 __all__ = [
-    "DistributionContract", "EstimatorContract", "SearcherContract", "SpaceContract", "StopAt", "StrategyContract",
-    "SupernetContract", "TruthContract", "random_data", "same_bits", "state_of",
+    "DistributionContract", "EstimatorContract", "HardPathContract", "SearcherContract", "SpaceContract", "StopAt",
+    "StrategyContract", "SupernetContract", "TruthContract", "random_data", "same_bits", "state_of",
 ]  # fmt: skip

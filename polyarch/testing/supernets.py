@@ -1,4 +1,4 @@
-"""The contract of supernets."""
+"""The contracts of supernets, with and without gates."""
 
 import copy
 import math
@@ -19,8 +19,11 @@ from polyarch.supernets import Supernet
 from polyarch.testing.tools import same_bits, saved_and_loaded, state_of
 
 
-class SupernetContract:
-    """Inherit, and return a small supernet and a batch of inputs; raise ``tolerance`` for float32 networks."""
+class HardPathContract:
+    """For supernets that take architectures only (``takes_gates = False``).
+
+    Inherit, and return a small supernet and a batch of inputs; raise ``tolerance`` for float32 networks.
+    """
 
     tolerance: float = 1e-9
 
@@ -37,34 +40,21 @@ class SupernetContract:
         generator = generator_at(0, "contract")
         return [space.sample(generator) for _ in range(4)]
 
-    def test_path_gates_and_extracted_network_agree(self) -> None:
-        """In evaluation mode net(x, a), net(x, a.one_hot()) and extract(a)(x) compute the same function."""
+    def test_path_and_extracted_network_agree(self) -> None:
+        """In evaluation mode net(x, a) and extract(a)(x) compute the same function."""
         net, x, architectures = self._trained()
         for architecture in architectures:
-            expected = net(x, architecture)
-            self._assert_close(net(x, architecture.one_hot()), expected)
-            self._assert_close(net.extract(architecture).eval()(x), expected)
+            self._assert_close(net.extract(architecture).eval()(x), net(x, architecture))
 
-    def test_gates_may_differ_from_example_to_example(self) -> None:
-        """One-hot gates (B, O) give every example the output of its own architecture."""
-        net, x, architectures = self._trained()
-        assigned = [architectures[row % len(architectures)] for row in range(len(x))]
-        gates = {
-            name: torch.stack([architecture.one_hot()[name] for architecture in assigned])
-            for name in net.space.choice_names
-        }
-        expected = torch.stack([net(x, architecture)[row] for row, architecture in enumerate(assigned)])
-        self._assert_close(net(x, gates), expected)
-
-    def test_relaxed_gates_are_differentiable(self) -> None:
-        """The output is finite and every gate receives a gradient."""
-        net, x, _ = self._trained()
-        gates = {c.name: torch.full((len(c),), 1 / len(c), requires_grad=True) for c in net.space.choices}
-        output = net(x, gates)
-        assert output.isfinite().all()
-        gradients = torch.autograd.grad(output.square().sum(), list(gates.values()))
-        assert all(gradient.isfinite().all() for gradient in gradients)
-        assert all(gradient.any() for gradient, c in zip(gradients, net.space.choices, strict=True) if len(c) > 1)
+    def test_equal_canonical_forms_have_equal_layers(self) -> None:
+        """Architectures of the same canonical form are networks of the same layers, and of the same size."""
+        net, _, architectures = self._trained()
+        for architecture in architectures:
+            twins = [other for other in _neighbours(architecture) if other.canonical() == architecture.canonical()]
+            layers = _layers(net.extract(architecture))
+            for twin in twins[:3]:
+                assert _layers(net.extract(twin)) == layers
+                assert net.parameter_count(twin) == net.parameter_count(architecture)
 
     def test_many_at_once_equal_one_by_one(self) -> None:
         """In evaluation and training mode, in any order and with repetitions: (S, B, C)."""
@@ -212,8 +202,11 @@ class SupernetContract:
         with torch.no_grad():
             for position, architecture in enumerate(architectures):
                 net(x * (1 + 0.1 * position), architecture)
-            net(x + 0.5, {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices})
+            self._pass_further(net, x + 0.5)
         return net.eval(), x, architectures
+
+    def _pass_further(self, net: Supernet, x: Tensor) -> None:
+        """More passes in training mode, before the tests."""
 
     @staticmethod
     def _selections(architectures: list[Architecture]) -> list[list[Architecture]]:
@@ -222,6 +215,56 @@ class SupernetContract:
 
     def _assert_close(self, actual: Tensor, expected: Tensor) -> None:
         torch.testing.assert_close(actual, expected, rtol=self.tolerance, atol=self.tolerance)
+
+
+class SupernetContract(HardPathContract):
+    """For supernets that also mix options by gates; inherit as from `HardPathContract`."""
+
+    def test_gates_agree_with_the_path(self) -> None:
+        """In evaluation mode net(x, a.one_hot()) computes what net(x, a) computes."""
+        net, x, architectures = self._trained()
+        assert net.takes_gates
+        for architecture in architectures:
+            self._assert_close(net(x, architecture.one_hot()), net(x, architecture))
+
+    def test_gates_may_differ_from_example_to_example(self) -> None:
+        """One-hot gates (B, O) give every example the output of its own architecture."""
+        net, x, architectures = self._trained()
+        assigned = [architectures[row % len(architectures)] for row in range(len(x))]
+        gates = {
+            name: torch.stack([architecture.one_hot()[name] for architecture in assigned])
+            for name in net.space.choice_names
+        }
+        expected = torch.stack([net(x, architecture)[row] for row, architecture in enumerate(assigned)])
+        self._assert_close(net(x, gates), expected)
+
+    def test_relaxed_gates_are_differentiable(self) -> None:
+        """The output is finite and every gate receives a gradient."""
+        net, x, _ = self._trained()
+        gates = {c.name: torch.full((len(c),), 1 / len(c), requires_grad=True) for c in net.space.choices}
+        output = net(x, gates)
+        assert output.isfinite().all()
+        gradients = torch.autograd.grad(output.square().sum(), list(gates.values()))
+        assert all(gradient.isfinite().all() for gradient in gradients)
+        assert all(gradient.any() for gradient, c in zip(gradients, net.space.choices, strict=True) if len(c) > 1)
+
+    def _pass_further(self, net: Supernet, x: Tensor) -> None:
+        net(x, {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices})
+
+
+def _neighbours(architecture: Architecture) -> Iterator[Architecture]:
+    """All members that differ in one choice."""
+    space, indices = architecture.space, architecture.indices
+    for position, choice in enumerate(space.choices):
+        for option in range(len(choice)):
+            other = Architecture(space, (*indices[:position], option, *indices[position + 1 :]))
+            if other != architecture and other in space:
+                yield other
+
+
+def _layers(network: nn.Module) -> list[str]:
+    """What a network is made of, in words."""
+    return sorted(repr(module) for module in network.modules() if not list(module.children()))
 
 
 def _disturb(module: nn.Module, stream: str) -> None:
