@@ -8,8 +8,8 @@ Deployment", arXiv:1908.09791.
 import math
 import operator
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping
+from functools import cached_property, reduce
 from typing import Any, ClassVar, cast
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor, fx, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn.block_selection import SearchModule, Selections
+from polyarch.nn.kernel_slices import kernel_slice
 from polyarch.nn.path_recording import call
 from polyarch.nn.sizes import SizeChoice, Sizes, combinations, united
 
@@ -42,10 +43,15 @@ class ElasticLayer(SearchModule):
     dim: ClassVar[int] = 1
     """The dimension of the channels."""
 
-    @property
+    @cached_property
     def sources(self) -> tuple[SizeChoice, ...]:
         """The choices of sizes of its inputs and outputs."""
         return united(self.inputs, self.outputs)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of its choices."""
+        return super().names
 
     @abstractmethod
     def shapes(self, selections: Selections) -> dict[str, tuple[int, ...]]:
@@ -170,7 +176,7 @@ class ElasticConv2d(ElasticLayer, nn.Conv2d):
         _require_kernels(self)
         _require_groups(self)
 
-    @property
+    @cached_property
     def sources(self) -> tuple[SizeChoice, ...]:
         """The choices of sizes of its inputs, outputs and kernel."""
         return united(self.inputs, self.outputs, self.kernel)
@@ -183,26 +189,32 @@ class ElasticConv2d(ElasticLayer, nn.Conv2d):
 
     def slices(self, selections: Selections) -> dict[str, Tensor]:
         """The used parts, with the kernel of the largest size that runs."""
-        size = self.kernel.extent(selections)
-        return super().slices(selections) | {"weight": self._kernels(selections, [size])[size]}
+        return super().slices(selections) | {"weight": self._kernel(selections, self.kernel.extent(selections))}
 
     def compute(self, x: Tensor, selections: Selections) -> Tensor:
         """(B, in, H, W) -> (B, out, H', W')."""
-        sizes, weights = self.kernel.among(selections)
-        found = self._kernels(selections, sizes)
-        bias = None if self.bias is None else self.bias[: self.outputs.extent(selections)]
-        if weights is None:
-            y = self._convolve(x, found[sizes[0]], bias, selections)
-        elif weights.dim() == 1:  # one convolution with the mixed kernel
-            gates = weights.to(x).unbind(-1)
-            padded = [gate * _surrounded(found[size], max(sizes)) for size, gate in zip(sizes, gates, strict=True)]
-            bias = None if bias is None else bias * weights.to(x).sum()
-            y = self._convolve(x, reduce(operator.add, padded), bias, selections)
+        outputs = self.outputs.extent(selections)
+        bias = None if self.bias is None else self.bias[:outputs]
+        size = self.kernel.chosen(selections)
+        if size is None:
+            y = self._mixed(x, bias, selections)
         else:
-            gates = weights.to(x)[..., None, None, None].unbind(1)  # each (B, 1, 1, 1)
-            outputs = (self._convolve(x, found[size], bias, selections) for size in sizes)
-            y = reduce(operator.add, map(operator.mul, gates, outputs))
+            y = self._convolve(x, self._kernel(selections, size), bias)
         return self.outputs.masked(y, selections, self.dim)
+
+    def _mixed(self, x: Tensor, bias: Tensor | None, selections: Selections) -> Tensor:
+        """The mixture over kernel sizes."""
+        sizes, weights = self.kernel.among(selections)
+        assert weights is not None
+        weights = weights.to(x)
+        kernels = [self._kernel(selections, size) for size in sizes]
+        if weights.dim() == 1:  # one convolution with the mixed kernel
+            padded = [F.pad(kernel, [(max(sizes) - kernel.shape[-1]) // 2] * 4) for kernel in kernels]
+            bias = None if bias is None else bias * weights.sum()
+            return self._convolve(x, reduce(operator.add, map(operator.mul, weights.unbind(), padded)), bias)
+        gates = weights[..., None, None, None].unbind(1)  # each (B, 1, 1, 1)
+        outputs = [self._convolve(x, kernel, bias) for kernel in kernels]
+        return cast(Tensor, reduce(operator.add, map(operator.mul, gates, outputs)))
 
     def plain(self, indices: Mapping[str, int], **factory: Any) -> nn.Module:
         """An ``nn.Conv2d``."""
@@ -224,44 +236,15 @@ class ElasticConv2d(ElasticLayer, nn.Conv2d):
         (padding, _), (dilation, _) = cast(_Pair, self.padding), cast(_Pair, self.dilation)
         return padding - dilation * (self.kernels[0] - size) // 2
 
-    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, selections: Selections) -> Tensor:
-        padding, groups = self._padding_of(weight.shape[-1]), self._groups_at(selections)
-        return F.conv2d(x, weight, bias, self.stride, padding, self.dilation, groups)
+    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        groups = x.shape[1] // weight.shape[1]
+        return F.conv2d(x, weight, bias, self.stride, self._padding_of(weight.shape[-1]), self.dilation, groups)
 
-    def _kernels(self, selections: Selections, wanted: Sequence[int]) -> dict[int, Tensor]:
-        """Kernel size -> (out, in / groups, k, k)."""
-        outputs, inputs, *_ = self.shapes(selections)["weight"]
-        kernel: Tensor = self.weight[:outputs, :inputs]
-        found = {}
-        for size in self.kernels:
-            if size < self.kernels[0]:
-                kernel = self._transformed(_centre(kernel, size))
-            if size in wanted:
-                found[size] = kernel
-            if size == min(wanted):
-                break
-        return found
-
-    def _transformed(self, centre: Tensor) -> Tensor:
-        """v + D_k v for the kernel of every channel, (out, in / groups, k, k)."""
-        outputs, inputs, size, _ = centre.shape
-        learned: Tensor = getattr(self, f"transform{size}")
-        transform = learned + torch.eye(size**2, dtype=learned.dtype, device=learned.device)
-        if inputs > 1 and self.weight.stride(1) == 1:  # channels last: the result keeps that order
-            flat = centre.permute(0, 2, 3, 1).reshape(outputs, size**2, inputs)
-            return (transform @ flat).view(outputs, size, size, inputs).permute(0, 3, 1, 2)
-        return F.linear(centre.flatten(2), transform).view_as(centre)
-
-
-def _centre(kernel: Tensor, size: int) -> Tensor:
-    """The middle k x k entries of every channel."""
-    margin = (kernel.shape[-1] - size) // 2
-    return kernel[..., margin : margin + size, margin : margin + size]
-
-
-def _surrounded(kernel: Tensor, size: int) -> Tensor:
-    """A kernel with zeros around it."""
-    return F.pad(kernel, [(size - kernel.shape[-1]) // 2] * 4)
+    def _kernel(self, selections: Selections, size: int) -> Tensor:
+        """(out, in / groups, k, k)."""
+        inputs = self.inputs.extent(selections) // self._groups_at(selections)
+        transforms = [getattr(self, f"transform{smaller}") for smaller in self.kernels[1:] if smaller >= size]
+        return kernel_slice(self.weight, self.outputs.extent(selections), inputs, transforms)
 
 
 def _copied(value: Tensor, parameter: Tensor) -> Tensor:

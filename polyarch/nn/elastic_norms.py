@@ -46,11 +46,13 @@ class _ElasticBatchNorm(ElasticLayer, _BatchNorm):
             self.num_batches_tracked.add_(1)
             if momentum is None:  # torch's name for the cumulative average
                 momentum = 1.0 / float(self.num_batches_tracked)
-        mean, variance = (None if a is None else a[: x.shape[1]] for a in (self.running_mean, self.running_var))
-        training = self.training or mean is None
-        y = F.batch_norm(
-            x, mean, variance, **self.slices(selections), training=training, momentum=momentum or 0.0, eps=self.eps
+        width = x.shape[1]
+        mean, variance, weight, bias = (
+            whole if whole is None or len(whole) == width else whole[:width]
+            for whole in (self.running_mean, self.running_var, self.weight, self.bias)
         )
+        training = self.training or mean is None
+        y = F.batch_norm(x, mean, variance, weight, bias, training, momentum or 0.0, self.eps)
         return self.outputs.masked(y, selections, self.dim)
 
     def plain(self, indices: Mapping[str, int], **factory: Any) -> nn.Module:

@@ -46,9 +46,13 @@ class Sizes:
             raise InvalidInput(f"Expected the name of a choice of sizes first. Got {type(name).__name__}.")
         if not all(isinstance(size, int) and size > 0 for size in sizes) or list(sizes) != sorted(set(sizes)):
             raise InvalidInput(f"Expected ascending sizes of 1 or more for {name!r}. Got {list(sizes)}.")
-        self.sources: tuple[SizeChoice, ...] = (SizeChoice(Choice(name, tuple(map(str, sizes))), tied),)
-        self.table: tuple[int, ...] = sizes
+        self._set((SizeChoice(Choice(name, tuple(map(str, sizes))), tied),), sizes)
+
+    def _set(self, sources: tuple[SizeChoice, ...], table: Sequence[int]) -> None:
+        self.sources = sources
+        self.table = tuple(table)
         """The size for every combination of options, those of the last choice changing fastest."""
+        self._radices = tuple((source.choice.name, len(source.choice)) for source in sources)
 
     @classmethod
     def of(cls, size: "int | Sizes") -> "Sizes":
@@ -81,19 +85,25 @@ class Sizes:
 
     def extent(self, selections: Selections) -> int:
         """The largest size that runs."""
+        size = self.chosen(selections)
+        return max(self.among(selections)[0]) if size is None else size
+
+    def chosen(self, selections: Selections) -> int | None:
+        """The size of a hard path, None in a mixed pass."""
         row = 0
-        for source in self.sources:  # written out because every layer of every hard path comes by here
-            selection = selections.get(source.choice.name, len(source.choice) - 1)
-            if not isinstance(selection, int):
-                return max(self.among(selections)[0])
-            row = row * len(source.choice) + selection
+        for name, options in self._radices:  # every layer of every path comes by here
+            selection = selections.get(name, options - 1)
+            if type(selection) is not int:
+                return None
+            row = row * options + selection
         return self.table[row]
 
     def masked(self, y: Tensor, selections: Selections, dim: int) -> Tensor:
         """y times sum_r weight_r [c < size_r] for every channel c in dimension ``dim``; y itself for a hard path."""
-        sizes, weights = self.among(selections)
-        if weights is None:
+        if self.chosen(selections) is not None:
             return y
+        sizes, weights = self.among(selections)
+        assert weights is not None
         if weights.dim() == 2 and len(weights) != len(y):
             names = ", ".join(repr(source.choice.name) for source in self.sources)
             raise InvalidInput(
@@ -154,5 +164,5 @@ def _computed(sources: tuple[SizeChoice, ...], table: Sequence[int]) -> Sizes:
         raise InvalidInput(f"Expected sizes of 1 or more. Got {list(table)}.")
     assert len(table) == math.prod(len(source.choice) for source in sources)
     sizes = object.__new__(Sizes)
-    sizes.sources, sizes.table = sources, tuple(table)
+    sizes._set(sources, table)
     return sizes

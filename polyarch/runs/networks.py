@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from polyarch.errors import ConfigError, InvalidInput
+from polyarch.nn import ElasticConv2d
 from polyarch.nn.operations import NARROW
 from polyarch.randomness import global_seed
 from polyarch.runs.own_module import Builder, build_own
@@ -41,15 +42,15 @@ def _refuse_narrow_strides(network: nn.Module) -> None:
     """Such layers end the process or get wrong gradients: see `polyarch.nn.operations.pointwise`."""
     least = NARROW if "AVX512" in torch.backends.cpu.get_cpu_capability() else NARROW // 2
     for name, layer in network.named_modules():
-        if (
-            isinstance(layer, nn.Conv2d)
-            and (layer.kernel_size, layer.groups) == ((1, 1), 1)
-            and layer.stride != (1, 1)
-            and 1 < layer.in_channels < least
-        ):
+        if not isinstance(layer, nn.Conv2d) or layer.groups > 1 or layer.stride == (1, 1):
+            continue
+        elastic = isinstance(layer, ElasticConv2d)
+        kernel = (layer.kernels[-1],) * 2 if elastic else layer.kernel_size
+        inputs = min(layer.inputs.table) if elastic else layer.in_channels
+        if kernel == (1, 1) and 1 < inputs < least:
             raise InvalidInput(
                 f"Expected {least} or more input channels of a 1x1 convolution with a stride on CPU, where torch "
-                f"corrupts memory otherwise. Got {layer.in_channels} in layer {name!r}; put nn.AvgPool2d(1, "
+                f"corrupts memory otherwise. Got {inputs} in layer {name!r}; put nn.AvgPool2d(1, "
                 f"stride={layer.stride[0]}) before it and give the convolution stride 1."
             )
 

@@ -15,6 +15,7 @@ from polyarch.supernets import (
     ChainSupernet,
     ConvolutionalDepth,
     DartsSupernet,
+    ElasticMLPSupernet,
     FullyConnectedDepth,
     GatedDepthSupernet,
     MacroSupernet,
@@ -26,6 +27,7 @@ from polyarch.supernets import (
     fairnas_chain,
     probe,
 )
+from polyarch.supernets.elastic_mlp import Embedding
 
 DEFAULT_SPACE = "nb201"
 
@@ -240,14 +242,41 @@ class WiredSettings(ImageSpaceSettings):
         return super().options(input_shape) | {"wirings": wirings, "auxiliary": self.auxiliary and self.stages > 1}
 
 
-class MLPSettings(VectorSpaceSettings):
-    """A fully connected residual network whose depth and inner widths are the choices."""
+class MLPSettings(SpaceSettings):
+    """A fully connected residual network whose depth and inner widths are the choices.
 
-    network = MLPSupernet
+    If it is ``elastic``, narrow networks share slices of the weights of wide ones, and there are further choices: the
+    ``widths`` of the features between blocks, by default a quarter of ``width``, half of it and all; the ``embeddings``
+    of numbers, ``none``, ``periodic`` or ``piecewise``; and ``dropouts``, the probabilities to drop features.
+    """
+
     kind: Literal["mlp"] = "mlp"
     width: PositiveInt = 128
     max_depth: PositiveInt = 4
     inner_widths: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 128, 256)
+    elastic: bool = False
+    widths: tuple[PositiveInt, ...] = ()
+    embeddings: Annotated[tuple[Embedding, ...], Field(min_length=1)] = ("none",)
+    dropouts: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], Field(min_length=1)] = (0.0,)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if not self.elastic and (self.widths or self.embeddings != ("none",) or self.dropouts != (0.0,)):
+            raise ConfigError("Expected widths, embeddings and dropouts with elastic = true, and only there.")
+        return self
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """A supernet for examples of this shape; images are flattened."""
+        sizes: dict[str, Any] = {
+            "features": math.prod(input_shape),
+            "classes": classes,
+            "max_depth": self.max_depth,
+            "inner_widths": self.inner_widths,
+        }
+        if not self.elastic:
+            return MLPSupernet(width=self.width, **sizes)
+        widths = self.widths or sorted({max(self.width // share, 1) for share in (4, 2, 1)})
+        return ElasticMLPSupernet(widths=widths, embeddings=self.embeddings, dropouts=self.dropouts, **sizes)
 
 
 class ModuleSettings(SpaceSettings):
