@@ -77,7 +77,7 @@ def test_outputs_equal_loops(members: int, temperature: float) -> None:
 def test_member_outputs() -> None:
     logits = random_logits(0, 3, 4, 5)
     mixture = fixed(logits, temperature=2.0)
-    assert torch.equal(mixture.member_logits(X), logits)
+    assert torch.equal(mixture.member_outputs(X), logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -171,14 +171,14 @@ def test_one_network_for_all_members_equals_one_each() -> None:
     mixture = Mixture(Together(logits), weights, temperature=1.7)
     apart = fixed(logits, weights, 1.7)
     torch.testing.assert_close(mixture(X), apart(X), rtol=0, atol=0)
-    assert torch.equal(mixture.member_logits(X), logits)
+    assert torch.equal(mixture.member_outputs(X), logits)
 
 
 def test_one_network_needs_weights_for_its_members() -> None:
     with pytest.raises(InvalidInput, match=r"weights for the members of one network\. Got none"):
         Mixture(Together(torch.zeros(2, 4, 3)))
     for shape in ((3, 4, 5), (4, 5)):
-        with pytest.raises(InvalidInput, match=r"logits \(2, B, C\) of all members. Got shape"):
+        with pytest.raises(InvalidInput, match=r"outputs \(2, B, O\) of all members. Got shape"):
             Mixture(Together(torch.zeros(shape)), [0.5, 0.5])(X)
 
 
@@ -196,7 +196,7 @@ def test_rising_depths_are_one_network() -> None:
     mixture = Mixture(net.extract_many(depths), [0.2, 0.5, 0.3]).eval()
     assert isinstance(mixture.networks, Exits)
     assert sum(parameter.numel() for parameter in mixture.parameters()) == net.parameter_count(depths[-1])
-    torch.testing.assert_close(mixture.member_logits(x), net.forward_many(x, depths), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(mixture.member_outputs(x), net.forward_many(x, depths), rtol=1e-12, atol=1e-12)
 
 
 def test_weights_are_normalised_and_travel_with_the_state() -> None:
@@ -268,7 +268,7 @@ def test_a_part_of_the_support_is_renormalised(net: Supernet, make_q: MakeQ) -> 
     shares = q.log_prob(chosen).exp().double()
     members = torch.softmax(torch.stack([net(IMAGES, a) for a in chosen]) / 1.3, -1)
     torch.testing.assert_close(mixture.weights, (shares / shares.sum()).detach(), rtol=1e-6, atol=0)
-    torch.testing.assert_close(torch.softmax(mixture.member_logits(IMAGES) / mixture.temperature, -1), members)
+    torch.testing.assert_close(torch.softmax(mixture.member_outputs(IMAGES) / mixture.temperature, -1), members)
 
 
 def test_members_are_copies_in_evaluation_mode(net: Supernet) -> None:

@@ -79,7 +79,7 @@ def test_a_candidate_is_judged_like_the_masked_network(make: Callable[[], GatedS
                 loss += F.cross_entropy(logits, targets, reduction="sum").item()
                 correct += int((logits.argmax(-1) == targets).sum())
         assert found.position == position
-        assert found.accuracy == correct / 23
+        assert found.score == correct / 23
         assert found.loss == pytest.approx(loss / 23, rel=1e-12)
         extracted = net.extract(architecture)
         assert found.parameters == sum(parameter.numel() for parameter in extracted.parameters())
@@ -120,15 +120,15 @@ def test_batches_are_those_of_the_source() -> None:
     found = DrawScoring(judge.net, judge.draws, few)(("guided", 0))
     logits = judge.net.eval()(data.inputs.double(), judge.draws["guided"](0))
     assert found.loss == pytest.approx(F.cross_entropy(logits, data.targets).item(), rel=1e-12)
-    assert found.accuracy in (0, 1 / 3, 2 / 3, 1)
+    assert found.score in (0, 1 / 3, 2 / 3, 1)
 
 
-def candidate(position: int, accuracy: float, loss: float) -> JudgedDraw:
-    return JudgedDraw(position, "", accuracy, loss, parameters=10 - position, macs=1.0)
+def candidate(position: int, score: float, loss: float) -> JudgedDraw:
+    return JudgedDraw(position, "", score, loss, parameters=10 - position, macs=1.0)
 
 
 def test_the_best_draw() -> None:
-    """Accuracy first, then the loss, then the earlier one; what it costs does not matter."""
+    """The score first, then the loss, then the earlier one; what it costs does not matter."""
     few = [candidate(0, 0.8, 0.1), candidate(1, 0.9, 0.7), candidate(2, 0.9, 0.5), candidate(3, 0.9, 0.5)]
     assert best_draw(few).position == 2
     assert best_draw(few[:2]).position == 1

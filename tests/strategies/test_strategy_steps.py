@@ -18,6 +18,7 @@ from polyarch.objectives import ExactExpectation, elbo
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, parse_nb201
 from polyarch.strategies import OneShot, RandomPaths, Supervised, Variational, measure
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import FullyConnectedDepth, NB201Supernet
 from polyarch.testing import random_data, same_bits
 
@@ -162,9 +163,9 @@ def test_no_data_is_a_mistake() -> None:
         Variational(net, q, strategy.prior, strategy.optimizer, num_data=0)
 
 
-def test_tally_weights_batches_by_their_size() -> None:
+def test_measure_weights_batches_by_their_size() -> None:
     logits = torch.randn(5, 3, generator=generator_at(0, "logits"))
     targets = torch.tensor([0, 1, 2, 0, 1])
-    means = measure(lambda x: x, [Batch(logits[:4], targets[:4]), Batch(logits[4:], targets[4:])])
+    means = measure(CLASSES, lambda x: x, [Batch(logits[:4], targets[:4]), Batch(logits[4:], targets[4:])])
     assert math.isclose(means["loss"], F.cross_entropy(logits, targets).item(), rel_tol=1e-6)
     assert means["accuracy"] == (logits.argmax(-1) == targets).double().mean().item()
