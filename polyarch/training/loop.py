@@ -10,6 +10,7 @@ import torch
 
 from polyarch.data import BatchSource, endless
 from polyarch.errors import InvalidInput
+from polyarch.executors import intra_op_threads
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.strategies import Strategy
 from polyarch.training.callbacks import Callback, FitState, Row
@@ -44,11 +45,12 @@ def fit(
     checkpoints: CheckpointStore | None = None,
     checkpoint_seconds: float = 30.0,
     stop: StopRequest | None = None,
+    threads: int | None = 1,
 ) -> History:
     """Trains for a number of epochs and returns the measurements.
 
-    All randomness is derived from (seed, step): a training that is interrupted and resumed ends with the same bits as
-    an uninterrupted one.
+    All randomness is derived from (seed, step), and sums have the order that one thread gives them: a training ends
+    with the same bits on any number of cores, and after an interruption.
 
     Args:
         valid: evaluated after every epoch, as ``valid_loss`` and ``valid_accuracy``.
@@ -56,6 +58,8 @@ def fit(
         checkpoints: where to keep the state; if there is a checkpoint, training resumes from it.
         checkpoint_seconds: the time between two checkpoints.
         stop: checked after every step; on a request, `fit` writes a checkpoint and raises `Interrupted`.
+        threads: torch's intra-op threads during the training; the caller's number is restored at the end. More than one
+            is faster for large layers, and another number gives other last bits. None takes the caller's number.
     """
     steps_per_epoch = len(train) // strategy.batches_per_step
     if epochs < 1 or steps_per_epoch < 1:
@@ -63,6 +67,8 @@ def fit(
             f"Expected 1 or more epochs and {strategy.batches_per_step} or more batches. "
             f"Got {epochs=} and {len(train)} batches."
         )
+    if threads is not None and threads < 1:
+        raise InvalidInput(f"Expected 1 or more threads, or None for the caller's number. Got {threads}.")
     if strategy.held_out_per_step and held_out is None:
         raise InvalidInput(f"Expected held-out data for {type(strategy).__name__}. Got none.")
     state = FitState(strategy, epochs=epochs, steps_per_epoch=steps_per_epoch)
@@ -78,7 +84,7 @@ def fit(
 
     saved_at = time.monotonic()
     # Dropout and the like draw from torch's global generator: it is seeded at every step and restored at the end.
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), intra_op_threads(threads):
         for callback in callbacks:
             callback.on_start(state)
         while state.step < state.total_steps and not state.should_stop:
