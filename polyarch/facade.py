@@ -1,7 +1,7 @@
 """The whole job as one function: what `polyarch search` does, from Python."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from polyarch.runs.own_module import Builder
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
-from polyarch.training import stop_on_signal
+from polyarch.training import Callback, stop_on_signal
 
 IN_PYTHON = "<given in Python>"
 """Stands in the settings for a network or data that no file names."""
@@ -66,6 +66,7 @@ def search(
     max_minutes: float | None = None,
     ood: str | None = None,
     unlabelled: Any = None,
+    callbacks: Sequence[Callback] = (),
     seed: int = 0,
     workers: int = 1,
     device: str = "cpu",
@@ -89,6 +90,9 @@ def search(
         ood: out-of-distribution images, to try the uncertainty on.
         unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set
             whose labels are ignored.
+        callbacks: your own, called in the training of the supernet, in this process: not in that of a second supernet
+            that checks the ranking, nor when networks are trained alone. What their ``state_dict`` returns is kept in
+            checkpoints; to resume, pass the same callbacks again.
         workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
@@ -123,7 +127,9 @@ def search(
     asked = {key: value for key, value in overrides.items() if value is not None}
     display: Display = Quiet() if quiet else Terminal()
     with stop_on_signal() as stop:
-        beginning = Beginning(Path(out), display, stop, data=given, builder=builder, unlabelled=more)
+        beginning = Beginning(
+            Path(out), display, stop, data=given, builder=builder, unlabelled=more, callbacks=callbacks
+        )
         if resume:
             run = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
         else:

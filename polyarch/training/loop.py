@@ -1,7 +1,7 @@
 """The training loop."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -14,7 +14,7 @@ from polyarch.executors import intra_op_threads
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.strategies import Strategy
 from polyarch.training.callbacks import Callback, FitState, Row
-from polyarch.training.checkpoint import CheckpointStore
+from polyarch.training.checkpoint import CheckpointStore, check_plain
 from polyarch.training.interruption import StopRequest
 
 
@@ -85,15 +85,13 @@ def fit(
     saved_at = time.monotonic()
     # Dropout and the like draw from torch's global generator: it is seeded at every step and restored at the end.
     with torch.random.fork_rng(), intra_op_threads(threads):
-        for callback in callbacks:
-            callback.on_start(state)
+        _call(callbacks, "on_start", state)
         while state.step < state.total_steps and not state.should_stop:
             first = (state.step % steps_per_epoch) * strategy.batches_per_step
             batches = train.epoch(state.epoch, start=first)
             others = endless(held_out, start=state.step * strategy.held_out_per_step) if held_out else iter(())
             while True:
-                for callback in callbacks:
-                    callback.on_step_start(state)
+                _call(callbacks, "on_step_start", state)
                 group = list(islice(batches, strategy.batches_per_step))
                 seed_global(derive_seed(seed, "global", state.step))
                 aside = list(islice(others, strategy.held_out_per_step))
@@ -101,8 +99,7 @@ def fit(
                 state.step += 1
                 for name, value in metrics.items():
                     state.totals[name] = state.totals.get(name, 0.0) + value
-                for callback in callbacks:
-                    callback.on_step_end(state, metrics)
+                _call(callbacks, "on_step_end", state, metrics)
                 ended = state.step % steps_per_epoch == 0
                 if ended:
                     _end_epoch(state, valid, seed, callbacks)
@@ -114,8 +111,7 @@ def fit(
                     stop.check()
                 if ended:
                     break
-        for callback in callbacks:
-            callback.on_end(state)
+        _call(callbacks, "on_end", state)
     save(finished=True)
     return History(state.rows)
 
@@ -129,11 +125,23 @@ def _end_epoch(state: FitState, valid: BatchSource | None, seed: int, callbacks:
         measured = state.strategy.evaluate(valid.epoch(0), generator=generator_at(seed, "valid", epoch))
         row.update({f"valid_{name}": value for name, value in measured.items()})
     state.rows.append(row)
+    _call(callbacks, "on_epoch_end", state, row)
+
+
+def _call(callbacks: Sequence[Callback], hook: str, state: FitState, *measured: Mapping[str, float]) -> None:
+    """Calls a hook of every callback; an error is raised as it is, with a note on where it happened."""
     for callback in callbacks:
-        callback.on_epoch_end(state, row)
+        try:
+            getattr(callback, hook)(state, *measured)
+        except Exception as error:
+            error.add_note(f"Raised by {type(callback).__name__}.{hook} in epoch {state.epoch}, step {state.step}.")
+            raise
 
 
 def _snapshot(state: FitState, callbacks: Sequence[Callback], *, finished: bool) -> dict[str, Any]:
+    states = [callback.state_dict() for callback in callbacks]
+    for callback, kept in zip(callbacks, states, strict=True):
+        check_plain(kept, f"state_dict of {type(callback).__name__}")
     return {
         "step": state.step,
         "should_stop": state.should_stop,
@@ -141,13 +149,24 @@ def _snapshot(state: FitState, callbacks: Sequence[Callback], *, finished: bool)
         "rows": state.rows,
         "totals": state.totals,
         "parts": {name: part.state_dict() for name, part in state.strategy.parts().items()},
-        "callbacks": [callback.state_dict() for callback in callbacks],
+        "callbacks": states,
+        "callback_names": _names(callbacks),
     }
 
 
 def _restore(saved: dict[str, Any], state: FitState, callbacks: Sequence[Callback]) -> None:
+    names = saved.get("callback_names", _names(callbacks))  # which checkpoints of polyarch 0.7 do not have
+    if names != _names(callbacks) or len(saved["callbacks"]) != len(callbacks):
+        raise InvalidInput(
+            f"Expected the callbacks that the training began with: {', '.join(names) or 'none'}. "
+            f"Got {', '.join(_names(callbacks)) or 'none'}."
+        )
     state.step, state.should_stop = saved["step"], saved["should_stop"]
     state.rows, state.totals = saved["rows"], saved["totals"]
     state.load_parts(saved["parts"])
     for callback, kept in zip(callbacks, saved["callbacks"], strict=True):
         callback.load_state_dict(kept)
+
+
+def _names(callbacks: Sequence[Callback]) -> list[str]:
+    return [type(callback).__name__ for callback in callbacks]
