@@ -155,16 +155,18 @@ def _snapshot(state: FitState, callbacks: Sequence[Callback], *, finished: bool)
 
 
 def _restore(saved: dict[str, Any], state: FitState, callbacks: Sequence[Callback]) -> None:
-    names = saved.get("callback_names", _names(callbacks))  # which checkpoints of polyarch 0.7 do not have
-    if names != _names(callbacks) or len(saved["callbacks"]) != len(callbacks):
+    states, names = saved["callbacks"], _names(callbacks)
+    before = saved.get("callback_names", names)  # checkpoints of polyarch 0.7 have none
+    differ = [bool(kept) and old != new for old, new, kept in zip(before, names, states, strict=False)]
+    if len(states) != len(callbacks) or any(differ):
         raise InvalidInput(
-            f"Expected the callbacks that the training began with: {', '.join(names) or 'none'}. "
-            f"Got {', '.join(_names(callbacks)) or 'none'}."
+            f"Expected the callbacks that the training began with: {', '.join(before) or 'none'}. "
+            f"Got {', '.join(names) or 'none'}."
         )
     state.step, state.should_stop = saved["step"], saved["should_stop"]
     state.rows, state.totals = saved["rows"], saved["totals"]
     state.load_parts(saved["parts"])
-    for callback, kept in zip(callbacks, saved["callbacks"], strict=True):
+    for callback, kept in zip(callbacks, states, strict=True):
         callback.load_state_dict(kept)
 
 
