@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import ArrayLike
 from torch import nn
 
 from polyarch.data import Dataset, load
-from polyarch.errors import ConfigError, MissingExtra
+from polyarch.data.sources import with_held_out
+from polyarch.data.split_keys import SplitKeys
+from polyarch.errors import ConfigError, InvalidInput, MissingExtra
 from polyarch.methods.method import Method
 from polyarch.plugins import METHODS
 from polyarch.prediction.modes import load_predictor
@@ -57,6 +60,10 @@ def search(
     *,
     out: str | Path,
     target: str | None = None,
+    validation: Any = None,
+    test: Any = None,
+    groups: str | ArrayLike | None = None,
+    times: str | ArrayLike | None = None,
     method: str | Method | None = None,
     space: str | None = None,
     module: str | nn.Module | Builder | None = None,
@@ -81,6 +88,11 @@ def search(
         data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
+        validation, test: examples to validate and to test on, as anything that ``data`` may be; by default those of the
+            data, or a part of its training examples.
+        groups: a column of a table, or an array with one value for every example: examples of one group are held out
+            together for validation and testing.
+        times: the same for times: the latest examples are held out. Neither column is an input of the network.
         method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, or any network for methods that gate
@@ -104,12 +116,14 @@ def search(
     if module is not None and space not in (None, "module"):
         raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
     builder = None if module is None or isinstance(module, str) else _builder(module)
-    given = None if isinstance(data, str | Path) else data if isinstance(data, Dataset) else load(data, target=target)
+    held_out = {"valid": validation, "test": test, "groups": groups, "times": times}
+    given = _loaded(data, target, held_out, (settings or {}).get("data.size"))
     more = None if isinstance(unlabelled, str | Path) else unlabelled
     described = any(name.startswith("space.") for name in settings or {})
     overrides: dict[str, Any] = {
-        "data.name": str(data) if given is None else IN_PYTHON,
+        "data.name": _named(data),
         "data.target": target,
+        **{SETTING[key]: _named(value) for key, value in held_out.items()},
         "data.ood": ood,
         "data.unlabelled": None if unlabelled is None else str(unlabelled) if more is None else IN_PYTHON,
         "method": method.name if isinstance(method, Method) else method,
@@ -141,6 +155,26 @@ def search(
         except MissingExtra as error:
             display.say(f"No report: {error}")
     return SearchResult(results, Path(out), builder)
+
+
+SETTING = {"valid": "data.valid", "test": "data.test", "groups": "data.group", "times": "data.time"}
+
+
+def _named(value: Any) -> str | None:
+    """What the settings say of a source or a column."""
+    return value if value is None else str(value) if isinstance(value, str | Path) else IN_PYTHON
+
+
+def _loaded(data: Any, target: str | None, held_out: Mapping[str, Any], size: int | None) -> Dataset | None:
+    """The data, unless the settings name all of it."""
+    if all(value is None or isinstance(value, str | Path) for value in (data, *held_out.values())):
+        return None
+    if not isinstance(data, Dataset):
+        return load(data, target=target, size=size, **held_out)
+    keys = SplitKeys(held_out["groups"], held_out["times"])
+    if keys.given:
+        raise InvalidInput("Expected groups or times beside data that is yet to be split. Got a Dataset, which is.")
+    return with_held_out(data, valid=held_out["valid"], test=held_out["test"])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.runs import console
+from polyarch.cli.runs import GroupOption, TestOption, TimeOption, ValidOption, console
 from polyarch.data import DATASETS, Dataset, ImageFiles, Normalisation, Preprocessing, TableEncoding, data_root, load
 from polyarch.data.downloads import DOWNLOADS, download, present_folder
 
@@ -39,10 +39,14 @@ def list_data() -> None:
 def describe_data(
     source: Annotated[str, typer.Argument(metavar="NAME_OR_PATH")],
     target: Annotated[str | None, typer.Option("--target", help="Label column of a table.")] = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     size: Annotated[int | None, typer.Option("--size", help="Side length of images, in pixels.")] = None,
 ) -> None:
     """What is in a data set, as polyarch reads it."""
-    data = load(source, target=target, size=size)
+    data = load(source, target=target, size=size, valid=valid, test=test, groups=group, times=time)
     shape = " x ".join(map(str, data.input_shape))
     kind = "images" if data.is_image else ("rows of a table" if data.is_table else "rows of numbers")
     console.print(
@@ -55,6 +59,9 @@ def describe_data(
     console.print(_classes(data))
     if data.is_table:
         console.print(_columns(data))
+    console.print(f"Test examples: {data.test_origin}", markup=False)
+    if data.valid is not None:
+        console.print(f"Validation examples: {len(data.valid):,}, {data.valid_origin}", markup=False)
     for note in data.notes:
         console.print(note, markup=False)
     console.print("Preprocessing: " + _in_words(data.preprocessing(data.train), data), markup=False)

@@ -39,6 +39,15 @@ DataOption = Annotated[
     str | None, typer.Option("--data", help="A name (see `polyarch data list`), a folder of images, a table, ...")
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", help="The label column of a table.")]
+ValidOption = Annotated[str | None, typer.Option("--valid", help="Validation examples: a file or folder of their own.")]
+TestOption = Annotated[str | None, typer.Option("--test", help="Test examples: a file or folder of their own.")]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="COLUMN", help="Hold out whole groups, the values of this column.")
+]
+TimeOption = Annotated[
+    str | None,
+    typer.Option("--time", metavar="COLUMN", help="Hold out the latest rows, by this column of dates or numbers."),
+]
 SpaceOption = Annotated[
     str | None, typer.Option("--space", help=f"Space: {', '.join(SPACES)}, or PACKAGE.MODULE:CLASS.")
 ]
@@ -62,6 +71,10 @@ def search(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     method: Annotated[
         str | None, typer.Option("--method", help=f"{', '.join(METHODS)}, or PACKAGE.MODULE:CLASS.")
     ] = None,
@@ -111,7 +124,7 @@ def search(
     if module is not None:
         space = "module"
     options = {
-        **common_options(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device, valid=valid, test=test, group=group, time=time),
         "space.module": module,
         "train.strategy": strategy,
         "search.objectives": estimator,
@@ -132,6 +145,10 @@ def train(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     space: SpaceOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
@@ -144,7 +161,7 @@ def train(
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {
-        **common_options(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device, valid=valid, test=test, group=group, time=time),
         "train.epochs": epochs,
         "train.strategy": strategy,
     }
@@ -155,6 +172,10 @@ def rank(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     space: SpaceOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
@@ -181,7 +202,7 @@ def rank(
 ) -> None:
     """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
-        **common_options(data, target, space, seed, workers, device),
+        **common_options(data, target, space, seed, workers, device, valid=valid, test=test, group=group, time=time),
         "train.strategy": strategy,
         "rank.estimators": estimator,
         "rank.architectures": architectures,
@@ -249,7 +270,17 @@ def _show_summary(results: Results, out: Path) -> None:
 
 
 def common_options(
-    data: str | None, target: str | None, space: str | None, seed: int | None, workers: int | None, device: str | None
+    data: str | None,
+    target: str | None,
+    space: str | None,
+    seed: int | None,
+    workers: int | None,
+    device: str | None,
+    *,
+    valid: str | None = None,
+    test: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
 ) -> dict[str, Any]:
     """The settings behind the options that these commands share."""
     if space is not None:
@@ -257,6 +288,10 @@ def common_options(
     return {
         "data.name": data,
         "data.target": target,
+        "data.valid": valid,
+        "data.test": test,
+        "data.group": group,
+        "data.time": time,
         "space.kind": space,
         "seed": seed,
         "workers": workers,

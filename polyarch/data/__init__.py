@@ -13,11 +13,13 @@ from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncod
 from polyarch.data.resizing import shaped_like
 from polyarch.data.sources import DATASETS, load
 from polyarch.data.spirals import spirals
+from polyarch.data.splits import GroupSplit, RandomSplit, Split, TimeSplit
 from polyarch.data.table_files import read_frame
 
 __all__ = [
     "DATASETS", "Augmentation", "Batch", "BatchSource", "Batches", "Column", "Cutout", "Dataset", "Examples",
-    "ImageFiles", "Normalisation", "Preprocessing", "RandomFlip", "RandomShift", "TableData", "TableEncoding",
-    "TensorData", "data_root", "decode_image", "encode_rows", "endless", "load", "nb201_split", "preprocessing_from",
-    "read_frame", "resident", "shaped_like", "spirals", "stratified_split",
+    "GroupSplit", "ImageFiles", "Normalisation", "Preprocessing", "RandomFlip", "RandomShift", "RandomSplit",
+    "Split", "TableData", "TableEncoding", "TensorData", "TimeSplit", "data_root", "decode_image", "encode_rows",
+    "endless", "load", "nb201_split", "preprocessing_from", "read_frame", "resident", "shaped_like", "spirals",
+    "stratified_split",
 ]  # fmt: skip

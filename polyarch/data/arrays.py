@@ -2,8 +2,9 @@
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TensorData, stratified_split
+from polyarch.data.examples import TensorData
 from polyarch.data.labels import Array, ClassLabels, check_counts
-from polyarch.errors import CorruptFile, DataError, first_line
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.splits import Split
+from polyarch.errors import CorruptFile, DataError, InvalidInput, closest_name, first_line
 
 CHANNELS = (1, 3, 4)
 PAIRS = (
@@ -24,16 +27,24 @@ PAIRS = (
 SPLITS = (("x_train", "y_train", "x_test", "y_test"), ("X_train", "y_train", "X_test", "y_test"))
 
 
-def read_pair(inputs: Any, labels: Any, *, test_share: float = 0.2) -> Dataset:
-    """Reads arrays or tensors X (N, ...) and y (N,); ``test_share`` of every class becomes the test set."""
-    return _divided("arrays", inputs, labels, ("X", "y"), test_share)
+def read_pair(inputs: Any, labels: Any, *, test_share: float | None = 0.2, keys: SplitKeys | None = None) -> Dataset:
+    """Reads arrays or tensors X (N, ...) and y (N,); ``test_share`` of them becomes the test set."""
+    return _divided("arrays", inputs, labels, ("X", "y"), test_share, (keys or SplitKeys()).split)
 
 
-def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
-    """Reads arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test."""
-    arrays = _read_arrays(path)
+def read_npz(path: Path, *, test_share: float | None = 0.2, keys: SplitKeys | None = None) -> Dataset:
+    """Reads arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test.
+
+    Groups and times to split by are arrays of the file, too.
+    """
+    keys = keys or SplitKeys()
+    arrays = _read_arrays(path, keys.column)
     for names in SPLITS:
         if all(name in arrays for name in names):
+            if keys.given:
+                raise InvalidInput(
+                    f"Expected arrays x and y in {path} to split by groups or times. Found {names[0]!r}."
+                )
             origins = [f"array {name!r} of {path}" for name in names]
             classes = ClassLabels.of(label_array(arrays[names[1]], origins[1]), origins[1])
             train, test = (
@@ -50,7 +61,8 @@ def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
     for inputs, labels in PAIRS:
         if inputs in arrays and labels in arrays:
             origins = [f"array {name!r} of {path}" for name in (inputs, labels)]
-            return _divided(path.name, arrays[inputs], arrays[labels], origins, test_share)
+            split = partial(keys.split, column=partial(_key_array, arrays, path))
+            return _divided(path.name, arrays[inputs], arrays[labels], origins, test_share, split)
     raise DataError(
         f"Expected arrays x and y, or x_train, y_train, x_test and y_test, in {path}. "
         f"Found {', '.join(arrays) or 'none'}."
@@ -99,12 +111,19 @@ def label_array(values: Any, origin: str) -> Array:
     return np.asarray(array)
 
 
-def _divided(name: str, inputs: Any, labels: Any, origins: Any, test_share: float) -> Dataset:
+def _key_array(arrays: Mapping[str, Array], path: Path, name: str) -> Array:
+    if name not in arrays:
+        raise InvalidInput(f"Expected an array of {path} to split by. Got {name!r}.{closest_name(name, arrays)}")
+    return arrays[name].reshape(-1)
+
+
+def _divided(
+    name: str, inputs: Any, labels: Any, origins: Any, test_share: float | None, split: Callable[[int, str], Split]
+) -> Dataset:
     classes = ClassLabels.of(label_array(labels, origins[1]), origins[1])
     data = _examples(inputs, labels, classes, origins)
-    check_counts(data.targets, classes.names, origins[1])
-    train, test = stratified_split(data, test_share, seed=0)
-    return Dataset(name, train, test, classes.names)
+    check_counts(data.targets, classes.names, origins[1], fewest=0 if test_share is None else 3)
+    return Dataset.divided(name, data, classes.names, test_share, split(len(data), name))
 
 
 def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> TensorData:
@@ -115,8 +134,8 @@ def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> T
     return TensorData(tensor, classes.encode(array, origins[1]), len(classes.names))
 
 
-def _read_arrays(path: Path) -> dict[str, Array]:
-    wanted = {name for names in (*SPLITS, *PAIRS) for name in names}
+def _read_arrays(path: Path, key: str | None) -> dict[str, Array]:
+    wanted = {key, *(name for names in (*SPLITS, *PAIRS) for name in names)}
     with _opened(path) as arrays:  # reads only wanted arrays; others may hold anything
         return {name: arrays[name] if name in wanted else np.empty(0) for name in arrays.files}
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from polyarch.data.columns import TRUTH_WORDS, Cells, Column, cells_of, encode_rows, require_distinct
-from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TableData, stratified_indices
-from polyarch.data.labels import Array, ClassLabels, check_counts
+from polyarch.data.dataset import OF_SOURCE, Dataset, held_out_rows
+from polyarch.data.examples import TableData
+from polyarch.data.labels import Array, ClassLabels, check_counts, encode_by_name
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.splits import Split
 from polyarch.errors import DataError, InvalidInput, closest_name
 
 if TYPE_CHECKING:
@@ -38,34 +40,77 @@ def table_dataset(
     train: TableSource,
     test: TableSource | None = None,
     *,
+    valid: TableSource | None = None,
     target: str | None = None,
-    test_share: float = 0.2,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
 ) -> Dataset:
     """Builds a data set from the rows of a table.
 
     Args:
-        test: the test rows; by default ``test_share`` of every class is split off.
+        test: the test rows; by default ``test_share`` of the others is held out.
+        valid: the validation rows, if there are any.
         target: the label column; by default the column named label, target, class or y, otherwise the last one.
+        test_share: None if test rows come later.
+        keys: what rows are held out by; their column is no input.
     """
-    train, test = _named_by_text(train), test and _named_by_text(test)
-    target = target_column(list(train.frame.columns), target, train.origin)
+    train, keys = _named_by_text(train), keys or SplitKeys()
+    names = [column for column in train.frame.columns if column != keys.column]
+    target = target_column(names, target, train.origin)
     labels = _labels(train, target)
     classes = ClassLabels.of(labels, f"column {target!r} of {train.origin}", "row")
     targets = classes.encode(labels, train.origin, "row")
-    check_counts(targets, classes.names, train.origin, fewest=2 if test else 3)
-    rows = torch.arange(len(targets))
-    if test is None:
-        rows, test_rows = stratified_indices(targets, test_share, seed=0)
-    columns, notes = infer_columns(train, target, rows)
-    inputs = encode_rows(train.frame, columns, origin=train.origin)
-    count = len(classes.names)
-    train_data = TableData(inputs[rows], targets[rows], count)
-    if test is None:
-        test_data = TableData(inputs[test_rows], targets[test_rows], count)
-    else:
-        test_targets = classes.encode(_labels(test, target), test.origin, "row")
-        test_data = TableData(encode_rows(test.frame, columns, origin=test.origin), test_targets, count)
-    return Dataset(name, train_data, test_data, classes.names, columns, (*train.notes, *notes))
+    share = None if test else test_share
+    check_counts(targets, classes.names, train.origin, fewest=3 if share else 2 if test else 1)
+    split = keys.split(len(targets), train.origin, partial(key_column, train))
+    rows, test_rows = held_out_rows(split, targets, share, classes.names)
+    columns, notes = infer_columns(train, (target, keys.column), rows)
+    examples = TableData(encode_rows(train.frame, columns, origin=train.origin), targets, len(classes.names))
+    data = Dataset(
+        name,
+        examples.subset(rows),
+        examples.subset(test_rows),
+        classes.names,
+        columns,
+        (*train.notes, *notes),
+        split=split.subset(rows),
+        test_origin=None if share is None else split.in_words(share),
+        target=target,
+        left_out=tuple(set(train.frame.columns) - {column.name for column in columns}),
+    )
+    if test is not None:
+        test_data, split = rows_like(test, data, keys)
+        data = replace(data, test=test_data, split=split, test_origin=OF_SOURCE)
+    if valid is not None:
+        valid_data, split = rows_like(valid, data, keys)
+        data = replace(data, valid=valid_data, split=split)
+    return data
+
+
+def rows_like(table: TableSource, data: Dataset, keys: SplitKeys) -> tuple[TableData, Split]:
+    """Rows with the classes and columns of the data, and the split of the data once these are held out."""
+    table = _named_by_text(table)
+    if data.target is None:
+        raise InvalidInput(f"Expected training data with a label column, to read {table.origin}. Got none.")
+    targets = encode_by_name(_labels(table, data.target), data.class_names, table.origin, "row")
+    known = {column.name for column in data.columns} | set(data.left_out)
+    unknown = [name for name in table.frame.columns if name not in known]
+    if unknown:
+        raise DataError(f"Expected only columns of the training data in {table.origin}. Found {unknown[0]!r}.")
+    rows = TableData(encode_rows(table.frame, data.columns, origin=table.origin), targets, data.classes)
+    if keys.column is None:
+        return rows, data.split
+    other = keys.split(len(rows), table.origin, partial(key_column, table))
+    return rows, data.split.beside(other, table.origin)
+
+
+def key_column(table: TableSource, name: str) -> pd.Series[Any]:
+    """The column that rows are held out by."""
+    names = list(table.frame.columns)
+    if name not in names:
+        hint = closest_name(name, names)
+        raise InvalidInput(f"Expected a column of {table.origin} to split by. Got {name!r}.{hint}")
+    return table.frame[name]
 
 
 def target_column(names: Sequence[str], target: str | None, origin: str) -> str:
@@ -83,15 +128,17 @@ def target_column(names: Sequence[str], target: str | None, origin: str) -> str:
     return found[0] if found else names[-1]
 
 
-def infer_columns(table: TableSource, target: str, train_rows: Tensor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns other than the label, and notes on those that were left out.
+def infer_columns(
+    table: TableSource, aside: Sequence[str | None], train_rows: Tensor
+) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """The columns but for those set ``aside``, the label first among them, and notes on those that were left out.
 
     All rows decide whether a column is numeric; the training rows decide its categories and whether it varies.
     """
     columns, notes = [], []
     rows = train_rows.numpy()
     for name in table.frame.columns:
-        if name == target:
+        if name in aside:
             continue
         cells = cells_of(table.frame[name], table.origin)
         codes = cells.codes[rows]
@@ -109,7 +156,7 @@ def infer_columns(table: TableSource, target: str, train_rows: Tensor) -> tuple[
                     "count as unknown."
                 )
     if not columns:
-        raise DataError(f"Expected a column besides {target!r} that varies in {table.origin}. Found none.")
+        raise DataError(f"Expected a column besides {aside[0]!r} that varies in {table.origin}. Found none.")
     return tuple(columns), tuple(notes)
 
 

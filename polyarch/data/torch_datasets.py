@@ -11,13 +11,18 @@ from torch import Tensor
 from polyarch.data.arrays import input_tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import GREY_MODES, image_pixels
-from polyarch.data.examples import TensorData, stratified_split
+from polyarch.data.examples import TensorData
 from polyarch.data.labels import ClassLabels, check_counts
+from polyarch.data.split_keys import SplitKeys
 from polyarch.errors import DataError
 
 
 def read_torch_dataset(
-    source: torch.utils.data.Dataset[Any], *, size: int | None = None, test_share: float = 0.2
+    source: torch.utils.data.Dataset[Any],
+    *,
+    size: int | None = None,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
 ) -> Dataset:
     """Reads all pairs of an input (tensor, array or PIL image) and an integer label.
 
@@ -46,9 +51,9 @@ def read_torch_dataset(
         labels[index] = label
     assert inputs is not None
     targets, class_names = _classes(labels, getattr(source, "classes", None), name)
-    check_counts(targets, class_names, name)
-    train, test = stratified_split(TensorData(inputs, targets, len(class_names)), test_share, seed=0)
-    return Dataset(name, train, test, class_names)
+    check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)
+    split = (keys or SplitKeys()).split(count, name)
+    return Dataset.divided(name, TensorData(inputs, targets, len(class_names)), class_names, test_share, split)
 
 
 def _pair(item: Any, origin: str) -> tuple[Any, int]:

@@ -19,8 +19,9 @@ from polyarch.data import (
     TensorData,
     load,
     nb201_split,
-    stratified_split,
 )
+from polyarch.data.dataset import OF_SOURCE
+from polyarch.data.splits import RandomSplit, limited
 from polyarch.data.unlabelled import unlabelled_examples
 from polyarch.errors import ConfigError
 from polyarch.randomness import derive_seed
@@ -33,7 +34,7 @@ EVALUATION_BATCH = 256
 class Feed:
     """Training, validation and test examples, and how batches of them are made.
 
-    The labels of ``unlabelled`` examples mean nothing.
+    The labels of ``unlabelled`` examples mean nothing; ``valid_origin`` says where validation examples come from.
     """
 
     data: Dataset
@@ -44,6 +45,7 @@ class Feed:
     seed: int
     device: str
     unlabelled: Examples | None = None
+    valid_origin: str = ""
 
     @classmethod
     def of(cls, settings: DataSettings, seed: int, device: str, data: Dataset | None, unlabelled: Any) -> "Feed":
@@ -54,9 +56,9 @@ class Feed:
             unlabelled: used instead of the unlabelled examples that the settings name; see `unlabelled_examples`.
         """
         data = data or load_data(settings)
-        train, valid = split(data, settings, seed)
+        train, valid, origin = split(data, settings, seed)
         augmentations = _augmentations(settings, data)
-        feed = cls(data, train, valid, data.preprocessing(train), augmentations, seed, device)
+        feed = cls(data, train, valid, data.preprocessing(train), augmentations, seed, device, valid_origin=origin)
         if unlabelled is None:
             unlabelled = data if settings.unlabelled == settings.name else settings.unlabelled
         return feed if unlabelled is None else replace(feed, unlabelled=unlabelled_examples(unlabelled, data))
@@ -87,7 +89,16 @@ class Feed:
             "train": len(self.train),
             "valid": len(self.valid),
             "test": len(self.data.test),
+            "split": {"valid": self.valid_origin, "test": self.data.test_origin},
         }
+
+    def decisions(self) -> list[str]:
+        """How the examples were split, unless it is the usual way."""
+        is_usual = isinstance(self.data.split, RandomSplit) and self.data.valid is None
+        test = self.data.test_origin or "training examples"
+        if is_usual and test in (OF_SOURCE, RandomSplit().in_words(0.2)):
+            return []
+        return [f"split: validation on {self.valid_origin}; test on {test}"]
 
     def batches(self, data: Examples, batch_size: int, *, stream: str, augmented: bool = True) -> Batches:
         """Shuffled training batches; each ``stream`` has an order of its own."""
@@ -121,25 +132,33 @@ class Feed:
 
 def load_data(settings: DataSettings) -> Dataset:
     """The data set that the settings name."""
-    return load(settings.name, target=settings.target, size=settings.size)
+    return load(
+        settings.name,
+        target=settings.target,
+        size=settings.size,
+        valid=settings.valid,
+        test=settings.test,
+        groups=settings.group,
+        times=settings.time,
+    )
 
 
-def split(data: Dataset, settings: DataSettings, seed: int) -> tuple[Examples, Examples]:
-    """Training and validation examples."""
+def split(data: Dataset, settings: DataSettings, seed: int) -> tuple[Examples, Examples, str]:
+    """Training and validation examples, and where the latter come from."""
+    origin = f"{data.split.in_words(settings.validation)}, from the training examples"
+    parts: tuple[Examples, Examples]
     if settings.split == "nb201":
-        if data.name != "cifar10" or not isinstance(data.train, TensorData):
-            raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
-        parts: tuple[Examples, Examples] = nb201_split(data.train)
+        if data.name != "cifar10" or not isinstance(data.train, TensorData) or data.valid is not None:
+            raise ConfigError(f"Expected cifar10 without other validation examples for split nb201. Got {data.name!r}.")
+        parts, origin = nb201_split(data.train), "NAS-Bench-201's half of the training examples"
+    elif data.valid is not None:
+        parts, origin = (data.train, data.valid), data.valid_origin
     else:
-        parts = stratified_split(data.train, settings.validation, seed=seed)
+        parts = data.split.divide(data.train, settings.validation, seed=seed, class_names=data.class_names)
     if settings.limit is None:
-        return parts
-    train, valid = (_limited(part, settings.limit, seed) for part in parts)
-    return train, valid
-
-
-def _limited(data: Examples, limit: int, seed: int) -> Examples:
-    return stratified_split(data, limit / len(data), seed=seed)[1] if limit < len(data) else data
+        return *parts, origin
+    train, valid = (limited(part, settings.limit, seed=seed) for part in parts)
+    return train, valid, origin
 
 
 def _augmentations(settings: DataSettings, data: Dataset) -> list[Augmentation]:

@@ -87,6 +87,7 @@ class Beginning:
             settings, tried = with_suggestions(asked, suggestion.settings), suggestion.run
             decisions += suggestion.reasons
         run = self._continued(tried, settings) or self._build(settings, Workspace(self.out), data)
+        decisions += run.feed.decisions()
         settings, reason = run.method.adapted(run, asked)
         return replace(run, settings=settings), decisions + ([reason] if reason else [])
 
@@ -148,6 +149,8 @@ PATHS: dict[str, Callable[[str], str]] = {
     "data.name": _whole,
     "data.ood": _whole,
     "data.unlabelled": _whole,
+    "data.valid": _whole,
+    "data.test": _whole,
     "rank.truth": whole_name,
 }
 """Settings that may be paths, and what makes them whole."""

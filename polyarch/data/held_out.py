@@ -1,0 +1,46 @@
+"""Validation and test examples from a source of their own, converted to the classes and the format of the data."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from polyarch.data.dataset import Dataset
+from polyarch.data.examples import Examples, TensorData, resident
+from polyarch.data.image_files import ImageFiles
+from polyarch.data.labels import class_index
+from polyarch.data.resizing import shaped_like
+from polyarch.errors import DataError
+
+
+def examples_like(other: Dataset, data: Dataset, origin: str) -> Examples:
+    """The training examples of another data set as examples of this one, which has their classes; not for tables.
+
+    Args:
+        origin: how error messages refer to them.
+    """
+    targets = torch.tensor(_class_indices(other.class_names, data.class_names, origin))[other.train.targets]
+    both_bytes = data.is_image and data.is_bytes and other.is_bytes
+    if isinstance(other.train, ImageFiles) and both_bytes:
+        return replace(other.train, targets=targets, classes=data.classes, input_shape=data.input_shape)
+    inputs = resident(other.train).inputs
+    if both_bytes and other.input_shape != data.input_shape:
+        inputs = shaped_like(inputs, data.input_shape, as_bytes=True)
+    if inputs.shape[1:] != data.input_shape or other.is_bytes != data.is_bytes:
+        kinds = ("bytes" if one.is_bytes else "floats" for one in (data, other))
+        raise DataError(
+            f"Expected examples of shape {data.input_shape} in {origin}, of {next(kinds)} as in the training data. "
+            f"Got {tuple(inputs.shape[1:])} of {next(kinds)}."
+        )
+    return TensorData(inputs, targets, data.classes)
+
+
+def _class_indices(names: Sequence[str], known: Sequence[str], origin: str) -> list[int]:
+    """The place of every class among those of the training data."""
+    found = [class_index(known, name) for name in names]
+    if max(found) < 0 and all(name.isdecimal() and int(name) < len(known) for name in names):
+        return [int(name) for name in names]  # of a torch data set that numbers the classes and does not name them
+    for name, index in zip(names, found, strict=True):
+        if index < 0:
+            raise DataError(f"Expected only classes of the training data in {origin}. Found {name!r}.")
+    return found
