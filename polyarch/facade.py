@@ -85,7 +85,7 @@ def search(
     """Finds an architecture for the data, trains it alone, calibrates it and writes artifacts and a report.
 
     Args:
-        data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
+        data: a known name, a path, a torch ``Dataset`` or ``DataLoader``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
         validation, test: examples to validate and to test on, as anything that ``data`` may be; by default those of the

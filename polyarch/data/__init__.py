@@ -8,6 +8,7 @@ from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import decode_image
 from polyarch.data.examples import Examples, TableData, TensorData, resident, stratified_split
 from polyarch.data.image_files import ImageFiles
+from polyarch.data.loader_examples import LoaderExamples
 from polyarch.data.loaders import LoaderBatches, NotReplayed
 from polyarch.data.locations import data_root
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
@@ -19,8 +20,8 @@ from polyarch.data.table_files import read_frame
 
 __all__ = [
     "DATASETS", "Augmentation", "Batch", "BatchSource", "Batches", "Column", "Cutout", "Dataset", "Examples",
-    "GroupSplit", "ImageFiles", "LoaderBatches", "Normalisation", "NotReplayed", "Preprocessing", "RandomFlip",
-    "RandomShift", "RandomSplit", "Split", "TableData", "TableEncoding", "TensorData", "TimeSplit", "data_root",
-    "decode_image", "encode_rows", "endless", "load", "nb201_split", "preprocessing_from", "read_frame", "resident",
-    "shaped_like", "spirals", "stratified_split",
+    "GroupSplit", "ImageFiles", "LoaderBatches", "LoaderExamples", "Normalisation", "NotReplayed", "Preprocessing",
+    "RandomFlip", "RandomShift", "RandomSplit", "Split", "TableData", "TableEncoding", "TensorData", "TimeSplit",
+    "data_root", "decode_image", "encode_rows", "endless", "load", "nb201_split", "preprocessing_from",
+    "read_frame", "resident", "shaped_like", "spirals", "stratified_split",
 ]  # fmt: skip

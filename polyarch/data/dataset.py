@@ -91,7 +91,8 @@ class Dataset:
     @property
     def is_bytes(self) -> bool:
         """Whether raw examples are bytes 0..255 rather than floats."""
-        return not isinstance(self.train, TensorData) or self.train.inputs.dtype == torch.uint8
+        inputs = self.train.inputs if isinstance(self.train, TensorData) else self.train
+        return getattr(inputs, "dtype", torch.uint8) == torch.uint8  # images in files are bytes
 
     def preprocessing(self, train: Examples) -> Preprocessing:
         """The preprocessing fitted on this part of the training data."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -20,19 +21,19 @@ def examples_like(other: Dataset, data: Dataset, origin: str) -> Examples:
         origin: how error messages refer to them.
     """
     targets = torch.tensor(_class_indices(other.class_names, data.class_names, origin))[other.train.targets]
-    both_bytes = data.is_image and data.is_bytes and other.is_bytes
-    if isinstance(other.train, ImageFiles) and both_bytes:
-        return replace(other.train, targets=targets, classes=data.classes, input_shape=data.input_shape)
-    inputs = resident(other.train).inputs
-    if both_bytes and other.input_shape != data.input_shape:
-        inputs = shaped_like(inputs, data.input_shape, as_bytes=True)
-    if inputs.shape[1:] != data.input_shape or other.is_bytes != data.is_bytes:
+    train: Any = other.train  # a frozen dataclass, whatever kind of examples it is
+    if (other.input_shape, other.is_bytes) == (data.input_shape, data.is_bytes):
+        same: Examples = replace(train, targets=targets, classes=data.classes)
+        return same
+    if not (data.is_image and other.is_image and data.is_bytes and other.is_bytes):
         kinds = ("bytes" if one.is_bytes else "floats" for one in (data, other))
         raise DataError(
             f"Expected examples of shape {data.input_shape} in {origin}, of {next(kinds)} as in the training data. "
-            f"Got {tuple(inputs.shape[1:])} of {next(kinds)}."
+            f"Got {other.input_shape} of {next(kinds)}."
         )
-    return TensorData(inputs, targets, data.classes)
+    if isinstance(train, ImageFiles):
+        return replace(train, targets=targets, classes=data.classes, input_shape=data.input_shape)
+    return TensorData(shaped_like(resident(train).inputs, data.input_shape, as_bytes=True), targets, data.classes)
 
 
 def _class_indices(names: Sequence[str], known: Sequence[str], origin: str) -> list[int]:

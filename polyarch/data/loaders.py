@@ -25,7 +25,7 @@ from torch.utils.data import (
 
 from polyarch.data.batches import Batch
 from polyarch.errors import DataError, InvalidInput
-from polyarch.randomness import derive_seed, generator_at
+from polyarch.randomness import Position, derive_seed, generator_at
 
 REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers of torch whose order is a function of a generator."""
@@ -207,7 +207,7 @@ def is_map_style(loader: object) -> TypeGuard[DataLoader[Any]]:
 
 
 def read_requests(
-    loader: DataLoader[Any], requests: Sequence[tuple[int, int, Any]], seed: int
+    loader: DataLoader[Any], requests: Sequence[tuple[Position, Position, Any]], seed: int
 ) -> Generator[Any, None, None]:
     """Reads batches (epoch, index, rows) in this order, in worker processes if the loader has some.
 
@@ -238,7 +238,7 @@ class _Positioned(torch.utils.data.Dataset[Any]):
         self.batched = loader.batch_sampler is not None
         self.seed = seed
 
-    def __getitem__(self, request: tuple[int, int, Any]) -> Any:
+    def __getitem__(self, request: tuple[Position, Position, Any]) -> Any:
         epoch, index, rows = request
         with Randomness(derive_seed(self.seed, "loader", epoch, index)):
             if not self.batched:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from polyarch.data.arrays import read_npz, read_pair
 from polyarch.data.cifar import CIFAR10, CIFAR100, CifarFormat, cifar_folder, read_cifar
@@ -22,6 +23,7 @@ from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_fo
 from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
 from polyarch.data.image_folders import read_image_folder
 from polyarch.data.labels import check_counts
+from polyarch.data.loader_examples import read_loader
 from polyarch.data.locations import data_root
 from polyarch.data.spirals import spirals
 from polyarch.data.split_keys import SplitKeys
@@ -39,7 +41,7 @@ from polyarch.data.table_files import (
 from polyarch.data.torch_datasets import read_torch_dataset
 from polyarch.errors import DataError, InvalidInput, MissingData, UnknownName
 
-Source = str | Path | torch.utils.data.Dataset[Any] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
+Source = str | Path | torch.utils.data.Dataset[Any] | DataLoader[Any] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
 
 
 def load(
@@ -58,7 +60,8 @@ def load(
 
     Args:
         source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
-            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set.
+            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set; a torch
+            ``DataLoader``, whose examples are read anew in every epoch.
         root: the folder that holds a subfolder for each named set; ``data_root()`` by default.
         target: the label column of a table.
         size: the side of images in pixels.
@@ -114,7 +117,8 @@ def _held_out(source: Source | Dataset, data: Dataset, keys: SplitKeys) -> tuple
     if isinstance(source, Dataset):
         other = source
     else:
-        size = data.input_shape[1] if data.is_image and data.is_bytes and not isinstance(source, tuple) else None
+        is_sized = data.is_image and data.is_bytes and not isinstance(source, tuple | DataLoader)
+        size = data.input_shape[1] if is_sized else None
         other = _load(source, data_root(), None, size, None, SplitKeys())
     if data.is_table or other.is_table:
         what = "the path of a table" if data.is_table else "no table"
@@ -138,10 +142,16 @@ def _load(
         data = _load_path(_existing(source), target, size, test_share, keys)
     elif isinstance(source, torch.utils.data.Dataset):
         data = read_torch_dataset(source, size=size, test_share=test_share, keys=keys)
+    elif isinstance(source, DataLoader):
+        if size is not None:
+            raise InvalidInput(f"Expected no size with a DataLoader, which makes images of its own size. Got {size}.")
+        data = read_loader(source, test_share=test_share, keys=keys)
     elif isinstance(source, tuple) and len(source) == 2:
         data = read_pair(*source, test_share=test_share, keys=keys)
     else:
-        raise InvalidInput(f"Expected a name, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}.")
+        raise InvalidInput(
+            f"Expected a name, a path, a pair (X, y), a torch data set or a DataLoader. Got {_name_of(source)}."
+        )
     if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
         return data
     return data.resized(size)

@@ -50,7 +50,7 @@ def read_torch_dataset(
         inputs[index] = example
         labels[index] = label
     assert inputs is not None
-    targets, class_names = _classes(labels, getattr(source, "classes", None), name)
+    targets, class_names = named_classes(labels, getattr(source, "classes", None), name)
     check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)
     split = (keys or SplitKeys()).split(count, name)
     return Dataset.divided(name, TensorData(inputs, targets, len(class_names)), class_names, test_share, split)
@@ -78,7 +78,7 @@ def _example(item: Any, size: int | None, origin: str) -> Tensor:
     return input_tensor(item[None], origin)[0]
 
 
-def _classes(labels: Tensor, names: Any, origin: str) -> tuple[Tensor, tuple[str, ...]]:
+def named_classes(labels: Tensor, names: Any, origin: str) -> tuple[Tensor, tuple[str, ...]]:
     """Class indices (N,) and class names: those of the data set if it has any, otherwise the labels as texts."""
     if names is None:
         classes = ClassLabels.of(labels.numpy(), origin)
