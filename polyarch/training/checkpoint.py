@@ -26,8 +26,8 @@ class CorruptCheckpoint(UserWarning):
 class CheckpointStore:
     """A folder with the two newest checkpoints, named by step: a magic line, a SHA-256 digest and a ``torch.save``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Writes a checkpoint, then deletes all but the newest two."""
