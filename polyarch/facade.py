@@ -1,15 +1,18 @@
 """The whole job as one function: what `polyarch search` does, from Python."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import ArrayLike
 from torch import nn
 
 from polyarch.data import Dataset, load
-from polyarch.errors import ConfigError, MissingExtra
+from polyarch.data.sources import with_held_out
+from polyarch.data.split_keys import SplitKeys
+from polyarch.errors import ConfigError, InvalidInput, MissingExtra
 from polyarch.methods.method import Method
 from polyarch.plugins import METHODS
 from polyarch.prediction.modes import load_predictor
@@ -22,7 +25,7 @@ from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
 from polyarch.tasks import Task
-from polyarch.training import stop_on_signal
+from polyarch.training import Callback, stop_on_signal
 
 IN_PYTHON = "<given in Python>"
 """Stands in the settings for a network or data that no file names."""
@@ -60,6 +63,10 @@ def search(
     target: str | None = None,
     task: str | Task | None = None,
     metric: str | None = None,
+    validation: Any = None,
+    test: Any = None,
+    groups: str | ArrayLike | None = None,
+    times: str | ArrayLike | None = None,
     method: str | Method | None = None,
     space: str | None = None,
     module: str | nn.Module | Builder | None = None,
@@ -69,6 +76,7 @@ def search(
     max_minutes: float | None = None,
     ood: str | None = None,
     unlabelled: Any = None,
+    callbacks: Sequence[Callback] = (),
     seed: int = 0,
     workers: int = 1,
     device: str = "cpu",
@@ -80,12 +88,17 @@ def search(
     """Finds an architecture for the data, trains it alone, calibrates it and writes artifacts and a report.
 
     Args:
-        data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
+        data: a known name, a path, a torch ``Dataset`` or ``DataLoader``, a pair (X, y), or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the column of a table to predict, or several, separated by commas.
         task: ``classification``, ``regression`` or ``multi-label``, what the target looks like by default; or a
             `polyarch.tasks.Task`, such as an `OwnTask` with a loss of your own, which a resumed run needs again.
         metric: what selection goes by, e.g. ``balanced_accuracy`` or ``mae``.
+        validation, test: examples to validate and to test on, as anything that ``data`` may be; by default those of the
+            data, or a part of its training examples.
+        groups: a column of a table, or an array with one value for every example: examples of one group are held out
+            together for validation and testing.
+        times: the same for times: the latest examples are held out. Neither column is an input of the network.
         method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, your own `Supernet`, or any network for
@@ -95,6 +108,9 @@ def search(
         ood: out-of-distribution images, to try the uncertainty on.
         unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set
             whose labels are ignored.
+        callbacks: your own, called in the training of the supernet, in this process: not in that of a second supernet
+            that checks the ranking, nor when networks are trained alone. What their ``state_dict`` returns is kept in
+            checkpoints; to resume, pass the same callbacks again.
         workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
@@ -106,19 +122,16 @@ def search(
     if module is not None and space not in (None, "module"):
         raise ConfigError(f"Expected a space or a module, not both. Got space {space!r} and a module.")
     builder = None if module is None or isinstance(module, str) else _builder(module)
-    kind: Any = None if isinstance(task, Task) else task
-    given = None if isinstance(data, str | Path) else data
-    if given is not None and not isinstance(given, Dataset):
-        given = load(given, target=target, task=kind)
-    if isinstance(task, Task):
-        given = replace(given or load(data, target=target), task=task)
+    held_out = {"valid": validation, "test": test, "groups": groups, "times": times}
+    given = _loaded(data, target, task, held_out, (settings or {}).get("data.size"))
     more = None if isinstance(unlabelled, str | Path) else unlabelled
     described = any(name.startswith("space.") for name in settings or {})
     overrides: dict[str, Any] = {
-        "data.name": str(data) if isinstance(data, str | Path) else IN_PYTHON,
+        "data.name": _named(data),
         "task.kind": "own" if isinstance(task, Task) else task,
         "task.metric": metric,
         "data.target": target,
+        **{SETTING[key]: _named(value) for key, value in held_out.items()},
         "data.ood": ood,
         "data.unlabelled": None if unlabelled is None else str(unlabelled) if more is None else IN_PYTHON,
         "method": method.name if isinstance(method, Method) else method,
@@ -136,7 +149,9 @@ def search(
     asked = {key: value for key, value in overrides.items() if value is not None}
     display: Display = Quiet() if quiet else Terminal()
     with stop_on_signal() as stop:
-        beginning = Beginning(Path(out), display, stop, data=given, builder=builder, unlabelled=more)
+        beginning = Beginning(
+            Path(out), display, stop, data=given, builder=builder, unlabelled=more, callbacks=callbacks
+        )
         if resume:
             run = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
         else:
@@ -148,6 +163,32 @@ def search(
         except MissingExtra as error:
             display.say(f"No report: {error}")
     return SearchResult(results, Path(out), builder)
+
+
+SETTING = {"valid": "data.valid", "test": "data.test", "groups": "data.group", "times": "data.time"}
+
+
+def _named(value: Any) -> str | None:
+    """What the settings say of a source or a column."""
+    return value if value is None else str(value) if isinstance(value, str | Path) else IN_PYTHON
+
+
+def _loaded(
+    data: Any, target: str | None, task: str | Task | None, held_out: Mapping[str, Any], size: int | None
+) -> Dataset | None:
+    """The data, with the user's own task if there is one, unless the settings name all of it."""
+    if isinstance(task, Task):
+        given = data if isinstance(data, Dataset) else load(data, target=target, size=size, **held_out)
+        return replace(given, task=task)
+    if all(value is None or isinstance(value, str | Path) for value in (data, *held_out.values())):
+        return None
+    kind: Any = task
+    if not isinstance(data, Dataset):
+        return load(data, target=target, size=size, task=kind, **held_out)
+    keys = SplitKeys(held_out["groups"], held_out["times"])
+    if keys.given:
+        raise InvalidInput("Expected groups or times beside data that is yet to be split. Got a Dataset, which is.")
+    return with_held_out(data, valid=held_out["valid"], test=held_out["test"])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.runs import TargetOption, TaskOption, console
+from polyarch.cli.runs import GroupOption, TargetOption, TaskOption, TestOption, TimeOption, ValidOption, console
 from polyarch.data import DATASETS, Dataset, ImageFiles, Normalisation, Preprocessing, TableEncoding, data_root, load
 from polyarch.data.downloads import DOWNLOADS, download, present_folder
 from polyarch.data.targets import TargetKind
@@ -43,10 +43,15 @@ def describe_data(
     source: Annotated[str, typer.Argument(metavar="NAME_OR_PATH")],
     target: TargetOption = None,
     task: TaskOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     size: Annotated[int | None, typer.Option("--size", help="Side length of images, in pixels.")] = None,
 ) -> None:
     """What is in a data set, as polyarch reads it."""
-    data = load(source, target=target, size=size, task=_kind(task))
+    kind_of_target = _kind(task)
+    data = load(source, target=target, size=size, task=kind_of_target, valid=valid, test=test, groups=group, times=time)
     shape = " x ".join(map(str, data.input_shape))
     kind = "images" if data.is_image else ("rows of a table" if data.is_table else "rows of numbers")
     console.print(
@@ -59,6 +64,9 @@ def describe_data(
     console.print(_classes(data) if data.kind == "classification" else _targets(data))
     if data.is_table:
         console.print(_columns(data))
+    console.print(f"Test examples: {data.test_origin}", markup=False)
+    if data.valid is not None:
+        console.print(f"Validation examples: {len(data.valid):,}, {data.valid_origin}", markup=False)
     for note in data.notes:
         console.print(note, markup=False)
     console.print("Preprocessing: " + _in_words(data.preprocessing(data.train), data), markup=False)

@@ -49,6 +49,15 @@ MetricOption = Annotated[
     str | None,
     typer.Option("--metric", help="What selection goes by: accuracy, balanced_accuracy, nll, auroc, f1; rmse, mae."),
 ]
+ValidOption = Annotated[str | None, typer.Option("--valid", help="Validation examples: a file or folder of their own.")]
+TestOption = Annotated[str | None, typer.Option("--test", help="Test examples: a file or folder of their own.")]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="COLUMN", help="Hold out whole groups, the values of this column.")
+]
+TimeOption = Annotated[
+    str | None,
+    typer.Option("--time", metavar="COLUMN", help="Hold out the latest rows, by this column of dates or numbers."),
+]
 SpaceOption = Annotated[
     str | None, typer.Option("--space", help=f"Space: {', '.join(SPACES)}, or PACKAGE.MODULE:CLASS.")
 ]
@@ -77,6 +86,10 @@ def search(
     target: TargetOption = None,
     task: TaskOption = None,
     metric: MetricOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     method: Annotated[
         str | None, typer.Option("--method", help=f"{', '.join(METHODS)}, or PACKAGE.MODULE:CLASS.")
     ] = None,
@@ -120,7 +133,18 @@ def search(
     if space is None and module is None and not described:
         space = "auto"
     options = {
-        **common_options(data=data, target=target, task=task, metric=metric, space=space, module=module),
+        **common_options(
+            data=data,
+            target=target,
+            task=task,
+            metric=metric,
+            valid=valid,
+            test=test,
+            group=group,
+            time=time,
+            space=space,
+            module=module,
+        ),
         **machine_options(seed, workers, device),
         "train.strategy": strategy,
         "search.objectives": estimator,
@@ -143,6 +167,10 @@ def train(
     target: TargetOption = None,
     task: TaskOption = None,
     metric: MetricOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     space: SpaceOption = None,
     module: ModuleOption = None,
     config: ConfigOption = None,
@@ -156,7 +184,18 @@ def train(
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {
-        **common_options(data=data, target=target, task=task, metric=metric, space=space, module=module),
+        **common_options(
+            data=data,
+            target=target,
+            task=task,
+            metric=metric,
+            valid=valid,
+            test=test,
+            group=group,
+            time=time,
+            space=space,
+            module=module,
+        ),
         **machine_options(seed, workers, device),
         "train.epochs": epochs,
         "train.strategy": strategy,
@@ -170,6 +209,10 @@ def rank(
     target: TargetOption = None,
     task: TaskOption = None,
     metric: MetricOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     space: SpaceOption = None,
     module: ModuleOption = None,
     config: ConfigOption = None,
@@ -197,7 +240,18 @@ def rank(
 ) -> None:
     """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
-        **common_options(data=data, target=target, task=task, metric=metric, space=space, module=module),
+        **common_options(
+            data=data,
+            target=target,
+            task=task,
+            metric=metric,
+            valid=valid,
+            test=test,
+            group=group,
+            time=time,
+            space=space,
+            module=module,
+        ),
         **machine_options(seed, workers, device),
         "train.strategy": strategy,
         "rank.estimators": estimator,
@@ -282,6 +336,10 @@ SHARED = {
     "target": "data.target",
     "task": "task.kind",
     "metric": "task.metric",
+    "valid": "data.valid",
+    "test": "data.test",
+    "group": "data.group",
+    "time": "data.time",
     "space": "space.kind",
     "module": "space.module",
 }

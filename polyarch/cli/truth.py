@@ -13,12 +13,16 @@ from polyarch.cli.runs import (
     ConfigOption,
     DataOption,
     DeviceOption,
+    GroupOption,
     OutOption,
     ResumeOption,
     SeedOption,
     SetOption,
     SpaceOption,
     TargetOption,
+    TestOption,
+    TimeOption,
+    ValidOption,
     WorkersOption,
     common_options,
     console,
@@ -38,6 +42,10 @@ def build(
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    group: GroupOption = None,
+    time: TimeOption = None,
     space: SpaceOption = None,
     n: Annotated[
         str | None, typer.Option("--n", metavar="NUMBER|all", help="Random architectures, or all; 64 by default.")
@@ -62,7 +70,7 @@ def build(
     if space is None and not described and not any(key.startswith("space.") for key in assigned):
         space = "auto"
     options = {
-        **common_options(data=data, target=target, space=space),
+        **common_options(data=data, target=target, valid=valid, test=test, group=group, time=time, space=space),
         **machine_options(seed, workers, device),
         "truth.architectures": _count(n),
         "truth.seeds": seeds,

@@ -8,17 +8,21 @@ from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import decode_image
 from polyarch.data.examples import Examples, TableData, TensorData, resident, stratified_split
 from polyarch.data.image_files import ImageFiles
+from polyarch.data.loader_examples import LoaderExamples
+from polyarch.data.loaders import LoaderBatches, NotReplayed
 from polyarch.data.locations import data_root
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding, preprocessing_from
 from polyarch.data.resizing import shaped_like
 from polyarch.data.sources import DATASETS, load
 from polyarch.data.spirals import spirals
+from polyarch.data.splits import GroupSplit, RandomSplit, Split, TimeSplit
 from polyarch.data.table_files import read_frame
 from polyarch.data.targets import TargetKind
 
 __all__ = [
     "DATASETS", "Augmentation", "Batch", "BatchSource", "Batches", "Column", "Cutout", "Dataset", "Examples",
-    "ImageFiles", "Normalisation", "Preprocessing", "RandomFlip", "RandomShift", "TableData", "TableEncoding",
-    "TargetKind", "TensorData", "data_root", "decode_image", "encode_rows", "endless", "load", "nb201_split",
-    "preprocessing_from", "read_frame", "resident", "shaped_like", "spirals", "stratified_split",
+    "GroupSplit", "ImageFiles", "LoaderBatches", "LoaderExamples", "Normalisation", "NotReplayed", "Preprocessing",
+    "RandomFlip", "RandomShift", "RandomSplit", "Split", "TableData", "TableEncoding", "TargetKind", "TensorData",
+    "TimeSplit", "data_root", "decode_image", "encode_rows", "endless", "load", "nb201_split", "preprocessing_from",
+    "read_frame", "resident", "shaped_like", "spirals", "stratified_split",
 ]  # fmt: skip

@@ -2,8 +2,9 @@
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TensorData, stratified_split
+from polyarch.data.examples import TensorData
 from polyarch.data.labels import Array, ClassLabels, check_counts
-from polyarch.data.targets import TargetEncoding, TargetKind, target_encoding
-from polyarch.errors import CorruptFile, DataError, first_line
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.splits import Split
+from polyarch.data.targets import TargetEncoding, TargetKind, names_of, target_encoding
+from polyarch.errors import CorruptFile, DataError, InvalidInput, closest_name, first_line
 
 CHANNELS = (1, 3, 4)
 PAIRS = (
@@ -25,16 +28,33 @@ PAIRS = (
 SPLITS = (("x_train", "y_train", "x_test", "y_test"), ("X_train", "y_train", "X_test", "y_test"))
 
 
-def read_pair(inputs: Any, labels: Any, *, task: TargetKind | None = None, test_share: float = 0.2) -> Dataset:
-    """Reads arrays or tensors X (N, ...) and y (N,) or (N, T); ``test_share`` of every class becomes the test set."""
-    return _divided("arrays", inputs, labels, ("X", "y"), task, test_share)
+def read_pair(
+    inputs: Any,
+    targets: Any,
+    *,
+    task: TargetKind | None = None,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
+) -> Dataset:
+    """Reads arrays or tensors X (N, ...) and y (N,) or (N, T); ``test_share`` of them becomes the test set."""
+    return _divided("arrays", inputs, targets, ("X", "y"), task, test_share, (keys or SplitKeys()).split)
 
 
-def read_npz(path: Path, *, task: TargetKind | None = None, test_share: float = 0.2) -> Dataset:
-    """Reads arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test."""
-    arrays = _read_arrays(path)
+def read_npz(
+    path: Path, *, task: TargetKind | None = None, test_share: float | None = 0.2, keys: SplitKeys | None = None
+) -> Dataset:
+    """Reads arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test.
+
+    Groups and times to split by are arrays of the file, too.
+    """
+    keys = keys or SplitKeys()
+    arrays = _read_arrays(path, keys.column)
     for names in SPLITS:
         if all(name in arrays for name in names):
+            if keys.given:
+                raise InvalidInput(
+                    f"Expected arrays x and y in {path} to split by groups or times. Found {names[0]!r}."
+                )
             origins = [f"array {name!r} of {path}" for name in names]
             encoding = target_encoding(target_array(arrays[names[1]], origins[1]), origins[1], kind=task)
             train, test = (
@@ -50,7 +70,8 @@ def read_npz(path: Path, *, task: TargetKind | None = None, test_share: float = 
     for inputs, labels in PAIRS:
         if inputs in arrays and labels in arrays:
             origins = [f"array {name!r} of {path}" for name in (inputs, labels)]
-            return _divided(path.name, arrays[inputs], arrays[labels], origins, task, test_share)
+            split = partial(keys.split, column=partial(_key_array, arrays, path))
+            return _divided(path.name, arrays[inputs], arrays[labels], origins, task, test_share, split)
     raise DataError(
         f"Expected arrays x and y, or x_train, y_train, x_test and y_test, in {path}. "
         f"Found {', '.join(arrays) or 'none'}."
@@ -99,22 +120,36 @@ def target_array(values: Any, origin: str) -> Array:
     return np.asarray(array)
 
 
-def _divided(name: str, inputs: Any, targets: Any, origins: Any, task: TargetKind | None, test_share: float) -> Dataset:
+def _key_array(arrays: Mapping[str, Array], path: Path, name: str) -> Array:
+    if name not in arrays:
+        raise InvalidInput(f"Expected an array of {path} to split by. Got {name!r}.{closest_name(name, arrays)}")
+    return arrays[name].reshape(-1)
+
+
+def _divided(
+    name: str,
+    inputs: Any,
+    targets: Any,
+    origins: Any,
+    task: TargetKind | None,
+    test_share: float | None,
+    split: Callable[[int, str], Split],
+) -> Dataset:
     encoding = target_encoding(target_array(targets, origins[1]), origins[1], kind=task)
     data = _examples(inputs, targets, encoding, origins)
-    if isinstance(encoding, ClassLabels):
-        check_counts(data.targets, encoding.names, origins[1])
-    train, test = stratified_split(data, test_share, seed=0)
-    return _dataset(name, train, test, encoding, origins[1], fewest=1)
+    class_names, target_names = names_of(encoding)
+    if class_names:
+        check_counts(data.targets, class_names, origins[1], fewest=0 if test_share is None else 3)
+    return Dataset.divided(name, data, class_names, test_share, split(len(data), name), target_names=target_names)
 
 
 def _dataset(
     name: str, train: TensorData, test: TensorData, encoding: TargetEncoding, origin: str, *, fewest: int
 ) -> Dataset:
-    if isinstance(encoding, ClassLabels):
-        check_counts(train.targets, encoding.names, origin, fewest=fewest)
-        return Dataset(name, train, test, encoding.names)
-    return Dataset(name, train, test, (), target_names=encoding.names)
+    class_names, target_names = names_of(encoding)
+    if class_names:
+        check_counts(train.targets, class_names, origin, fewest=fewest)
+    return Dataset(name, train, test, class_names, target_names=target_names)
 
 
 def _examples(inputs: Any, targets: Any, encoding: TargetEncoding, origins: Any) -> TensorData:
@@ -126,8 +161,8 @@ def _examples(inputs: Any, targets: Any, encoding: TargetEncoding, origins: Any)
     return TensorData(tensor, encoding.encode(array, origins[1]), classes)
 
 
-def _read_arrays(path: Path) -> dict[str, Array]:
-    wanted = {name for names in (*SPLITS, *PAIRS) for name in names}
+def _read_arrays(path: Path, key: str | None) -> dict[str, Array]:
+    wanted = {key, *(name for names in (*SPLITS, *PAIRS) for name in names)}
     with _opened(path) as arrays:  # reads only wanted arrays; others may hold anything
         return {name: arrays[name] if name in wanted else np.empty(0) for name in arrays.files}
 

@@ -1,31 +1,81 @@
-"""A data set: training and test examples, the names of what is predicted and, for tables, columns."""
+"""A data set: training, test and maybe validation examples, names of what is predicted and, for tables, columns."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from polyarch.data.columns import Column
 from polyarch.data.examples import Examples, TensorData, resident
 from polyarch.data.image_files import ImageFiles
 from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding
 from polyarch.data.resizing import resize
+from polyarch.data.splits import RandomSplit, Rows, Split
 from polyarch.data.targets import TargetKind, check_kind
 from polyarch.errors import DataError, InvalidInput
+
+OF_SOURCE = "those of the source"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test examples, and the names of their classes, or of the numbers or labels that are predicted."""
+    """Training and test examples, and the names of their classes, or of the numbers or labels that are predicted.
+
+    Args:
+        class_names: empty where targets are no classes.
+        columns: of a table; empty for other data.
+        notes: sentences on what loading left out or changed.
+        valid: validation examples, if the source or the user has some; otherwise runs hold out training examples.
+        split: how training examples are held out.
+        valid_origin: where the validation examples come from, in words, if there are some.
+        test_origin: where the test examples come from, in words; None if training examples stand for them.
+        target: the column of a table that holds classes.
+        left_out: the columns of a table that are no inputs.
+        target_names: of numbers, or of labels that are present or not; in a table, of their columns.
+        task: a `polyarch.tasks.Task` of the user's own, in place of the one that fits the targets.
+    """
 
     name: str
     train: Examples
     test: Examples
-    class_names: tuple[str, ...]  # empty where targets are no classes
-    columns: tuple[Column, ...] = ()  # of a table; empty for other data
-    notes: tuple[str, ...] = ()  # sentences on what loading left out or changed
-    target_names: tuple[str, ...] = ()  # of numbers, or of labels that are present or not; empty for classes
-    task: Any = None  # a `polyarch.tasks.Task` of the user's own, in place of the one that fits the targets
+    class_names: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    notes: tuple[str, ...] = ()
+    valid: Examples | None = None
+    split: Split = field(default_factory=RandomSplit)
+    valid_origin: str = OF_SOURCE
+    test_origin: str | None = OF_SOURCE
+    target: str | None = None
+    left_out: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
+    task: Any = None
+
+    @classmethod
+    def divided(
+        cls,
+        name: str,
+        examples: Examples,
+        class_names: tuple[str, ...],
+        share: float | None,
+        split: Split | None = None,
+        valid: Examples | None = None,
+        target_names: tuple[str, ...] = (),
+    ) -> "Dataset":
+        """Holds out a share of the examples to test on; without a share all are training examples."""
+        split = split or RandomSplit()
+        rest, part = held_out_rows(split, examples.targets, share, class_names)
+        return cls(
+            name,
+            examples.subset(rest),
+            examples.subset(part),
+            class_names,
+            valid=valid,
+            split=split.subset(rest),
+            test_origin=None if share is None else split.in_words(share),
+            target_names=target_names,
+        )
 
     @property
     def kind(self) -> TargetKind:
@@ -55,7 +105,8 @@ class Dataset:
     @property
     def is_bytes(self) -> bool:
         """Whether raw examples are bytes 0..255 rather than floats."""
-        return not isinstance(self.train, TensorData) or self.train.inputs.dtype == torch.uint8
+        inputs = self.train.inputs if isinstance(self.train, TensorData) else self.train
+        return getattr(inputs, "dtype", torch.uint8) == torch.uint8  # images in files are bytes
 
     def preprocessing(self, train: Examples) -> Preprocessing:
         """The preprocessing fitted on this part of the training data."""
@@ -67,7 +118,15 @@ class Dataset:
             raise DataError(f"Expected images to resize. Got examples of shape {self.input_shape}.")
         if size < 1:
             raise InvalidInput(f"Expected images of 1 pixel or more. Got size {size}.")
-        return replace(self, train=_resized(self.train, size), test=_resized(self.test, size))
+        valid = None if self.valid is None else _resized(self.valid, size)
+        return replace(self, train=_resized(self.train, size), test=_resized(self.test, size), valid=valid)
+
+
+def held_out_rows(split: Split, targets: Tensor, share: float | None, class_names: Sequence[str]) -> Rows:
+    """The rows of training and test examples, the same ones every time; without a share all rows are both."""
+    if share is None:
+        return torch.arange(len(targets)), torch.arange(len(targets))
+    return split.rows(targets, share, seed=0, class_names=class_names)
 
 
 def _resized(data: Examples, size: int) -> Examples:

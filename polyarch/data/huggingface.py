@@ -1,5 +1,6 @@
 """Reads folders that Hugging Face's ``datasets`` wrote with ``save_to_disk``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -10,14 +11,14 @@ import torch
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import ImageContent
-from polyarch.data.examples import Examples, stratified_split
+from polyarch.data.examples import Examples
 from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, default_shape, fits_in_memory
 from polyarch.data.labels import ClassLabels, check_counts
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.splits import sides_of
 from polyarch.data.table_dataset import TableSource, table_dataset, target_column
 from polyarch.data.targets import TargetKind
-from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, first_line
-
-TEST_SIDES = ("test", "validation", "valid", "val")
+from polyarch.errors import CorruptFile, DataError, InvalidInput, MissingExtra, closest_name, first_line
 
 
 def is_huggingface_folder(folder: Path) -> bool:
@@ -33,33 +34,34 @@ def read_huggingface_folder(
     target: str | None = None,
     task: TargetKind | None = None,
     size: int | None = None,
-    test_share: float = 0.2,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
     resident_limit: int = RESIDENT_LIMIT,
 ) -> Dataset:
-    """Reads labelled images or table columns, with the splits train and test (or validation) if there are any."""
-    try:
-        datasets = import_module("datasets")
-    except ImportError:
-        raise MissingExtra("Reading a Hugging Face dataset folder", "huggingface") from None
-    try:
-        loaded = datasets.load_from_disk(str(folder))
-    except Exception as error:  # the reader raises all kinds of errors on damaged files
-        raise CorruptFile(f"Expected a Hugging Face folder at {folder}. Found: {first_line(error)}.") from None
-    train, test = _sides(loaded, folder)
+    """Reads labelled images or table columns, with the splits train, test and validation if there are any."""
+    loaded = _loaded(folder)
+    datasets = import_module("datasets")
+    train, test, valid = _sides(loaded, folder, test_share)
     pictures = [name for name, feature in train.features.items() if isinstance(feature, datasets.Image)]
     name = folder.resolve().name
+    share = None if test else test_share
+    keys = keys or SplitKeys()
     if not pictures:
         if size is not None:
             raise InvalidInput(f"Expected images for size {size}. Found a table in {folder}.")
         tables = [
-            TableSource(_frame(side), f"{folder}, {label}")
-            for side, label in ((train, "train"), (test, "test"))
-            if side
+            TableSource(_frame(side), f"{folder}, {label}") if side else None
+            for side, label in ((test, "test"), (valid, "validation"))
         ]
-        return table_dataset(name, *tables, target=target, task=task, test_share=test_share)
-    target = target_column([column for column in train.column_names if column not in pictures], target, str(folder))
+        train_table = TableSource(_frame(train), f"{folder}, train")
+        return table_dataset(
+            name, train_table, tables[0], valid=tables[1], target=target, task=task, test_share=test_share, keys=keys
+        )
+    others = [column for column in train.column_names if column not in pictures]
+    target = target_column([column for column in others if column != keys.column], target, str(folder))
     feature = train.features[target]
-    labels = [np.asarray(side.with_format("numpy")[target][:]) for side in (train, test) if side]
+    present = [side for side in (train, test, valid) if side]
+    labels = [np.asarray(side.with_format("numpy")[target][:]) for side in present]
     if isinstance(feature, datasets.ClassLabel):
         class_names = tuple(feature.names)
         classes = ClassLabels(tuple(range(len(class_names))))
@@ -67,16 +69,47 @@ def read_huggingface_folder(
         classes = ClassLabels.of(labels[0], f"column {target!r} of {folder}")
         class_names = classes.names
     targets = [classes.encode(side, f"column {target!r} of {folder}") for side in labels]
-    check_counts(targets[0], class_names, str(folder), fewest=2 if test else 3)
-    sides = [side.cast_column(pictures[0], datasets.Image(decode=False)) for side in (train, test) if side]
+    check_counts(targets[0], class_names, str(folder), fewest=2 if test else 0 if share is None else 3)
+    sides = [side.cast_column(pictures[0], datasets.Image(decode=False)) for side in present]
     shape = default_shape(HuggingFaceImages(sides[0], pictures[0], str(folder)), size)
     parts: list[Examples] = []
     for side, labels_of_side in zip(sides, targets, strict=True):
         contents = HuggingFaceImages(side, pictures[0], str(folder))
         images = ImageFiles(contents, torch.arange(len(contents)), labels_of_side, len(class_names), shape)
         parts.append(images.resident() if fits_in_memory(images, resident_limit) else images)
-    train_part, test_part = parts if test else stratified_split(parts[0], test_share, seed=0)
-    return Dataset(name, train_part, test_part, class_names)
+    valid_part = parts[-1] if valid else None
+    if test:
+        if keys.given:
+            raise InvalidInput(
+                f"Expected images without a test split in {folder} to split by groups or times. Found one."
+            )
+        return Dataset(name, parts[0], parts[1], class_names, valid=valid_part)
+    split = keys.split(len(parts[0]), str(folder), lambda column: _key_values(train, column, others, folder))
+    return Dataset.divided(name, parts[0], class_names, share, split, valid_part)
+
+
+def read_huggingface_table(folder: Path) -> TableSource:
+    """The training split as a table."""
+    train, _, _ = _sides(_loaded(folder), folder, None)
+    return TableSource(_frame(train), str(folder))
+
+
+def _loaded(folder: Path) -> Any:
+    try:
+        datasets = import_module("datasets")
+    except ImportError:
+        raise MissingExtra("Reading a Hugging Face dataset folder", "huggingface") from None
+    try:
+        return datasets.load_from_disk(str(folder))
+    except Exception as error:  # the reader raises all kinds of errors on damaged files
+        raise CorruptFile(f"Expected a Hugging Face folder at {folder}. Found: {first_line(error)}.") from None
+
+
+def _key_values(side: Any, name: str, columns: Sequence[str], folder: Path) -> Any:
+    """The column that images are held out by."""
+    if name not in columns:
+        raise InvalidInput(f"Expected a column of {folder} to split by. Got {name!r}.{closest_name(name, columns)}")
+    return side.with_format("numpy")[name][:]
 
 
 @dataclass(frozen=True)
@@ -102,15 +135,15 @@ class HuggingFaceImages:
         return f"row {index + 1} of {self.origin}"
 
 
-def _sides(loaded: Any, folder: Path) -> tuple[Any, Any]:
-    """The training split, and the test split or None."""
+def _sides(loaded: Any, folder: Path, test_share: float | None) -> tuple[Any, Any, Any]:
+    """The training split, and the test and validation split or None."""
     if not isinstance(loaded, dict):
-        return loaded, None
-    tests = [loaded[name] for name in TEST_SIDES if name in loaded]
+        return loaded, None, None
     if "train" in loaded:
-        return loaded["train"], tests[0] if tests else None
+        test, valid = (loaded[side] if side else None for side in sides_of(loaded, test_share))
+        return loaded["train"], test, valid
     if len(loaded) == 1:
-        return next(iter(loaded.values())), None
+        return next(iter(loaded.values())), None, None
     raise DataError(f"Expected a split 'train' in {folder}. Found {', '.join(loaded)}.")
 
 

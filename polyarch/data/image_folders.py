@@ -8,51 +8,50 @@ import torch
 
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import IMAGE_SUFFIXES
-from polyarch.data.examples import Examples, stratified_split
+from polyarch.data.examples import Examples
 from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, ImagePaths, default_shape, fits_in_memory
 from polyarch.data.labels import check_counts
+from polyarch.data.splits import sides_of
 from polyarch.errors import DataError, InvalidInput
 
 TRAIN_SIDE = "train"
-TEST_SIDES = ("test", "val", "valid", "validation")
 
 
 def read_image_folder(
-    folder: Path, *, size: int | None = None, test_share: float = 0.2, resident_limit: int = RESIDENT_LIMIT
+    folder: Path, *, size: int | None = None, test_share: float | None = 0.2, resident_limit: int = RESIDENT_LIMIT
 ) -> Dataset:
-    """Reads ``folder/CLASS/*.png``, or ``folder/train/CLASS/*.png`` and ``folder/test/CLASS/*.png``.
+    """Reads ``folder/CLASS/*.png``, or ``folder/train/CLASS/*.png``, ``folder/test/...`` and ``folder/valid/...``.
 
     Args:
         size: the side of the images in pixels; see `default_shape` for the default.
-        test_share: the share of every class to test on if there is no test folder.
+        test_share: the share of every class to test on if there is no test folder; None if they come later.
         resident_limit: larger data, in bytes, is decoded anew in every epoch.
     """
     if size is not None and size < 1:
         raise InvalidInput(f"Expected images of 1 pixel or more. Got size {size}.")
     sides = _subfolders(folder)
-    notes: tuple[str, ...] = ()
-    test_names = [name for name in TEST_SIDES if name in sides]
-    if TRAIN_SIDE in sides and test_names:
-        train_files, test_files = _files_by_class(sides[TRAIN_SIDE]), _files_by_class(sides[test_names[0]])
-        _check_same_classes(train_files, test_files, sides[TRAIN_SIDE], sides[test_names[0]])
-        notes = tuple(f"{folder / name} is not used: validation examples come from train." for name in test_names[1:])
-    else:
-        only = sides[TRAIN_SIDE] if set(sides) == {TRAIN_SIDE} else folder
-        train_files, test_files = _files_by_class(only), {}
+    test_side, valid_side = sides_of(sides, test_share) if TRAIN_SIDE in sides else (None, None)
+    is_sided = TRAIN_SIDE in sides and (test_side or valid_side or len(sides) == 1)
+    train_files = _files_by_class(sides[TRAIN_SIDE] if is_sided else folder)
+    test_files, valid_files = (_files_by_class(sides[side]) if side else {} for side in (test_side, valid_side))
+    for side, files in ((test_side, test_files), (valid_side, valid_files)):
+        if side:
+            _check_same_classes(train_files, files, sides[TRAIN_SIDE], sides[side])
     class_names = tuple(train_files)
-    paths = ImagePaths(tuple(path for side in (train_files, test_files) for files in side.values() for path in files))
+    parts = (train_files, test_files, valid_files)
+    paths = ImagePaths(tuple(path for side in parts for files in side.values() for path in files))
     shape = default_shape(paths, size)
-    train_targets, test_targets = _targets(train_files), _targets(test_files)
-    targets = torch.cat([train_targets, test_targets])
-    images = ImageFiles(paths, torch.arange(len(paths)), targets, len(class_names), shape)
-    check_counts(train_targets, class_names, str(folder), fewest=2 if test_files else 3)
+    targets = [_targets(files) for files in parts]
+    images = ImageFiles(paths, torch.arange(len(paths)), torch.cat(targets), len(class_names), shape)
+    fewest = 2 if test_files else 0 if test_share is None else 3
+    check_counts(targets[0], class_names, str(folder), fewest=fewest)
     data: Examples = images.resident() if fits_in_memory(images, resident_limit) else images
+    rows = torch.arange(len(paths)).split([len(part) for part in targets])
+    name, train = folder.resolve().name, data.subset(rows[0])
+    valid = data.subset(rows[2]) if valid_files else None
     if test_files:
-        rows = torch.arange(len(paths)).split([len(train_targets), len(test_targets)])
-        train, test = data.subset(rows[0]), data.subset(rows[1])
-    else:
-        train, test = stratified_split(data, test_share, seed=0)
-    return Dataset(folder.resolve().name, train, test, class_names, notes=notes)
+        return Dataset(name, train, data.subset(rows[1]), class_names, valid=valid)
+    return Dataset.divided(name, train, class_names, test_share, valid=valid)
 
 
 def _targets(files: dict[str, list[str]]) -> torch.Tensor:

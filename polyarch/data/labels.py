@@ -1,7 +1,8 @@
 """Converts labels as people write them to class indices."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,18 +42,37 @@ class ClassLabels:
 
     def encode(self, labels: Array, origin: str, place: str = "example") -> Tensor:
         """(N,) labels -> (N,) class indices."""
-        uniform = _uniform(labels, origin, place)
         index = {value: position for position, value in enumerate(self.values)}
-        distinct, inverse = np.unique(uniform, return_inverse=True)
-        known = np.array([index.get(value, -1) for value in distinct.tolist()], dtype=np.int64)
-        encoded = known[inverse.reshape(-1)]
-        if (encoded < 0).any():
-            first = int(np.flatnonzero(encoded < 0)[0])
-            raise DataError(
-                f"Expected only labels that occur in the training data in {origin}. "
-                f"Found {str(uniform[first])!r} in {position_of(place, first)}."
-            )
-        return torch.from_numpy(encoded)
+        return _encoded(_uniform(labels, origin, place), lambda value: index.get(value, -1), origin, place)
+
+
+def encode_by_name(labels: Array, class_names: Sequence[str], origin: str, place: str = "example") -> Tensor:
+    """(N,) labels -> (N,) indices of the class names."""
+    return _encoded(_uniform(labels, origin, place), partial(class_index, class_names), origin, place)
+
+
+def class_index(class_names: Sequence[str], label: int | float | str) -> int:
+    """The index of the class with this label, -1 if there is none; 1 in one file may be 1.0 in another."""
+    if str(label) in class_names:
+        return class_names.index(str(label))
+    try:
+        return class_names.index(str(float(label)))
+    except ValueError:
+        return -1
+
+
+def _encoded(labels: Array, index: Callable[[Any], int], origin: str, place: str) -> Tensor:
+    """(N,) labels -> (N,) indices; refuses those that the training data do not have."""
+    distinct, inverse = np.unique(labels, return_inverse=True)
+    known = np.array([index(value) for value in distinct.tolist()], dtype=np.int64)
+    encoded = known[inverse.reshape(-1)]
+    if (encoded < 0).any():
+        first = int(np.flatnonzero(encoded < 0)[0])
+        raise DataError(
+            f"Expected only labels that occur in the training data in {origin}. "
+            f"Found {str(labels[first])!r} in {position_of(place, first)}."
+        )
+    return torch.from_numpy(encoded)
 
 
 def check_counts(targets: Tensor, class_names: Sequence[str], origin: str, *, fewest: int = 3) -> None:

@@ -5,6 +5,7 @@ Preprocessing is fitted on training data, saved in artifacts and exported as par
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,9 +53,11 @@ class Normalisation:
             values = data.inputs.double()
             axes = [axis for axis in range(values.dim()) if axis != 1]
             mean, std = values.mean(axes), values.std(axes, correction=0)
+        elif getattr(data, "dtype", torch.uint8).is_floating_point:
+            mean, std = _moments(_pieces(data))
         else:  # counts byte values, to avoid a copy of the data as floats
             levels = torch.arange(256, dtype=torch.float64) / 255
-            counts = sum(_counts(piece) for piece in _byte_pieces(data))
+            counts = sum(_counts(piece) for piece in _pieces(data))
             assert isinstance(counts, Tensor)
             weights = counts / counts.sum(1, keepdim=True)
             mean = weights @ levels
@@ -79,7 +82,20 @@ class Normalisation:
         return {"kind": "normalisation", "mean": list(self.mean), "std": list(self.std)}
 
 
-def _byte_pieces(data: Examples) -> Iterator[Tensor]:
+def _moments(pieces: Iterator[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean and std (C,) of pieces (N, C, ...) of floats, around the mean of the first so that no digits are lost."""
+    first = next(pieces).double()
+    center = first.transpose(0, 1).flatten(1).mean(1, keepdim=True)
+    count, total, squares = 0, torch.zeros_like(center[:, 0]), torch.zeros_like(center[:, 0])
+    for piece in chain([first], pieces):
+        values = piece.double().transpose(0, 1).flatten(1) - center  # (C, values)
+        count += values.shape[1]
+        total, squares = total + values.sum(1), squares + values.square().sum(1)
+    shift = total / count
+    return center[:, 0] + shift, (squares / count - shift.square()).clamp_min(0).sqrt()
+
+
+def _pieces(data: Examples) -> Iterator[Tensor]:
     if isinstance(data, TensorData):
         return iter([data.inputs])
     rows = torch.randperm(len(data), generator=generator_at(0, "statistics"))[:STATISTICS_SAMPLE]

@@ -4,7 +4,7 @@ The digits: Alpaydin & Kaynak (1998), "Optical Recognition of Handwritten Digits
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,37 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from polyarch.data.arrays import read_npz, read_pair
 from polyarch.data.cifar import CIFAR10, CIFAR100, CifarFormat, cifar_folder, read_cifar
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TensorData, stratified_split
-from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder
+from polyarch.data.examples import Examples, TensorData, stratified_split
+from polyarch.data.held_out import examples_like
+from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder, read_huggingface_table
 from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
 from polyarch.data.image_folders import read_image_folder
+from polyarch.data.labels import check_counts
+from polyarch.data.loader_examples import read_loader
 from polyarch.data.locations import data_root
 from polyarch.data.spirals import spirals
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.splits import Split
 from polyarch.data.svhn import read_svhn, svhn_folder
-from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_table_file, read_table_folder, table_files
+from polyarch.data.table_dataset import TableSource, rows_like
+from polyarch.data.table_files import (
+    TABLE_SUFFIXES,
+    is_table_file,
+    read_table,
+    read_table_file,
+    read_table_folder,
+    table_files,
+)
 from polyarch.data.targets import TargetKind
 from polyarch.data.torch_datasets import read_torch_dataset
 from polyarch.errors import DataError, InvalidInput, MissingData, UnknownName
 
-Source = str | Path | torch.utils.data.Dataset[Any] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
+Source = str | Path | torch.utils.data.Dataset[Any] | DataLoader[Any] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
 
 
 def load(
@@ -39,46 +53,142 @@ def load(
     size: int | None = None,
     task: TargetKind | None = None,
     test_share: float = 0.2,
+    valid: Source | None = None,
+    test: Source | None = None,
+    groups: str | ArrayLike | None = None,
+    times: str | ArrayLike | None = None,
 ) -> Dataset:
-    """Loads a data set, split into training and test examples.
+    """Loads a data set, split into training and test examples, and validation examples where there are some.
 
     Args:
         source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
-            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set.
+            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set; a torch
+            ``DataLoader``, whose examples are read anew in every epoch.
         root: the folder that holds a subfolder for each named set; ``data_root()`` by default.
         target: the column of a table to predict; several, separated by commas, are numbers or labels.
         size: the side of images in pixels.
         task: what targets are; by default what they look like, see `polyarch.data.targets.recognised`.
         test_share: the share of every class to test on if the source has no test examples.
+        valid: validation examples, from any source, if this one has none; their classes and columns are known.
+        test: the same for test examples.
+        groups: a column of a table, an array of an .npz file, or an array with one value for every example: examples of
+            one group are held out together.
+        times: the same for times: the latest examples are held out.
     """
+    keys = SplitKeys(groups, times)
+    _check_keys(source, keys)
     if target is not None and not _may_have_columns(source):
         raise InvalidInput(f"Expected a table for target {target!r}. Got {_name_of(source)}.")
-    if isinstance(source, str) and source in DATASETS:
-        data = DATASETS[source].read(root or data_root())
-    elif isinstance(source, (str, Path)):
-        data = _load_path(_existing(source), target, size, task, test_share)
-    elif isinstance(source, torch.utils.data.Dataset):
-        data = read_torch_dataset(source, size=size, task=task, test_share=test_share)
-    elif isinstance(source, tuple) and len(source) == 2:
-        data = read_pair(*source, task=task, test_share=test_share)
+    reading = Reading(target, size, task, test_share if test is None else None, keys)
+    data = _load(source, root or data_root(), reading)
+    return with_held_out(data, valid=valid, test=test, keys=keys)
+
+
+def with_held_out(
+    data: Dataset,
+    *,
+    valid: Source | Dataset | None = None,
+    test: Source | Dataset | None = None,
+    keys: SplitKeys | None = None,
+) -> Dataset:
+    """The data set with validation or test examples, from any source, that it does not have itself.
+
+    Args:
+        keys: what the examples of a table were split by; the same must be true of these.
+    """
+    if test is not None:
+        if data.test_origin is not None:
+            raise InvalidInput(
+                f"Expected data without test examples to test on {_name_of(test)}. {data.name} has its own."
+            )
+        if data.kind == "classification":
+            check_counts(data.train.targets, data.class_names, data.name, fewest=1)
+        part, split = _held_out(test, data, keys or SplitKeys())
+        data = replace(data, test=part, split=split, test_origin=f"those of {_name_of(test)}")
+    if valid is not None:
+        if data.valid is not None:
+            raise InvalidInput(
+                f"Expected data without validation examples to validate on {_name_of(valid)}. {data.name} has its own."
+            )
+        part, split = _held_out(valid, data, keys or SplitKeys())
+        data = replace(data, valid=part, split=split, valid_origin=f"those of {_name_of(valid)}")
+    return data
+
+
+def _held_out(source: Source | Dataset, data: Dataset, keys: SplitKeys) -> tuple[Examples, Split]:
+    """All examples of a source, or its training examples if it has others, and the split of the data beside them."""
+    if data.is_table and isinstance(source, (str, Path)) and source not in DATASETS:
+        return rows_like(_table(_existing(source)), data, keys)
+    if isinstance(source, Dataset):
+        other = source
     else:
-        raise InvalidInput(f"Expected a name, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}.")
-    if task is not None and data.kind != task:
-        raise InvalidInput(f"Expected data for the task {task}. Got {data.name!r}, whose task is {data.kind}.")
+        is_sized = data.is_image and data.is_bytes and not isinstance(source, tuple | DataLoader)
+        size = data.input_shape[1] if is_sized else None
+        other = _load(source, data_root(), Reading(None, size, data.kind, None, SplitKeys()))
+    if data.is_table or other.is_table:
+        what = "the path of a table" if data.is_table else "no table"
+        raise InvalidInput(f"Expected {what} to hold out beside {data.name}. Got {other.name}.")
+    return examples_like(other, data, other.name), data.split
+
+
+def _table(path: Path) -> TableSource:
+    """The rows of a file, of the training file of a folder or of the training split of a Hugging Face folder."""
+    if path.is_dir() and is_huggingface_folder(path):
+        return read_huggingface_table(path)
+    return read_table(table_files(path).get("train", path) if path.is_dir() else path)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a source is read; see `load`."""
+
+    target: str | None
+    size: int | None
+    task: TargetKind | None
+    test_share: float | None
+    keys: SplitKeys
+
+    @property
+    def split(self) -> dict[str, Any]:
+        """What every kind of source needs to know."""
+        return {"task": self.task, "test_share": self.test_share, "keys": self.keys}
+
+
+def _load(source: Source, root: Path, reading: Reading) -> Dataset:
+    size = reading.size
+    if isinstance(source, str) and source in DATASETS:
+        data = DATASETS[source].read(root)
+    elif isinstance(source, (str, Path)):
+        data = _load_path(_existing(source), reading)
+    elif isinstance(source, torch.utils.data.Dataset):
+        data = read_torch_dataset(source, size=size, **reading.split)
+    elif isinstance(source, DataLoader):
+        if size is not None:
+            raise InvalidInput(f"Expected no size with a DataLoader, which makes images of its own size. Got {size}.")
+        data = read_loader(source, test_share=reading.test_share, keys=reading.keys)
+    elif isinstance(source, tuple) and len(source) == 2:
+        data = read_pair(*source, **reading.split)
+    else:
+        raise InvalidInput(
+            f"Expected a name, a path, a pair (X, y), a torch data set or a DataLoader. Got {_name_of(source)}."
+        )
+    if reading.task is not None and data.kind != reading.task:
+        raise InvalidInput(f"Expected data for the task {reading.task}. Got {data.name!r}, whose task is {data.kind}.")
     if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
         return data
     return data.resized(size)
 
 
-def _load_path(path: Path, target: str | None, size: int | None, task: TargetKind | None, test_share: float) -> Dataset:
+def _load_path(path: Path, reading: Reading) -> Dataset:
+    target, size, test_share = reading.target, reading.size, reading.test_share
     if path.is_file() and path.suffix.lower() == ".npz":
-        return read_npz(path, task=task, test_share=test_share)
+        return read_npz(path, **reading.split)
     if path.is_dir() and is_huggingface_folder(path):
-        return read_huggingface_folder(path, target=target, task=task, size=size, test_share=test_share)
+        return read_huggingface_folder(path, target=target, size=size, **reading.split)
     if path.is_file() and is_table_file(path):
-        return read_table_file(path, target=target, task=task, test_share=test_share)
+        return read_table_file(path, target=target, **reading.split)
     if path.is_dir() and "train" in table_files(path):
-        return read_table_folder(path, target=target, task=task, test_share=test_share)
+        return read_table_folder(path, target=target, **reading.split)
     if path.is_dir():
         return read_image_folder(path, size=size, test_share=test_share)
     raise DataError(f"Expected a folder, or a file that ends in {', '.join(TABLE_SUFFIXES)} or .npz. Got {path}.")
@@ -104,6 +214,14 @@ def _may_have_columns(source: Source) -> bool:
         or is_table_file(path)
         or (path.is_dir() and (is_huggingface_folder(path) or bool(table_files(path))))
     )
+
+
+def _check_keys(source: Source, keys: SplitKeys) -> None:
+    """Refuses to split data that have no columns by a column, and folders of images, whose order nobody sees."""
+    is_path = isinstance(source, (str, Path))
+    is_npz = is_path and Path(str(source)).suffix.lower() == ".npz"
+    if keys.given and is_path and not is_npz and not _may_have_columns(source):
+        raise InvalidInput(f"Expected a table or arrays to split by groups or times. Got {_name_of(source)}.")
 
 
 def _name_of(source: object) -> str:

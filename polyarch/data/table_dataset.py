@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from polyarch.data.columns import TRUTH_WORDS, Cells, Column, cells_of, encode_rows, require_distinct
-from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TableData, stratified_indices
-from polyarch.data.labels import Array, ClassLabels, check_counts
-from polyarch.data.targets import TargetKind, recognised, target_encoding
+from polyarch.data.dataset import OF_SOURCE, Dataset, held_out_rows
+from polyarch.data.examples import TableData
+from polyarch.data.labels import Array, check_counts
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.splits import Split
+from polyarch.data.targets import TargetKind, known_encoding, names_of, recognised, target_encoding
 from polyarch.errors import DataError, InvalidInput, closest_name
 
 if TYPE_CHECKING:
@@ -39,53 +41,94 @@ def table_dataset(
     train: TableSource,
     test: TableSource | None = None,
     *,
+    valid: TableSource | None = None,
     target: str | None = None,
     task: TargetKind | None = None,
-    test_share: float = 0.2,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
 ) -> Dataset:
     """Builds a data set from the rows of a table.
 
     Args:
-        test: the test rows; by default ``test_share`` of every class is split off.
+        test: the test rows; by default ``test_share`` of the others is held out.
+        valid: the validation rows, if there are any.
         target: the column to predict, or several, separated by commas; by default the column named label, target, class
             or y, otherwise the last one.
         task: what the target is; by default what its values look like, see `recognised`.
+        test_share: None if test rows come later.
+        keys: what rows are held out by; their column is no input.
     """
-    train, test = _named_by_text(train), test and _named_by_text(test)
-    wanted = target_columns(list(train.frame.columns), target, train.origin)
+    train, keys = _named_by_text(train), keys or SplitKeys()
+    wanted = target_columns([column for column in train.frame.columns if column != keys.column], target, train.origin)
     values = _targets(train, wanted)
     origin = f"column {', '.join(map(repr, wanted))} of {train.origin}"
     encoding = target_encoding(values, origin, kind=task, names=wanted, place="row")
-    is_classes = isinstance(encoding, ClassLabels)
-    targets = encoding.encode(values, train.origin if is_classes else origin, "row")
-    if is_classes:
-        check_counts(targets, encoding.names, train.origin, fewest=2 if test else 3)
-    rows = torch.arange(len(targets))
-    if test is None:
-        rows, test_rows = stratified_indices(targets, test_share, seed=0)
-    columns, notes = infer_columns(train, wanted, rows)
-    if not is_classes and task is None:
-        notes = (_recognised(encoding.names, values), *notes)
-    inputs = encode_rows(train.frame, columns, origin=train.origin)
-    count = len(encoding.names) if is_classes else 0
-    train_data = TableData(inputs[rows], targets[rows], count)
-    if test is None:
-        test_data = TableData(inputs[test_rows], targets[test_rows], count)
-    else:
-        test_targets = encoding.encode(_targets(test, wanted), test.origin, "row")
-        test_data = TableData(encode_rows(test.frame, columns, origin=test.origin), test_targets, count)
-    names, others = (encoding.names, ()) if is_classes else ((), encoding.names)
-    return Dataset(name, train_data, test_data, names, columns, (*train.notes, *notes), others)
+    targets = encoding.encode(values, train.origin, "row")
+    class_names, target_names = names_of(encoding)
+    share = None if test else test_share
+    if class_names:
+        check_counts(targets, class_names, train.origin, fewest=3 if share else 2 if test else 1)
+    split = keys.split(len(targets), train.origin, partial(key_column, train))
+    rows, test_rows = held_out_rows(split, targets, share, class_names)
+    columns, notes = infer_columns(train, (*wanted, keys.column), rows)
+    if target_names and task is None:
+        notes = (_recognised(target_names, values), *notes)
+    examples = TableData(encode_rows(train.frame, columns, origin=train.origin), targets, len(class_names))
+    data = Dataset(
+        name,
+        examples.subset(rows),
+        examples.subset(test_rows),
+        class_names,
+        columns,
+        (*train.notes, *notes),
+        split=split.subset(rows),
+        test_origin=None if share is None else split.in_words(share),
+        target=wanted[0] if class_names else None,
+        left_out=tuple(set(train.frame.columns) - {column.name for column in columns}),
+        target_names=target_names,
+    )
+    if test is not None:
+        test_data, split = rows_like(test, data, keys)
+        data = replace(data, test=test_data, split=split, test_origin=OF_SOURCE)
+    if valid is not None:
+        valid_data, split = rows_like(valid, data, keys)
+        data = replace(data, valid=valid_data, split=split)
+    return data
+
+
+def rows_like(table: TableSource, data: Dataset, keys: SplitKeys) -> tuple[TableData, Split]:
+    """Rows with the targets and columns of the data, and the split of the data once these are held out."""
+    table = _named_by_text(table)
+    wanted = data.target_names or ((data.target,) if data.target else ())
+    if not wanted:
+        raise InvalidInput(f"Expected training data with a target column, to read {table.origin}. Got none.")
+    encoding = known_encoding(data.kind, data.class_names, data.target_names)
+    targets = encoding.encode(_targets(table, wanted), table.origin, "row")
+    known = {column.name for column in data.columns} | set(data.left_out)
+    unknown = [name for name in table.frame.columns if name not in known]
+    if unknown:
+        raise DataError(f"Expected only columns of the training data in {table.origin}. Found {unknown[0]!r}.")
+    rows = TableData(encode_rows(table.frame, data.columns, origin=table.origin), targets, data.classes)
+    if keys.column is None:
+        return rows, data.split
+    other = keys.split(len(rows), table.origin, partial(key_column, table))
+    return rows, data.split.beside(other, table.origin)
+
+
+def key_column(table: TableSource, name: str) -> pd.Series[Any]:
+    """The column that rows are held out by."""
+    names = list(table.frame.columns)
+    if name not in names:
+        hint = closest_name(name, names)
+        raise InvalidInput(f"Expected a column of {table.origin} to split by. Got {name!r}.{hint}")
+    return table.frame[name]
 
 
 def _recognised(names: Sequence[str], values: Array) -> str:
     """What was taken for a regression or for labels, and how to say otherwise."""
     if len(names) > 1:
-        kind = (
-            "labels that are present or not"
-            if recognised(values, in_table=True) == "multi-label"
-            else "numbers: a regression"
-        )
+        are_labels = recognised(values, in_table=True) == "multi-label"
+        kind = "labels that are present or not" if are_labels else "numbers: a regression"
         return f"Columns {', '.join(map(repr, names))} are {kind}; --task says otherwise."
     distinct = len(np.unique(values))
     return (
@@ -118,16 +161,16 @@ def target_column(names: Sequence[str], target: str | None, origin: str) -> str:
 
 
 def infer_columns(
-    table: TableSource, targets: Sequence[str], train_rows: Tensor
+    table: TableSource, aside: Sequence[str | None], train_rows: Tensor
 ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns other than the targets, and notes on those that were left out.
+    """The columns but for those set ``aside``, the label first among them, and notes on those that were left out.
 
     All rows decide whether a column is numeric; the training rows decide its categories and whether it varies.
     """
     columns, notes = [], []
     rows = train_rows.numpy()
     for name in table.frame.columns:
-        if name in targets:
+        if name in aside:
             continue
         cells = cells_of(table.frame[name], table.origin)
         codes = cells.codes[rows]
@@ -145,7 +188,7 @@ def infer_columns(
                     "count as unknown."
                 )
     if not columns:
-        raise DataError(f"Expected a column besides {targets[0]!r} that varies in {table.origin}. Found none.")
+        raise DataError(f"Expected a column besides {aside[0]!r} that varies in {table.origin}. Found none.")
     return tuple(columns), tuple(notes)
 
 

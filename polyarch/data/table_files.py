@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyarch.data.columns import require_distinct
 from polyarch.data.dataset import Dataset
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.splits import TEST_SIDES, sides_of
 from polyarch.data.table_dataset import TableSource, table_dataset
 from polyarch.data.targets import TargetKind
 from polyarch.errors import CorruptFile, DataError, MissingData, MissingExtra, first_line
@@ -31,7 +32,7 @@ def is_table_file(path: Path) -> bool:
 def table_files(folder: Path) -> dict[str, Path]:
     """The tables of a folder that are named train, test, val, ..., by name."""
     found: dict[str, Path] = {}
-    for side in ("train", "test", "val", "valid", "validation"):
+    for side in ("train", *TEST_SIDES):
         for suffix in TABLE_SUFFIXES:
             path = folder / f"{side}{suffix}"
             if path.is_file():
@@ -40,23 +41,31 @@ def table_files(folder: Path) -> dict[str, Path]:
 
 
 def read_table_file(
-    path: Path, *, target: str | None = None, task: TargetKind | None = None, test_share: float = 0.2
+    path: Path,
+    *,
+    target: str | None = None,
+    task: TargetKind | None = None,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
 ) -> Dataset:
-    """Reads one file; ``test_share`` of every class becomes the test set."""
-    return table_dataset(path.name, _table(path), target=target, task=task, test_share=test_share)
+    """Reads one file; ``test_share`` of it becomes the test set."""
+    return table_dataset(path.name, read_table(path), target=target, task=task, test_share=test_share, keys=keys)
 
 
 def read_table_folder(
-    folder: Path, *, target: str | None = None, task: TargetKind | None = None, test_share: float = 0.2
+    folder: Path,
+    *,
+    target: str | None = None,
+    task: TargetKind | None = None,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
 ) -> Dataset:
-    """Reads train.csv and test.csv (or parquet); without a test file, ``test_share`` of train becomes the test set."""
+    """Reads train.csv, test.csv and valid.csv (or parquet), or those of them that are there; see `sides_of`."""
     files = table_files(folder)
-    train = _table(files.pop("train"))
-    tests = list(files.values())
-    unused = tuple(f"{path} is not used: validation examples come from train." for path in tests[1:])
-    train = replace(train, notes=(*train.notes, *unused))
-    test = _table(tests[0]) if tests else None
-    return table_dataset(folder.resolve().name, train, test, target=target, task=task, test_share=test_share)
+    train = read_table(files["train"])
+    test, valid = (read_table(files[side]) if side else None for side in sides_of(files, test_share))
+    name = folder.resolve().name
+    return table_dataset(name, train, test, valid=valid, target=target, task=task, test_share=test_share, keys=keys)
 
 
 def read_frame(path: Path) -> pd.DataFrame:
@@ -116,7 +125,7 @@ def _checked_lines(path: Path) -> tuple[str, int]:
     return separator, rows
 
 
-def _table(path: Path) -> TableSource:
+def read_table(path: Path) -> TableSource:
     """The table without its unnamed columns, which number the rows."""
     frame = read_frame(path)
     unnamed = [name for name in frame.columns if str(name).startswith("Unnamed: ")]

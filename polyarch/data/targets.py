@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyarch.data.labels import Array, ClassLabels, position_of
+from polyarch.data.labels import Array, ClassLabels, encode_by_name, position_of
 from polyarch.errors import DataError
 
 TargetKind = Literal["classification", "regression", "multi-label"]
@@ -91,6 +91,32 @@ def target_encoding(
     if values.ndim == 2:
         raise DataError(f"Expected one class per example in {origin}. Found {values.shape[1]} targets.")
     return ClassLabels.of(values, origin, place)
+
+
+@dataclass(frozen=True)
+class NamedClasses:
+    """Classes of data that was read before, by their names."""
+
+    names: tuple[str, ...]
+
+    def encode(self, values: Array, origin: str, place: str = "example") -> Tensor:
+        """(N,) labels -> (N,) class indices."""
+        return encode_by_name(values, self.names, origin, place)
+
+
+def known_encoding(kind: TargetKind, class_names: Sequence[str], target_names: Sequence[str]) -> TargetEncoding:
+    """The encoding of further targets of data that was read before."""
+    match kind:
+        case "regression":
+            return NumericTargets(tuple(target_names))
+        case "multi-label":
+            return LabelTargets(tuple(target_names))
+    return NamedClasses(tuple(class_names))
+
+
+def names_of(encoding: TargetEncoding) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of classes, and those of numbers or labels; one of them is empty."""
+    return (encoding.names, ()) if isinstance(encoding, ClassLabels) else ((), encoding.names)
 
 
 def recognised(values: Array, *, in_table: bool) -> TargetKind:

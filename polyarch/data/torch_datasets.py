@@ -11,9 +11,10 @@ from torch import Tensor
 from polyarch.data.arrays import input_tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import GREY_MODES, image_pixels
-from polyarch.data.examples import TensorData, stratified_split
+from polyarch.data.examples import TensorData
 from polyarch.data.labels import ClassLabels, check_counts
-from polyarch.data.targets import TargetKind, target_encoding
+from polyarch.data.split_keys import SplitKeys
+from polyarch.data.targets import TargetKind, names_of, target_encoding
 from polyarch.errors import DataError
 
 
@@ -22,7 +23,8 @@ def read_torch_dataset(
     *,
     size: int | None = None,
     task: TargetKind | None = None,
-    test_share: float = 0.2,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
 ) -> Dataset:
     """Reads all pairs of an input (tensor, array or PIL image) and a target: an integer label, a number, or several.
 
@@ -53,17 +55,17 @@ def read_torch_dataset(
     assert inputs is not None
     if len({np.shape(target) for target in found}) > 1:
         raise DataError(f"Expected targets of one shape in {name}. Found {sorted({np.shape(one) for one in found})}.")
-    values = np.array(found)
+    values, split = np.array(found), (keys or SplitKeys()).split(count, name)
     if task not in (None, "classification") or values.ndim == 2 or values.dtype.kind == "f":
         encoding = target_encoding(values, name, kind=task or (None if values.ndim == 2 else "regression"))
-        if not isinstance(encoding, ClassLabels):
+        _, target_names = names_of(encoding)
+        if target_names:
             numbers = TensorData(inputs, encoding.encode(values, name))
-            train, test = stratified_split(numbers, test_share, seed=0)
-            return Dataset(name, train, test, (), target_names=encoding.names)
-    targets, class_names = _classes(torch.from_numpy(values.astype(np.int64)), getattr(source, "classes", None), name)
-    check_counts(targets, class_names, name)
-    train, test = stratified_split(TensorData(inputs, targets, len(class_names)), test_share, seed=0)
-    return Dataset(name, train, test, class_names)
+            return Dataset.divided(name, numbers, (), test_share, split, target_names=target_names)
+    labels = torch.from_numpy(values.astype(np.int64))
+    targets, class_names = named_classes(labels, getattr(source, "classes", None), name)
+    check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)
+    return Dataset.divided(name, TensorData(inputs, targets, len(class_names)), class_names, test_share, split)
 
 
 def _pair(item: Any, origin: str) -> tuple[Any, Any]:
@@ -89,7 +91,7 @@ def _example(item: Any, size: int | None, origin: str) -> Tensor:
     return input_tensor(item[None], origin)[0]
 
 
-def _classes(labels: Tensor, names: Any, origin: str) -> tuple[Tensor, tuple[str, ...]]:
+def named_classes(labels: Tensor, names: Any, origin: str) -> tuple[Tensor, tuple[str, ...]]:
     """Class indices (N,) and class names: those of the data set if it has any, otherwise the labels as texts."""
     if names is None:
         classes = ClassLabels.of(labels.numpy(), origin)

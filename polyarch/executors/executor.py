@@ -39,11 +39,19 @@ class Serial(Executor):
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Limits torch to one intra-op thread: sums then have a fixed order, and results do not depend on the machine."""
+def intra_op_threads(count: int | None) -> Iterator[None]:
+    """Sets the number of torch's intra-op threads, then restores the caller's; None leaves it as it is.
+
+    Threads sum parts of a batch separately, so that results of different numbers of threads differ in their last bits.
+    """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads if count is None else count)
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Limits torch to one intra-op thread: sums then have a fixed order, and results do not depend on the machine."""
+    return intra_op_threads(1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, InvalidInput
 from polyarch.plugins import method_named
 from polyarch.runs.judging import ood_batches
 from polyarch.runs.run import Run
@@ -13,6 +13,7 @@ from polyarch.runs.sections import SearchSettings, TrainSettings
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.spaces import interchoice_of
 from polyarch.supernets import GatedSupernet
+from polyarch.training import Callback
 
 if TYPE_CHECKING:
     from polyarch.methods.method import Method
@@ -39,6 +40,16 @@ def check_wirings(settings: RunSettings) -> None:
     method: Method = method_named(settings.method)
     if getattr(settings.space, "wirings", ()) and "wirings" not in method.takes:
         raise ConfigError(f"Expected a method that can use space.wirings. Got {method.name!r}.")
+
+
+def check_callbacks(callbacks: Sequence[object], stages: Sequence[str], method: str) -> None:
+    """Refuses callbacks that are none, and those that a method without a supernet's training would never call."""
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            found = f"the class {callback.__name__}" if isinstance(callback, type) else f"a {type(callback).__name__}"
+            raise InvalidInput(f"Expected callbacks of polyarch.training.Callback. Got {found}.")
+    if callbacks and "train" not in stages:
+        raise ConfigError(f"Expected a method that trains a supernet, which callbacks follow. Got {method!r}.")
 
 
 def check_training(run: Run, steps_setting: str = "train.inner_steps") -> None:

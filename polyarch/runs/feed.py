@@ -19,8 +19,9 @@ from polyarch.data import (
     TensorData,
     load,
     nb201_split,
-    stratified_split,
 )
+from polyarch.data.dataset import OF_SOURCE
+from polyarch.data.splits import RandomSplit, limited
 from polyarch.data.targets import TargetKind
 from polyarch.data.unlabelled import unlabelled_examples
 from polyarch.errors import ConfigError
@@ -37,7 +38,7 @@ EVALUATION_BATCH = 256
 class Feed:
     """Training, validation and test examples, and how batches of them are made.
 
-    The labels of ``unlabelled`` examples mean nothing.
+    The labels of ``unlabelled`` examples mean nothing; ``valid_origin`` says where validation examples come from.
     """
 
     data: Dataset
@@ -49,6 +50,7 @@ class Feed:
     device: str
     task: Task
     unlabelled: Examples | None = None
+    valid_origin: str = ""
 
     @classmethod
     def of(cls, settings: RunSettings, data: Dataset | None, unlabelled: Any) -> "Feed":
@@ -60,10 +62,20 @@ class Feed:
         """
         wanted, seed = settings.data, settings.seed
         data = data or load_data(wanted, asked_kind(settings.task))
-        train, valid = split(data, wanted, seed)
+        train, valid, origin = split(data, wanted, seed)
         found = task_of(settings.task, data, train)
         augmentations = _augmentations(wanted, data)
-        feed = cls(data, train, valid, data.preprocessing(train), augmentations, seed, settings.device, found)
+        feed = cls(
+            data,
+            train,
+            valid,
+            data.preprocessing(train),
+            augmentations,
+            seed,
+            settings.device,
+            found,
+            valid_origin=origin,
+        )
         if unlabelled is None:
             unlabelled = data if wanted.unlabelled == wanted.name else wanted.unlabelled
         return feed if unlabelled is None else replace(feed, unlabelled=unlabelled_examples(unlabelled, data))
@@ -95,7 +107,16 @@ class Feed:
             "train": len(self.train),
             "valid": len(self.valid),
             "test": len(self.data.test),
+            "split": {"valid": self.valid_origin, "test": self.data.test_origin},
         }
+
+    def decisions(self) -> list[str]:
+        """How the examples were split, unless it is the usual way."""
+        is_usual = isinstance(self.data.split, RandomSplit) and self.data.valid is None
+        test = self.data.test_origin or "training examples"
+        if is_usual and test in (OF_SOURCE, RandomSplit().in_words(0.2)):
+            return []
+        return [f"split: validation on {self.valid_origin}; test on {test}"]
 
     def batches(self, data: Examples, batch_size: int, *, stream: str, augmented: bool = True) -> Batches:
         """Shuffled training batches; each ``stream`` has an order of its own."""
@@ -129,25 +150,34 @@ class Feed:
 
 def load_data(settings: DataSettings, task: TargetKind | None = None) -> Dataset:
     """The data set that the settings name."""
-    return load(settings.name, target=settings.target, size=settings.size, task=task)
+    return load(
+        settings.name,
+        target=settings.target,
+        size=settings.size,
+        task=task,
+        valid=settings.valid,
+        test=settings.test,
+        groups=settings.group,
+        times=settings.time,
+    )
 
 
-def split(data: Dataset, settings: DataSettings, seed: int) -> tuple[Examples, Examples]:
-    """Training and validation examples."""
+def split(data: Dataset, settings: DataSettings, seed: int) -> tuple[Examples, Examples, str]:
+    """Training and validation examples, and where the latter come from."""
+    origin = f"{data.split.in_words(settings.validation)}, from the training examples"
+    parts: tuple[Examples, Examples]
     if settings.split == "nb201":
-        if data.name != "cifar10" or not isinstance(data.train, TensorData):
-            raise ConfigError(f"Expected cifar10 for split nb201. Got {data.name!r}.")
-        parts: tuple[Examples, Examples] = nb201_split(data.train)
+        if data.name != "cifar10" or not isinstance(data.train, TensorData) or data.valid is not None:
+            raise ConfigError(f"Expected cifar10 without other validation examples for split nb201. Got {data.name!r}.")
+        parts, origin = nb201_split(data.train), "NAS-Bench-201's half of the training examples"
+    elif data.valid is not None:
+        parts, origin = (data.train, data.valid), data.valid_origin
     else:
-        parts = stratified_split(data.train, settings.validation, seed=seed)
+        parts = data.split.divide(data.train, settings.validation, seed=seed, class_names=data.class_names)
     if settings.limit is None:
-        return parts
-    train, valid = (_limited(part, settings.limit, seed) for part in parts)
-    return train, valid
-
-
-def _limited(data: Examples, limit: int, seed: int) -> Examples:
-    return stratified_split(data, limit / len(data), seed=seed)[1] if limit < len(data) else data
+        return *parts, origin
+    train, valid = (limited(part, settings.limit, seed=seed) for part in parts)
+    return train, valid, origin
 
 
 def _augmentations(settings: DataSettings, data: Dataset) -> list[Augmentation]:

@@ -26,7 +26,7 @@ from polyarch.searchers import Limit, Limits
 from polyarch.spaces import Architecture, Constraint
 from polyarch.supernets import Supernet
 from polyarch.tasks import Task
-from polyarch.training import StopRequest
+from polyarch.training import Callback, StopRequest
 
 if TYPE_CHECKING:
     from polyarch.methods.method import Method
@@ -66,6 +66,7 @@ class Run:
         net: the supernet, trained in place.
         until: the name of the last stage; all of them by default.
         started: when the clock of ``max_minutes`` started.
+        callbacks: the user's own, for the training of the supernet in this process.
     """
 
     settings: RunSettings
@@ -78,6 +79,7 @@ class Run:
     stop: StopRequest = field(default_factory=StopRequest)
     until: str | None = None
     started: float = field(default_factory=time.monotonic)
+    callbacks: Sequence[Callback] = ()
 
     @classmethod
     def build(
@@ -103,9 +105,9 @@ class Run:
         return cls(settings, method_named(settings.method), feed, networks, net, workspace, **others)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without caches, and without what belongs to this process: display and stop request."""
+        """Without caches, and without what belongs to this process: display, stop request and the user's callbacks."""
         kept = {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
-        return {**kept, "display": Quiet(), "stop": StopRequest()}
+        return {**kept, "display": Quiet(), "stop": StopRequest(), "callbacks": ()}
 
     @property
     def task(self) -> Task:

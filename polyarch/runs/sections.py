@@ -39,12 +39,20 @@ class DataSettings(Settings):
     ``name`` is a known data set or a path, ``target`` the label column of a table. ``size`` resizes images; ``limit``
     keeps that many training and as many validation examples, class by class. ``ood`` names out-of-distribution
     data on which the uncertainty is tried, ``unlabelled`` more examples to learn from, whose labels do not matter.
+
+    ``valid`` and ``test`` name sources of validation and test examples; without them the share ``validation`` of the
+    training examples and those that loading set aside serve. Examples with the same value in the column ``group`` are
+    held out together, or the latest by the column ``time``.
     """
 
     name: str = "digits"
     target: str | None = None
     ood: str | None = None
     unlabelled: str | None = None
+    valid: str | None = None
+    test: str | None = None
+    group: str | None = None
+    time: str | None = None
     validation: Fraction = 0.25
     split: Literal["stratified", "nb201"] = "stratified"
     size: PositiveInt | None = None

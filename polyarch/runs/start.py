@@ -9,7 +9,7 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
 from polyarch.plugins import method_named
-from polyarch.runs.checks import check_wirings
+from polyarch.runs.checks import check_callbacks, check_wirings
 from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
 from polyarch.runs.own_module import Builder
@@ -21,7 +21,7 @@ from polyarch.runs.suggestion import with_suggestions
 from polyarch.runs.task import asked_kind
 from polyarch.runs.workspace import Workspace
 from polyarch.tables.lookup import whole_name
-from polyarch.training import StopRequest
+from polyarch.training import Callback, StopRequest
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Beginning:
         until: the last stage; all of them by default.
         data: used instead of what the settings name, as are ``unlabelled`` examples.
         builder: makes the user's own network, instead of the space that the settings name.
+        callbacks: the user's own, called in the training of the supernet.
     """
 
     out: Path
@@ -41,12 +42,13 @@ class Beginning:
     data: Dataset | None = None
     builder: Builder | None = None
     unlabelled: Any = None
+    callbacks: Sequence[Callback] = ()
     started: float = field(default_factory=time.monotonic)
 
     def start(self, asked: RunSettings) -> Run:
         """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
         run, decisions = self.prepare(asked)
-        stages_of(run)
+        check_callbacks(run.callbacks, [stage.name for stage in stages_of(run)], run.method.name)
         run.method.check(run)
         timings = timings_of(run)
 
@@ -86,6 +88,7 @@ class Beginning:
             settings, tried = with_suggestions(asked, suggestion.settings), suggestion.run
             decisions += suggestion.reasons
         run = self._continued(tried, settings) or self._build(settings, Workspace(self.out), data)
+        decisions += run.feed.decisions()
         settings, reason = run.method.adapted(run, asked)
         return replace(run, settings=settings), decisions + ([reason] if reason else [])
 
@@ -104,7 +107,8 @@ class Beginning:
         return Run.build(settings, workspace, data=data, builder=self.builder, unlabelled=self.unlabelled, **others)
 
     def _own_fields(self) -> dict[str, Any]:
-        return {"display": self.display, "stop": self.stop, "until": self.until, "started": self.started}
+        names = ("display", "stop", "until", "started", "callbacks")
+        return {name: getattr(self, name) for name in names}
 
 
 def decided(settings: RunSettings, decisions: Sequence[str], display: Display) -> RunSettings:
@@ -146,6 +150,8 @@ PATHS: dict[str, Callable[[str], str]] = {
     "data.name": _whole,
     "data.ood": _whole,
     "data.unlabelled": _whole,
+    "data.valid": _whole,
+    "data.test": _whole,
     "rank.truth": whole_name,
 }
 """Settings that may be paths, and what makes them whole."""

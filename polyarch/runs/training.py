@@ -128,12 +128,13 @@ def weight_splitting(run: Run, optimizer: torch.optim.Optimizer) -> list[Callbac
 
 @contextmanager
 def shown(run: Run) -> Iterator[list[Callback]]:
-    """Callbacks that report a training: the log, a progress bar and, if asked for, TensorBoard."""
+    """Callbacks that report a training: the log, a progress bar, TensorBoard if asked for, and the user's own."""
     with run.display.stage("train") as report, _tensorboard(run) as tensorboard:
         yield [
             EpochLog(lambda row: run.workspace.log("epoch", **row)),
             StepProgress(lambda done, total, metrics: report(done, total, _loss(metrics))),
             *tensorboard,
+            *run.callbacks,
         ]
 
 

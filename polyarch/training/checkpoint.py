@@ -5,12 +5,14 @@ import io
 import pickle
 import re
 import warnings
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from polyarch.errors import CorruptFile
+from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.files import write_atomically
 
 MAGIC = b"polyarch checkpoint 1\n"
@@ -24,8 +26,8 @@ class CorruptCheckpoint(UserWarning):
 class CheckpointStore:
     """A folder with the two newest checkpoints, named by step: a magic line, a SHA-256 digest and a ``torch.save``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Writes a checkpoint, then deletes all but the newest two."""
@@ -58,6 +60,23 @@ class CheckpointStore:
             return []
         named = (path for path in self.folder.iterdir() if re.fullmatch(r"step-\d{10}\.ckpt", path.name))
         return sorted(named, reverse=True)
+
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+"""The types, besides tensors and collections, that are read back without running any code of theirs."""
+
+
+def check_plain(state: Any, what: str) -> None:
+    """Refuses state that a checkpoint could write but not read back, such as numbers of numpy."""
+    if type(state) in (dict, OrderedDict, Counter):
+        for part in (*state, *state.values()):
+            check_plain(part, what)
+    elif type(state) in (list, tuple, set):
+        for part in state:
+            check_plain(part, what)
+    elif type(state) not in PLAIN and not isinstance(state, Tensor):
+        found = f"{type(state).__module__}.{type(state).__qualname__}"
+        raise InvalidInput(f"Expected tensors and plain values in the {what}. Got a {found}.")
 
 
 def _read(path: Path) -> dict[str, Any]:

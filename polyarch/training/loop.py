@@ -1,7 +1,7 @@
 """The training loop."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -10,10 +10,11 @@ import torch
 
 from polyarch.data import BatchSource, endless
 from polyarch.errors import InvalidInput
+from polyarch.executors import intra_op_threads
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.strategies import Strategy
 from polyarch.training.callbacks import Callback, FitState, Row
-from polyarch.training.checkpoint import CheckpointStore
+from polyarch.training.checkpoint import CheckpointStore, check_plain
 from polyarch.training.interruption import StopRequest
 
 
@@ -44,11 +45,12 @@ def fit(
     checkpoints: CheckpointStore | None = None,
     checkpoint_seconds: float = 30.0,
     stop: StopRequest | None = None,
+    threads: int | None = 1,
 ) -> History:
     """Trains for a number of epochs and returns the measurements.
 
-    All randomness is derived from (seed, step): a training that is interrupted and resumed ends with the same bits as
-    an uninterrupted one.
+    All randomness is derived from (seed, step), and sums have the order that one thread gives them: a training ends
+    with the same bits on any number of cores, and after an interruption.
 
     Args:
         valid: evaluated after every epoch, as ``valid_loss`` and ``valid_accuracy``.
@@ -56,6 +58,8 @@ def fit(
         checkpoints: where to keep the state; if there is a checkpoint, training resumes from it.
         checkpoint_seconds: the time between two checkpoints.
         stop: checked after every step; on a request, `fit` writes a checkpoint and raises `Interrupted`.
+        threads: torch's intra-op threads during the training; the caller's number is restored at the end. More than one
+            is faster for large layers, and another number gives other last bits. None takes the caller's number.
     """
     steps_per_epoch = len(train) // strategy.batches_per_step
     if epochs < 1 or steps_per_epoch < 1:
@@ -63,6 +67,8 @@ def fit(
             f"Expected 1 or more epochs and {strategy.batches_per_step} or more batches. "
             f"Got {epochs=} and {len(train)} batches."
         )
+    if threads is not None and threads < 1:
+        raise InvalidInput(f"Expected 1 or more threads, or None for the caller's number. Got {threads}.")
     if strategy.held_out_per_step and held_out is None:
         raise InvalidInput(f"Expected held-out data for {type(strategy).__name__}. Got none.")
     state = FitState(strategy, epochs=epochs, steps_per_epoch=steps_per_epoch)
@@ -78,16 +84,14 @@ def fit(
 
     saved_at = time.monotonic()
     # Dropout and the like draw from torch's global generator: it is seeded at every step and restored at the end.
-    with torch.random.fork_rng():
-        for callback in callbacks:
-            callback.on_start(state)
+    with torch.random.fork_rng(), intra_op_threads(threads):
+        _call(callbacks, "on_start", state)
         while state.step < state.total_steps and not state.should_stop:
             first = (state.step % steps_per_epoch) * strategy.batches_per_step
             batches = train.epoch(state.epoch, start=first)
             others = endless(held_out, start=state.step * strategy.held_out_per_step) if held_out else iter(())
             while True:
-                for callback in callbacks:
-                    callback.on_step_start(state)
+                _call(callbacks, "on_step_start", state)
                 group = list(islice(batches, strategy.batches_per_step))
                 seed_global(derive_seed(seed, "global", state.step))
                 aside = list(islice(others, strategy.held_out_per_step))
@@ -95,8 +99,7 @@ def fit(
                 state.step += 1
                 for name, value in metrics.items():
                     state.totals[name] = state.totals.get(name, 0.0) + value
-                for callback in callbacks:
-                    callback.on_step_end(state, metrics)
+                _call(callbacks, "on_step_end", state, metrics)
                 ended = state.step % steps_per_epoch == 0
                 if ended:
                     _end_epoch(state, valid, seed, callbacks)
@@ -108,8 +111,7 @@ def fit(
                     stop.check()
                 if ended:
                     break
-        for callback in callbacks:
-            callback.on_end(state)
+        _call(callbacks, "on_end", state)
     save(finished=True)
     return History(state.rows)
 
@@ -123,11 +125,23 @@ def _end_epoch(state: FitState, valid: BatchSource | None, seed: int, callbacks:
         measured = state.strategy.evaluate(valid.epoch(0), generator=generator_at(seed, "valid", epoch))
         row.update({f"valid_{name}": value for name, value in measured.items()})
     state.rows.append(row)
+    _call(callbacks, "on_epoch_end", state, row)
+
+
+def _call(callbacks: Sequence[Callback], hook: str, state: FitState, *measured: Mapping[str, float]) -> None:
+    """Calls a hook of every callback; an error is raised as it is, with a note on where it happened."""
     for callback in callbacks:
-        callback.on_epoch_end(state, row)
+        try:
+            getattr(callback, hook)(state, *measured)
+        except Exception as error:
+            error.add_note(f"Raised by {type(callback).__name__}.{hook} in epoch {state.epoch}, step {state.step}.")
+            raise
 
 
 def _snapshot(state: FitState, callbacks: Sequence[Callback], *, finished: bool) -> dict[str, Any]:
+    states = [callback.state_dict() for callback in callbacks]
+    for callback, kept in zip(callbacks, states, strict=True):
+        check_plain(kept, f"state_dict of {type(callback).__name__}")
     return {
         "step": state.step,
         "should_stop": state.should_stop,
@@ -135,13 +149,26 @@ def _snapshot(state: FitState, callbacks: Sequence[Callback], *, finished: bool)
         "rows": state.rows,
         "totals": state.totals,
         "parts": {name: part.state_dict() for name, part in state.strategy.parts().items()},
-        "callbacks": [callback.state_dict() for callback in callbacks],
+        "callbacks": states,
+        "callback_names": _names(callbacks),
     }
 
 
 def _restore(saved: dict[str, Any], state: FitState, callbacks: Sequence[Callback]) -> None:
+    states, names = saved["callbacks"], _names(callbacks)
+    before = saved.get("callback_names", names)  # checkpoints of polyarch 0.7 have none
+    differ = [bool(kept) and old != new for old, new, kept in zip(before, names, states, strict=False)]
+    if len(states) != len(callbacks) or any(differ):
+        raise InvalidInput(
+            f"Expected the callbacks that the training began with: {', '.join(before) or 'none'}. "
+            f"Got {', '.join(names) or 'none'}."
+        )
     state.step, state.should_stop = saved["step"], saved["should_stop"]
     state.rows, state.totals = saved["rows"], saved["totals"]
     state.load_parts(saved["parts"])
-    for callback, kept in zip(callbacks, saved["callbacks"], strict=True):
+    for callback, kept in zip(callbacks, states, strict=True):
         callback.load_state_dict(kept)
+
+
+def _names(callbacks: Sequence[Callback]) -> list[str]:
+    return [type(callback).__name__ for callback in callbacks]

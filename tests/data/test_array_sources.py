@@ -277,7 +277,7 @@ class TestTorchDatasets:
 
 @pytest.mark.parametrize("source", [3, None, [1, 2], (1, 2, 3)])
 def test_what_is_no_source(source: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"a path, a pair \(X, y\) or a torch data set\. Got a "):
+    with pytest.raises(InvalidInput, match=r"a path, a pair \(X, y\), a torch data set or a DataLoader\. Got a "):
         load(source)
 
 

@@ -67,10 +67,13 @@ class TestLayouts:
         assert data.train.targets.tolist() == [0] * 4 + [1] * 4
         assert data.test.targets.tolist() == [0] * 2 + [1] * 2
 
-    def test_third_side_is_noted(self, sided: Path) -> None:
+    def test_third_side_is_for_validation(self, sided: Path) -> None:
         write_images(sided / "val" / "cat", 1)
-        (note,) = load(sided).notes
-        assert note.startswith(str(sided / "val")) and "not used" in note
+        write_images(sided / "val" / "dog", 2)
+        data = load(sided, size=4)
+        assert data.valid is not None and data.valid.input_shape == (3, 4, 4)
+        assert data.valid.targets.tolist() == [0, 1, 1]
+        assert (len(data.train), len(data.test), data.test_origin) == (8, 4, "those of the source")
 
     def test_training_side_alone(self, sided: Path) -> None:
         for path in sorted((sided / "test").rglob("*"), reverse=True):
