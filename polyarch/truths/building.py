@@ -158,6 +158,11 @@ def resume_build(
 
 def build_truth(run: Run) -> BuiltTruth:
     """Trains every network that is not in the journal and writes ``truth.npz``."""
+    if run.task.selection.name != "accuracy":
+        raise ConfigError(
+            f"Expected classes and the metric accuracy for a table of true accuracies. Got {run.task.kind} by "
+            f"{run.task.selection.name}."
+        )
     workspace = run.workspace
     chosen = classes_to_train(run)
     seeds = range(run.settings.truth.seeds)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from polyarch.data import resident
 from polyarch.methods.depth.record import DepthFunctions
 from polyarch.runs.run import Run
+from polyarch.tasks import Classification
 
 SIDE = 56
 MARGIN = 0.1
@@ -17,12 +18,13 @@ MOST_POINTS = 400
 
 
 def depth_functions(run: Run, exits: nn.Module, depths: Sequence[int]) -> DepthFunctions | None:
-    """The most probable class and its probability on a grid, at every depth; None unless examples are two numbers.
+    """The most probable class and its probability on a grid, at every depth; None unless classes of two numbers.
 
     Args:
         exits: preprocessed inputs (B, 2) -> logits (K, B, C), in evaluation mode.
     """
-    if run.feed.data.input_shape != (2,) or any(column.categories for column in run.feed.data.columns):
+    is_plane = run.feed.data.input_shape == (2,) and isinstance(run.task, Classification)
+    if not is_plane or any(column.categories for column in run.feed.data.columns):
         return None
     train = resident(run.feed.train)
     known = train.inputs[train.inputs.isfinite().all(1)]
@@ -33,7 +35,8 @@ def depth_functions(run: Run, exits: nn.Module, depths: Sequence[int]) -> DepthF
     rows, columns = torch.meshgrid(y, x, indexing="ij")  # row by row from the lowest y upwards
     grid = torch.stack([columns.flatten(), rows.flatten()], 1).to(run.settings.device)
     with torch.no_grad():
-        confidence, classes = exits(run.feed.preprocessing(grid)).softmax(-1).max(-1)  # (K, SIDE * SIDE)
+        outputs = exits(run.feed.preprocessing(grid))  # (K, SIDE * SIDE, C)
+    confidence, classes = torch.softmax(outputs, -1).max(-1)
     shown = train.subset(torch.arange(len(train))[:MOST_POINTS])
     points = [
         (round(float(point[0]), 4), round(float(point[1]), 4), int(target))
