@@ -60,6 +60,10 @@ def read_torch_dataset(
             numbers = TensorData(inputs, encoding.encode(values, name))
             train, test = stratified_split(numbers, test_share, seed=0)
             return Dataset(name, train, test, (), target_names=encoding.names)
+    fractions = np.flatnonzero(values != np.floor(values))
+    if len(fractions):
+        first = int(fractions[0])
+        raise DataError(f"Expected integers as the labels of {name}. Found {values[first]} in item {first}.")
     targets, class_names = _classes(torch.from_numpy(values.astype(np.int64)), getattr(source, "classes", None), name)
     check_counts(targets, class_names, name)
     train, test = stratified_split(TensorData(inputs, targets, len(class_names)), test_share, seed=0)
