@@ -61,7 +61,7 @@ class TestEncodings:
             (NumericTargets(("a",)), np.array([1, np.nan]), r"every example of y\. Found \[nan\] in row 2"),
             (NumericTargets(("a",)), np.array([1e60]), r"finite number .* Found \[1e\+60\] in row 1"),
             (NumericTargets(("a",)), np.zeros((3, 2)), "Expected 1 targets per example in y. Found 2"),
-            (LabelTargets(("a", "b")), np.array([[0, 1], [2, 1]]), r"0 or 1 for every label in y\. Found \[2, 1\] in row 2"),
+            (LabelTargets(("a", "b")), np.array([[0, 1], [2, 1]]), r"0 or 1 .* in y\. Found \[2, 1\] in row 2"),
             (LabelTargets(("a", "b")), np.array([["no", "yes"]]), "0 or 1 for every label"),
             (LabelTargets(("a", "b")), np.zeros((3, 3)), "Expected 2 targets per example in y. Found 3"),
         ],
@@ -87,7 +87,7 @@ class TestTensors:
         assert torch.equal(data.subset([2, 0]).targets, targets[[2, 0]])
 
     def test_numbers_are_finite(self) -> None:
-        with pytest.raises(DataError, match="finite targets. Found NaN or infinity"):
+        with pytest.raises(DataError, match=r"finite targets\. Found NaN or infinity"):
             TensorData(torch.zeros(2, 4), torch.tensor([[0.0], [torch.inf]]))
 
     @pytest.mark.parametrize("targets", [torch.rand(10, 2), torch.rand(10, 2) > 0.5])
@@ -133,5 +133,5 @@ class TestSources:
             load(path, target="wet,wet")
 
     def test_data_of_another_task(self) -> None:
-        with pytest.raises(InvalidInput, match="data for the task regression. Got 'digits', whose task is class"):
+        with pytest.raises(InvalidInput, match=r"data for the task regression\. Got 'digits', whose task is class"):
             load("digits", task="regression")
