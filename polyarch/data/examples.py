@@ -116,11 +116,13 @@ def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[
         raise InvalidInput(f"Expected a fraction between 0 and 1. Got {fraction}.")
     generator = generator_at(seed, "split")
     rest, part = [], []
-    groups = targets if check_kind(targets) == "classification" else torch.zeros(len(targets), dtype=torch.int64)
+    has_classes = check_kind(targets) == "classification"
+    groups = targets if has_classes else torch.zeros(len(targets), dtype=torch.int64)
     for label in groups.unique().tolist():
         rows = (groups == label).nonzero().flatten()
         if len(rows) < 2:
-            raise DataError(f"Expected two or more examples of every class to split. Class {label} has {len(rows)}.")
+            whom, who = (" of every class", f"Class {label} has") if has_classes else ("", "Got")
+            raise DataError(f"Expected two or more examples{whom} to split. {who} {len(rows)}.")
         rows = rows[torch.randperm(len(rows), generator=generator)]
         size = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
         part.append(rows[:size])

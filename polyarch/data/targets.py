@@ -124,7 +124,8 @@ def recognised(values: Array, *, in_table: bool) -> TargetKind:
 
     Several columns of 0 and 1 are labels, several others numbers. One column is a regression if it has more than 20
     distinct numbers, some of them fractions. Whole numbers are a regression if a table has more than 50 distinct ones;
-    in arrays, whose labels are usually classes, if there are more than 20 that occur less than 10 times on average.
+    in arrays, whose labels are usually classes, if there are more than 20 and each occurs less than 10 times on
+    average.
     """
     if values.ndim == 2 and values.shape[1] > 1:
         return "multi-label" if _are_truths(values).all() else "regression"

@@ -62,6 +62,10 @@ def read_torch_dataset(
         if target_names:
             numbers = TensorData(inputs, encoding.encode(values, name))
             return Dataset.divided(name, numbers, (), test_share, split, target_names=target_names)
+    fractions = np.flatnonzero(values != np.floor(values))
+    if len(fractions):
+        first = int(fractions[0])
+        raise DataError(f"Expected integers as the labels of {name}. Found {values[first]} in item {first}.")
     labels = torch.from_numpy(values.astype(np.int64))
     targets, class_names = named_classes(labels, getattr(source, "classes", None), name)
     check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)

@@ -174,11 +174,29 @@ def read_records(folder: Path) -> tuple[Description, Metadata]:
         raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input.shape}.")
     if metadata.columns and shape != (len(metadata.columns),):
         raise CorruptFile(f"Expected rows of {len(metadata.columns)} columns in {folder}. Found shape {shape}.")
-    if metadata.task is None and not metadata.classes:
-        raise CorruptFile(f"Expected classes or a task in {folder / METADATA_FILE}. Found neither.")
+    _check_task(metadata, folder / METADATA_FILE)
     if metadata.exit_confidence is not None and not description.shared:
         raise CorruptFile(f"Expected members that share one network for exit_confidence in {folder}. Found others.")
     return description, metadata
+
+
+def _check_task(metadata: Metadata, path: Path) -> None:
+    """Refuses a task that does not fit the rest of the file."""
+    task = metadata.task
+    if task is None:
+        if not metadata.classes:
+            raise CorruptFile(f"Expected classes or a task in {path}. Found neither.")
+        return
+    has_classes, has_numbers = task.kind == "classification", task.kind == "regression"
+    if metadata.classes != (task.names if has_classes else ()):
+        raise CorruptFile(f"Expected the classes in {path} to be those of its task. Found others.")
+    if (metadata.sets and not has_classes) or (metadata.intervals and not has_numbers):
+        raise CorruptFile(f"Expected sets of classes or intervals of numbers in {path}. Found others.")
+    if metadata.intervals and len(metadata.intervals.corrections) != len(task.names):
+        raise CorruptFile(
+            f"Expected {len(task.names)} corrections of intervals in {path}. "
+            f"Found {len(metadata.intervals.corrections)}."
+        )
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -106,9 +106,9 @@ class TestPair:
     @pytest.mark.parametrize(
         ("labels", "complaint"),
         [
-            (LABELS[:5], r"one label per example in y\. Found 5 for 20"),
+            (LABELS[:5], r"one target per example in y\. Found 5 for 20"),
             (np.zeros(20, dtype=int), r"two or more classes in y\. Found only '0'"),
-            (np.eye(20), r"one label per example in y\. Found shape \(20, 20\)"),
+            (np.zeros((20, 2, 2)), r"targets \(N,\) or \(N, T\) in y\. Found shape \(20, 2, 2\)"),
             (np.r_[np.nan, LABELS[1:]], r"label for every example of y\. Found nan in example 0"),
             (np.arange(20), r"3 or more examples of every class in y\. Found 1 of class '0'"),
             (np.array([{}] * 20), r"integers or texts as labels in y\. Found object"),
@@ -120,8 +120,15 @@ class TestPair:
 
     def test_regression(self) -> None:
         values = RANDOM.normal(size=100)
-        with pytest.raises(DataError, match=r"Found 100 different numbers, as for a regression"):
-            load((values[:, None], values))
+        data = load((values[:, None], values))
+        assert (data.kind, data.classes, data.class_names, data.target_names) == ("regression", 0, (), ("target",))
+        assert (data.train.targets.dtype, data.train.targets.shape) == (torch.float32, (80, 1))
+        assert torch.equal(data.train.targets, resident(data.train).inputs)
+
+    def test_numbers_are_no_classes_by_force(self) -> None:
+        values = RANDOM.normal(size=100)
+        with pytest.raises(DataError, match=r"class labels in y\. Found 100 different numbers: a task for regression"):
+            load((values[:, None], values), task="classification")
 
     def test_size(self) -> None:
         assert load((BYTES, LABELS), size=4).input_shape == (3, 4, 4)
@@ -152,7 +159,7 @@ class TestNpz:
         ("arrays", "complaint"),
         [
             ({"x": FLOATS}, r"arrays x and y, .* in \S*data\.npz\. Found x"),
-            ({"x": FLOATS, "y": LABELS[:4]}, r"label per example in array 'y' of \S*data\.npz\. Found 4 for 20"),
+            ({"x": FLOATS, "y": LABELS[:4]}, r"target per example in array 'y' of \S*data\.npz\. Found 4 for 20"),
             ({"x": np.zeros(20), "y": LABELS}, r"array 'x' of \S*data\.npz\. Found shape \(20,\)"),
             ({"x": np.full((20, 2), np.nan), "y": LABELS}, r"array 'x' of .* Found NaN or infinity in example 0"),
             (
@@ -248,9 +255,12 @@ class TestTorchDatasets:
         ("items", "complaint"),
         [
             ([], "at least one example in Items"),
-            ([(torch.zeros(2), 0), torch.zeros(2)], r"item 1 of Items to be a pair of input and label\. Got Tensor"),
-            ([(torch.zeros(2), 0), (torch.zeros(2), "a")], r"integer as the label of item 1 of Items\. Got str"),
-            ([(torch.zeros(2), 0.5)], r"integer as the label of item 0 of Items\. Got float"),
+            ([(torch.zeros(2), 0), torch.zeros(2)], r"item 1 of Items to be a pair of input and target\. Got Tensor"),
+            (
+                [(torch.zeros(2), 0), (torch.zeros(2), "a")],
+                r"a number, or several, as the target of item 1 of Items\. Got str",
+            ),
+            ([(torch.zeros(2), 0.5)], r"two or more examples to split\. Got 1"),
             ([("text", 0)], r"a tensor, an array or a PIL image in item 0 of Items\. Got str"),
             (
                 [(torch.zeros(2), 0), (torch.zeros(3), 1)],
@@ -264,6 +274,10 @@ class TestTorchDatasets:
     def test_item_is_named(self, items: list[Any], complaint: str) -> None:
         with pytest.raises(DataError, match=complaint):
             load(Items(items))
+
+    def test_fractions_are_no_labels(self) -> None:
+        with pytest.raises(DataError, match=r"integers as the labels of Items\. Found 0\.5 in item 1"):
+            load(Items([(torch.zeros(2), value) for value in (0, 0.5, 1, 0.5)]), task="classification")
 
     def test_label_without_a_name(self) -> None:
         items: list[tuple[Tensor, int]] = [(torch.zeros(2), row % 3) for row in range(9)]

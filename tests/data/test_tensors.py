@@ -37,8 +37,16 @@ class TestTensorData:
             (torch.zeros(3, 2), torch.tensor([0, -1, 1]), r"Found -1\.\.1"),
             (torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), "empty data set"),
             (torch.zeros(3, 2), torch.tensor([0, 1]), "one label per example. Got 3 and 2"),
-            (torch.zeros(3, 2), torch.tensor([0.0, 1.0, 1.0]), "int64. Got torch.float32"),
-            (torch.zeros(3, 2), torch.zeros(3, 1, dtype=torch.int64), r"labels \(N,\) of int64. Got .*\(3, 1\)"),
+            (
+                torch.zeros(3, 2),
+                torch.tensor([0.0, 1.0, 1.0]),
+                r"numbers \(N, T\) of floats or .* Got torch\.float32, \(3,\)",
+            ),
+            (
+                torch.zeros(3, 2),
+                torch.zeros(3, 1, dtype=torch.int64),
+                r"labels \(N,\) of int64, .* Got torch\.int64, \(3, 1\)",
+            ),
             (torch.zeros(3), torch.tensor([0, 1, 1]), r"examples of one dimension or more. Got shape \(3,\)"),
         ],
     )

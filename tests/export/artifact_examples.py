@@ -13,6 +13,7 @@ from polyarch.export import Artifact, Member, export_programs, write_artifact
 from polyarch.nn import StackedNetworks
 from polyarch.runs.spaces import CellSettings, ImageDepthSettings, VectorDepthSettings
 from polyarch.supernets import Supernet
+from polyarch.tasks import Calibration, Classification, MultiLabel, Regression, Task
 
 COLUMNS = (
     Column("age", None),
@@ -20,6 +21,8 @@ COLUMNS = (
     Column("income", None),
     Column("city", ("=A",)),
 )
+SETS = {"method": "lac", "coverage": 0.9, "threshold": 0.7, "examples": 40, "penalty": 0.0, "free_ranks": 0}
+INTERVALS = {"method": "scaled", "coverage": 0.8, "corrections": (1.4, 1.1), "examples": 40}
 
 
 def images(count: int, *, seed: int = 0) -> Tensor:
@@ -57,9 +60,8 @@ def image_artifact(members: int = 1) -> Artifact:
         columns=(),
         input_shape=(3, 8, 8),
         input_dtype=torch.uint8,
-        classes=tuple("abcde"),
-        temperature=1.3,
-        threshold=1.2,
+        task=Classification(tuple("abcde")),
+        calibration=Calibration(1.3, 1.2, SETS),
         metrics={"accuracy": 0.5},
     )
 
@@ -67,11 +69,26 @@ def image_artifact(members: int = 1) -> Artifact:
 def table_artifact(members: int = 1) -> Artifact:
     train = rows(64)
     preprocessing = TableEncoding.of(TableData(train, torch.zeros(64, dtype=torch.int64), 3), COLUMNS)
-    return _depth_artifact(members, preprocessing, train, COLUMNS, ("low", "=high", "-"))
+    return _depth_artifact(members, preprocessing, train, COLUMNS, Classification(("low", "=high", "-")))
 
 
 def vector_artifact(members: int = 1) -> Artifact:
-    return _depth_artifact(members, Normalisation((0.1, -0.1), (1.0, 0.9)), vectors(64), (), ("arm 0", "arm 1"))
+    return _vector_artifact(members, Classification(("arm 0", "arm 1")))
+
+
+def numbers_artifact(members: int = 1) -> Artifact:
+    """Of vectors; two numbers of very different size, with conformal intervals."""
+    task = Regression(("weight", "=price"), (3.0, 5e5), (0.1, 1e5), coverage=0.8)
+    return replace(_vector_artifact(members, task), calibration=Calibration(0.8, 0.6, INTERVALS))
+
+
+def labels_artifact(members: int = 1) -> Artifact:
+    """Of vectors; three labels of which several may be present."""
+    return _vector_artifact(members, MultiLabel(("hot", "=wet", "loud")))
+
+
+def _vector_artifact(members: int, task: Task) -> Artifact:
+    return _depth_artifact(members, Normalisation((0.1, -0.1), (1.0, 0.9)), vectors(64), (), task)
 
 
 def shared_image_artifact() -> Artifact:
@@ -99,11 +116,11 @@ def write_whole(folder: Path, artifact: Artifact, examples: Tensor, **options: o
 
 
 def _depth_artifact(
-    members: int, preprocessing: Preprocessing, train: Tensor, columns: tuple[Column, ...], classes: tuple[str, ...]
+    members: int, preprocessing: Preprocessing, train: Tensor, columns: tuple[Column, ...], task: Task
 ) -> Artifact:
     settings = VectorDepthSettings(max_depth=3, width=6)
     shape = tuple(train.shape[1:])
-    net = settings.build(preprocessing.output_shape(shape), len(classes))
+    net = settings.build(preprocessing.output_shape(shape), task.outputs)
     made, networks = _apart(net, members, preprocessing, train)
     return Artifact(
         network=settings.model_dump(mode="json"),
@@ -113,9 +130,8 @@ def _depth_artifact(
         columns=columns,
         input_shape=shape,
         input_dtype=torch.float32,
-        classes=classes,
-        temperature=0.8,
-        threshold=0.6,
+        task=task,
+        calibration=Calibration(0.8, 0.6),
         metrics={},
     )
 

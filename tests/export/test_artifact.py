@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from artifact_damage import Change, assert_refused, damage, damage_at_random
+from artifact_examples import INTERVALS, SETS
 from safetensors.torch import load_file, save_file
 
 from polyarch.errors import InvalidInput
@@ -19,6 +20,7 @@ from polyarch.export import Artifact, Member, Program, write_artifact
 from polyarch.nn import StackedNetworks
 from polyarch.plugins import SPACES
 from polyarch.prediction.loading import load_artifact, load_network
+from polyarch.tasks import Calibration, Classification
 
 
 def test_round_trip(written: tuple[Path, Artifact], examples: ModuleType) -> None:
@@ -39,7 +41,42 @@ def test_tables_round_trip(tmp_path: Path, examples: ModuleType) -> None:
     write_artifact(tmp_path, artifact)
     read = load_artifact(tmp_path)
     assert read.columns == artifact.columns and read.preprocessing == artifact.preprocessing
-    assert read.classes == artifact.classes and read.input_dtype == torch.float32
+    assert read.task == artifact.task and read.input_dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", ["numbers", "labels"])
+def test_other_tasks_round_trip(kind: str, tmp_path: Path, examples: ModuleType) -> None:
+    artifact = getattr(examples, f"{kind}_artifact")(2)
+    write_artifact(tmp_path, artifact)
+    read = load_artifact(tmp_path)
+    assert (read.task, read.calibration) == (artifact.task, artifact.calibration)
+    metadata = json.loads((tmp_path / "metadata.json").read_text())
+    assert metadata["classes"] == [] and list(metadata["outputs"]) == list(artifact.task.readouts)
+    with torch.no_grad():
+        for found, expected in zip(
+            Program.of(read)(examples.vectors(5)), Program.of(artifact)(examples.vectors(5)), strict=True
+        ):
+            assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.update(classes=["weight", "=price"]),
+        lambda content: content.update(sets=SETS),
+        lambda content: content["task"].update(scale=[1.0]),
+        lambda content: content["task"].update(scale=[1.0, 0.0]),
+        lambda content: content["task"].update(location=[1.0, float("nan")]),
+        lambda content: content["task"].update(names=["weight"]),
+        lambda content: content["intervals"].update(corrections=[1.0]),
+        lambda content: content["intervals"].update(corrections=[1.0, float("inf")]),
+        lambda content: content["intervals"].update(coverage=1.0),
+    ],
+)
+def test_wrong_metadata_of_numbers_is_one_sentence(tmp_path: Path, examples: ModuleType, change: Change) -> None:
+    write_artifact(tmp_path, examples.numbers_artifact())
+    load_artifact(tmp_path)
+    damage(tmp_path, "metadata.json", change)
 
 
 def test_the_same_weights_give_the_same_bytes(tmp_path: Path, examples: ModuleType) -> None:
@@ -59,6 +96,8 @@ def test_what_others_read(written: tuple[Path, Artifact]) -> None:
     metadata = json.loads((folder / "metadata.json").read_text())
     assert metadata["classes"] == list("abcde") and metadata["input"] == {"shape": [3, 8, 8], "dtype": "uint8"}
     assert metadata["temperature"] == 1.3 and metadata["threshold"] == 1.2 and metadata["exports"] == {}
+    assert metadata["task"]["kind"] == "classification" and metadata["task"]["names"] == list("abcde")
+    assert metadata["sets"] == SETS and metadata["intervals"] is None
     assert set(metadata["outputs"]) == {"probabilities", "entropy", "mutual_information"}
     assert set(metadata["versions"]) == {"polyarch", "torch", "python"}
     names = load_file(folder / "weights.safetensors").keys()
@@ -141,6 +180,17 @@ def test_wrong_descriptions_are_one_sentence(written: tuple[Path, Artifact], cha
         lambda content: content.update(classes=["a"]),
         lambda content: content.update(classes=[]),
         lambda content: content.update(classes=[1, 2, 3, 4, 5]),
+        lambda content: content.update(classes=list("abcdf")),
+        lambda content: content["task"].update(names=["a"]),
+        lambda content: content["task"].update(kind="?"),
+        lambda content: content["task"].update(kind="multi-label"),
+        lambda content: content["task"].update(kind="regression", location=[0.0] * 5, scale=[1.0] * 5),
+        lambda content: content["task"].update(coverage=1.5),
+        lambda content: content.update(task=None, classes=[]),
+        lambda content: content["sets"].update(method="?"),
+        lambda content: content["sets"].update(threshold=float("nan")),
+        lambda content: content.update(sets={"corrections": [1.0]}),
+        lambda content: content.update(intervals=INTERVALS),
         lambda content: content.update(temperature=0.0),
         lambda content: content.update(temperature=float("inf")),
         lambda content: content.update(threshold="often"),
@@ -222,11 +272,12 @@ def test_states_other_than_tensors_are_not_written(tmp_path: Path, examples: Mod
     [
         ({"members": (), "networks": WordyLinear(2, 2)}, "members"),
         ({"members": (Member({}, 1.0),) * 2}, "a network for each of 2 members. Got 1"),
-        ({"temperature": 0.0}, "temperature"),
-        ({"threshold": float("nan")}, "threshold"),
+        ({"calibration": Calibration(temperature=0.0)}, "temperature"),
+        ({"calibration": Calibration(threshold=float("nan"))}, "threshold"),
+        ({"calibration": Calibration(conformal={"method": "?"})}, "sets"),
         ({"input_dtype": torch.int64}, "uint8 or float32"),
-        ({"classes": ()}, "classes"),
-        ({"classes": tuple("aacde")}, "a name occurs twice"),
+        ({"task": Classification()}, "size"),
+        ({"task": Classification(tuple("aacde"))}, "a name occurs twice"),
         ({"metrics": {"accuracy": float("nan")}}, "that JSON can hold"),
         ({"metrics": {"accuracy": torch.zeros(1)}}, "that JSON can hold"),
     ],
