@@ -2,17 +2,26 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from polyarch.reports.canvas import WIDTH, arrow, box, label, picture
 from polyarch.reports.graphs import darts_picture, nb101_picture, wiring_picture
 from polyarch.reports.text import several
 from polyarch.spaces import NB201_EDGES, edge_name
+from polyarch.spaces.macro import macro_canonical as MACRO_FORM
+from polyarch.spaces.macro import macro_space
+from polyarch.supernets.nb201 import live_edges
 
 Choices = Mapping[str, Sequence[str]]
 """Choice name -> its options."""
 
+Nesting = Mapping[str, Any]
+"""``outer``: names of choices; ``inner``: choice -> option -> names of the choices directly inside."""
+
+MACRO_LAYERS = macro_space().choice_names
+
 ARCS = {(0, 2): 56, (0, 3): 108, (1, 3): -62}
-"""How far the middle of a long edge lies above the nodes of a cell."""
+"""How far the middle of an edge lies above the nodes of a cell that it passes by, by the places of its ends."""
 COLOURS = {"skip_connect": "#80868b", "nor_conv_1x1": "#3b82f6", "nor_conv_3x3": "#e5484d", "avg_pool_3x3": "#2f9e57"}
 LABELS = {"skip_connect": "skip", "nor_conv_1x1": "conv 1x1", "nor_conv_3x3": "conv 3x3", "avg_pool_3x3": "pool 3x3"}
 NOTHING = ("skip", "skip_connect", "identity", "none")
@@ -22,8 +31,10 @@ DEEPEST = 200
 """Deeper networks are not drawn block by block."""
 
 
-def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None = None) -> str:
-    """An SVG picture of an architecture.
+def draw(
+    architecture: Mapping[str, str], kind: str, *, choices: Choices | None = None, nesting: Nesting | None = None
+) -> str:
+    """An SVG picture of what an architecture computes.
 
     Args:
         architecture: choice name -> option name.
@@ -31,6 +42,7 @@ def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None 
             ``mlp`` blocks of their widths, and every other kind a box per choice.
         choices: the options on offer; with them unused blocks of a depth are shown, and widths are compared with the
             largest possible one.
+        nesting: which choices lie inside of options of other choices, see `RunChoices.described`.
     """
     choices = choices or {}
     if kind == "nb201" and all(edge_name(*edge) in architecture for edge in NB201_EDGES):
@@ -43,31 +55,59 @@ def draw(architecture: Mapping[str, str], kind: str, *, choices: Choices | None 
         return _depth(architecture, choices)
     if depth is not None and kind == "mlp":
         return _widths(architecture, choices)
-    return _boxes(architecture, columns=2, in_order=False) if kind == "module" else _boxes(architecture)
+    if kind == "module":
+        return _boxes(_running(architecture, nesting), columns=2, in_order=False)
+    return _boxes({name: option for name, option in architecture.items() if not _left_out(kind, name, option)})
+
+
+def _left_out(kind: str, layer: str, option: str) -> bool:
+    """Whether a layer of a chain computes nothing; some identities of NAS-Bench-Macro are convolutions."""
+    if kind == "macro" and layer in MACRO_LAYERS:
+        return option == MACRO_FORM.skip and MACRO_FORM.keeps_shape[MACRO_LAYERS.index(layer)]
+    return kind == "chain" and option == "skip"
+
+
+def _running(architecture: Mapping[str, str], nesting: Nesting | None) -> dict[str, str]:
+    """The choices of an own network without those inside of options that do not run."""
+    if nesting is None:
+        return dict(architecture)
+    waiting, running = list(nesting["outer"]), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in architecture and name not in running:
+            running.add(name)
+            waiting.extend(nesting["inner"].get(name, {}).get(architecture[name], ()))
+    return {name: option for name, option in architecture.items() if name in running}
 
 
 def _cell(architecture: Mapping[str, str]) -> str:
-    """Four nodes on a line; longer edges are arcs further out; ``none`` is left out."""
-    level = 138
-    places = [30 + 140 * node for node in range(4)]
+    """The nodes and edges on a way from input to output; edges that pass by a node are arcs."""
+    operations = [architecture[edge_name(*edge)] for edge in NB201_EDGES]
+    live = live_edges([operation != "none" for operation in operations], True, False, to_output=True)
+    edges = {edge: operation for edge, operation, runs in zip(NB201_EDGES, operations, live, strict=True) if runs}
+    nodes = sorted({0, 3, *(node for edge in edges for node in edge)})
+    rises = {edge: ARCS.get((nodes.index(edge[0]), nodes.index(edge[1])), 0) for edge in edges}
+    level = max([0, *rises.values()]) + 30
+    below = max([0, *(-rise for rise in rises.values())])
+    places = {node: 30 + 420 * position / (len(nodes) - 1) for position, node in enumerate(nodes)}
     parts = []
-    for source, target in NB201_EDGES:
-        operation = architecture[edge_name(source, target)]
-        if operation == "none":
-            continue
-        rise = ARCS.get((source, target), 0)
+    for (source, target), operation in edges.items():
+        rise = rises[source, target]
         edge = 20 if rise > 0 else -20 if rise < 0 else 0  # arcs leave a node at its top or bottom
         shift = 8 if rise else 22
         x1, x2, y = places[source] + shift, places[target] - shift, level - edge
         middle, control = (x1 + x2) / 2, y - 2 * (rise - edge)
         colour = COLOURS.get(operation, "currentColor")
-        parts.append(arrow(f"M{x1},{y} Q{middle},{control} {x2},{y}", colour=colour, dashed=operation in NOTHING))
+        parts.append(arrow(f"M{x1:g},{y} Q{middle:g},{control} {x2:g},{y}", colour=colour, dashed=operation in NOTHING))
         parts.append(label(middle, level - rise + (18 if rise < 0 else -8), LABELS.get(operation, operation), 92))
-    for node, x in enumerate(places):
+    if not edges:
+        parts.append(label(WIDTH / 2, level + 5, "nothing reaches the output", 300, quiet=True))
+    for node, x in places.items():
         name = {0: "in", 3: "out"}.get(node, str(node))
-        parts.append(f'<circle cx="{x}" cy="{level}" r="20" fill="none" stroke="currentColor" stroke-width="1.6"/>')
+        parts.append(f'<circle cx="{x:g}" cy="{level}" r="20" fill="none" stroke="currentColor" stroke-width="1.6"/>')
         parts.append(label(x, level + 5, name, 30))
-    return picture(230, parts, _words(architecture))
+    shown = {edge_name(*edge): operation for edge, operation in edges.items()}
+    return picture(level + 30 + below, parts, _words(shown or architecture))
 
 
 def _boxes(architecture: Mapping[str, str], columns: int = 4, in_order: bool = True) -> str:

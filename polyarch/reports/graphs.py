@@ -1,5 +1,6 @@
-"""Pictures of cells whose wiring is searched too: DARTS and NAS-Bench-101."""
+"""Pictures of networks whose wiring is searched too: DARTS, NAS-Bench-101 and wired stages."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -45,7 +46,7 @@ def darts_picture(architecture: Mapping[str, str], words: str) -> str | None:
 
 
 def nb101_picture(architecture: Mapping[str, str], words: str) -> str | None:
-    """The nodes in a row, edges between neighbours straight, others as arcs, loose ends dashed; None for others."""
+    """The nodes that reach the output in a row, neighbours joined by lines, others by arcs; None for other choices."""
     nodes = 0
     while f"node{nodes + 1}_operation" in architecture:
         nodes += 1
@@ -57,29 +58,29 @@ def nb101_picture(architecture: Mapping[str, str], words: str) -> str | None:
     if any(source >= node for node, sources in enumerate(parents) for source in sources):
         return None
     last = nodes + 1
-    used = {last}
+    used = {0, last}
     for node in range(last, 0, -1):
         used.update(parents[node] if node in used else ())
-    step = WIDTH / (last + 1)
-    half = step / 2 - 9
-    places = [step * (node + 0.5) for node in range(last + 1)]
-    highest = max(_height(source, node) for node, sources in enumerate(parents) for source in sources)
+    row = sorted(used)
+    edges = [(row.index(source), row.index(node)) for node in row for source in parents[node]]
+    step = WIDTH / len(row)
+    half = min(step / 2 - 9, 36)
+    places = [step * (position + 0.5) for position in range(len(row))]
+    highest = max(_height(*edge) for edge in edges)
     level = highest + 30.0
     parts = []
-    for node, sources in enumerate(parents):
-        for source in sources:
-            dashed = node not in used
-            if node == source + 1:
-                parts.append(arrow(f"M{places[source] + half:g},{level:g} H{places[node] - half:g}", dashed=dashed))
-                continue
-            side = -1 if (node - source) % 2 == 0 else 1  # half of the arcs above, half below
-            x1, x2, y = places[source] + 6, places[node] - 6, level + side * 20
-            control = y + side * 2 * (_height(source, node) - 20)
-            parts.append(arrow(f"M{x1:g},{y:g} Q{(x1 + x2) / 2:g},{control:g} {x2:g},{y:g}", dashed=dashed))
-    for node, x in enumerate(places):
+    for source, target in edges:
+        if target == source + 1:
+            parts.append(arrow(f"M{places[source] + half:g},{level:g} H{places[target] - half:g}"))
+            continue
+        side = -1 if (target - source) % 2 == 0 else 1  # half of the arcs above, half below
+        x1, x2, y = places[source] + 6, places[target] - 6, level + side * 20
+        control = y + side * 2 * (_height(source, target) - 20)
+        parts.append(arrow(f"M{x1:g},{y:g} Q{(x1 + x2) / 2:g},{control:g} {x2:g},{y:g}"))
+    for node, x in zip(row, places, strict=True):
         operation = architecture.get(f"node{node}_operation", "in" if node == 0 else "out")
         inner = 0 < node < last
-        parts.append(box(x - half, level - 18, 2 * half, 36, filled=inner and node in used, dashed=node not in used))
+        parts.append(box(x - half, level - 18, 2 * half, 36, filled=inner))
         parts.append(label(x, level + 5, _SHORT.get(operation, operation), 2 * half, quiet=not inner))
     return picture(level + highest + 30, parts, words)
 
@@ -120,15 +121,18 @@ def wiring_picture(architecture: Mapping[str, str], words: str) -> str | None:
         level = (highest + 36) * stage + highest + 6
         parts.append(label(LEFT / 2 - 8, level + 5, f"stage {stage + 1}", LEFT - 16, quiet=True))
         parts.append(
-            f'<path d="M{places[0]:g},{level:g} H{places[-1]:g}" stroke="currentColor" stroke-opacity="0.6" '
+            f'<path d="M{places[0] + radius:g},{level:g} H{places[-1]:g}" stroke="currentColor" stroke-opacity="0.6" '
             'stroke-width="2" fill="none"/>'
         )
         for (at, source, target), option in zip(known, architecture.values(), strict=True):
             if at == stage and option == "on":
                 rise = 2 * highest * (target - source) / modules  # of the control point: the arc goes half as high
-                x1, x2 = places[source], places[target]
+                middle = (places[source] + places[target]) / 2
+                slope = math.hypot(middle - places[source], rise) / radius  # arcs end where they meet the circles
+                across, up = (middle - places[source]) / slope, rise / slope
+                x1, x2, y = places[source] + across, places[target] - across, level - up
                 parts.append(
-                    f'<path d="M{x1:g},{level:g} Q{(x1 + x2) / 2:g},{level - rise:g} {x2:g},{level:g}" '
+                    f'<path d="M{x1:g},{y:g} Q{middle:g},{level - rise:g} {x2:g},{y:g}" '
                     'stroke="#4c8df6" stroke-width="2.2" fill="none"/>'
                 )
         for node, x in enumerate(places):

@@ -99,7 +99,8 @@ def picture_of(results: Results, architecture: dict[str, str] | None) -> Markup 
     """An architecture of the run's space."""
     if architecture is None:
         return None
-    return Markup(draw(architecture, str(results.space["kind"]), choices=results.space.get("choices")))
+    space = results.space
+    return Markup(draw(architecture, str(space["kind"]), choices=space.get("choices"), nesting=space.get("nesting")))
 
 
 def _require_extra() -> None:

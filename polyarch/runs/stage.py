@@ -14,8 +14,10 @@ from polyarch.errors import ConfigError
 from polyarch.executors import one_thread
 from polyarch.results import Contender, PredictorRecord, Record, Results, TaskRecord, TrainingRecord
 from polyarch.runs.run import Run
+from polyarch.spaces.space import LISTING_LIMIT
 from polyarch.supernets import GatedSupernet, Supernet
 from polyarch.supernets.gated import OPTIONS
+from polyarch.supernets.module import RunChoices
 
 
 @dataclass
@@ -100,7 +102,9 @@ def results_of(run: Run, outcome: Outcome) -> Results:
             "name": net.space.name,
             "kind": run.settings.space.kind,
             "size": described_size(net),
+            **({"networks": net.space.network_count} if net.space.size <= LISTING_LIMIT else {}),
             "choices": described_choices(net),
+            **described_nesting(net),
             "supernet_parameters": sum(parameter.numel() for parameter in net.parameters()),
         },
         training=outcome.training,
@@ -123,6 +127,12 @@ def described_choices(net: Supernet) -> dict[str, list[str]]:
         return {choice.name: list(choice.options) for choice in net.space.choices}
     found = {choice.name: list(choice.options) for choice in net.space.choices[: _others(net)]}
     return {**found, **{f"{gate.name}[0..{gate.slices - 1}]": list(OPTIONS) for gate in net.gates}}
+
+
+def described_nesting(net: Supernet) -> dict[str, Any]:
+    """Which choices of the user's own network lie inside of options, for networks that have such choices."""
+    form = net.space.canonical
+    return {"nesting": form.described(net.space)} if isinstance(form, RunChoices) else {}
 
 
 def described_size(net: Supernet) -> int | str:

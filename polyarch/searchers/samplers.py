@@ -20,6 +20,7 @@ from torch import Generator
 from polyarch.errors import ImpossibleSpace, InvalidInput
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Space, mutate
+from polyarch.spaces.space import LISTING_LIMIT
 
 ABANDONED = "abandoned"
 """User attribute of trials that were interrupted while Optuna created them; they are ignored."""
@@ -29,9 +30,6 @@ FRESH_DRAWS = 100
 
 RANDOM_DRAWS = 2000
 """Uniform draws spent on it."""
-
-LISTED = 50_000
-"""Spaces of up to this size are listed where draws find nothing new."""
 
 Accept = Callable[[Architecture], bool]
 
@@ -110,7 +108,7 @@ class ArchitectureSampler(BaseSampler):
             architecture = self.space.sample(generator)
             if is_new(architecture):
                 return architecture
-        left = list(filter(is_new, self.space.members)) if self.space.size <= LISTED else []
+        left = list(filter(is_new, self.space.members)) if self.space.size <= LISTING_LIMIT else []
         if not left:
             raise NothingLeft
         return left[int(torch.randint(len(left), (), generator=generator))]

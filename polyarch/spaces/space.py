@@ -16,6 +16,9 @@ from polyarch.spaces.architecture import Architecture, Choice
 ENUMERATION_LIMIT = 2_000_000
 """Larger spaces are sampled, never enumerated."""
 
+LISTING_LIMIT = 50_000
+"""Spaces of up to this size are listed where that is only a convenience."""
+
 REJECTION_LIMIT = 10_000
 """Failed draws after which a constrained space counts as empty."""
 
@@ -133,6 +136,11 @@ class Space:
     def count(self) -> int:
         """The number of members; enumerates a space with constraints."""
         return sum(1 for _ in self.enumerate()) if self.constraints else self.size
+
+    @cached_property
+    def network_count(self) -> int:
+        """The number of different networks among the members, by canonical form; enumerates the space once."""
+        return len({self.canonical_key(member) for member in self.members}) if self.canonical else self.count()
 
     def sample(self, generator: Generator) -> Architecture:
         """Draws a member uniformly, by rejection if there are constraints."""

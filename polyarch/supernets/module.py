@@ -59,6 +59,22 @@ class RunChoices:
         matter = {position for module in run for position in self.choices[module]}
         return "|".join(name if position in matter else "-" for position, name in enumerate(architecture.names))
 
+    def described(self, space: Space) -> dict[str, Any]:
+        """The nesting by name: the ``outer`` choices, and ``inner``: choice -> option -> choices directly inside."""
+        names = space.choice_names
+        inner = {
+            choice.name: {
+                option: [names[position] for position in inside]
+                for option, inside in zip(choice.options, self.inner[at], strict=True)
+                if inside
+            }
+            for at, choice in enumerate(space.choices)
+        }
+        return {
+            "outer": [names[position] for position in sorted(self.outer)],
+            "inner": {name: options for name, options in inner.items() if options},
+        }
+
 
 class ModuleSupernet(Supernet):
     """A user's network; see `from_module`.

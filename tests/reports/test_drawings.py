@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+from polyarch.nn import Maybe, OneOf, Repeat
 from polyarch.reports import draw
 from polyarch.reports.canvas import WIDTH, label, shortened
-from polyarch.spaces import darts_space, nb101_space, nb201_space, wired_space
+from polyarch.spaces import darts_space, macro_space, nb101_space, nb201_space, wired_space
+from polyarch.supernets import NB201Supernet, from_module
+from polyarch.supernets.module import RunChoices
 
 HOSTILE = "<script>alert(1)</script>"
+NET = NB201Supernet(channels=2, cells=1, operations=("none", "skip_connect", "nor_conv_1x1"))
 CELL = dict.fromkeys(nb201_space().choice_names, "nor_conv_3x3")
 KINDS = ("nb201", "nb101", "darts", "wired", "macro", "chain", "depth_fc", "depth_cnn", "mlp", "module")
 
@@ -34,7 +41,34 @@ def widths(svg: str) -> list[float]:
 def test_cells_are_drawn_without_none(operation: str, arrows: int) -> None:
     svg = draw(dict.fromkeys(CELL, operation), "nb201")
     assert svg.count("marker-end") == arrows
-    assert len(elements(svg, "circle")) == 4
+    assert len(elements(svg, "circle")) == (4 if arrows else 2)
+    assert ("nothing reaches the output" in texts(svg)) == (arrows == 0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("skip|none|none|conv|none|conv", ["conv", "in", "out"]),  # 0->1 leads nowhere, nothing feeds 2->3
+        ("none|conv|skip|none|skip|pool", ["conv", "pool", "in", "2", "out"]),  # nothing feeds node 1
+        ("conv|none|skip|none|none|pool", ["conv", "skip", "pool", "in", "1", "2", "out"]),
+    ],
+)
+def test_cells_show_only_what_computes(cell: str, shown: list[str]) -> None:
+    architecture = dict(zip(CELL, cell.split("|"), strict=True))
+    svg = draw(architecture, "nb201")
+    assert texts(svg) == shown
+    operations = [text for text in shown if text not in ("in", "1", "2", "out")]
+    assert svg.count("marker-end") == len(operations)
+    spoken = ElementTree.fromstring(svg).attrib["aria-label"]
+    assert [part.split()[-1] for part in spoken.split(",")] == operations
+
+
+@given(cell=st.lists(st.sampled_from(["none", "skip_connect", "nor_conv_1x1"]), min_size=6, max_size=6))
+def test_a_cell_is_drawn_with_the_operations_that_it_extracts(cell: list[str]) -> None:
+    architecture = NET.space.architecture(cell)
+    labels = texts(draw(architecture.to_dict(), "nb201"))
+    layers = [layer for name, layer in NET.extract(architecture).named_modules() if name.startswith("layers.0.edges")]
+    assert labels.count("conv 1x1") == sum(isinstance(layer, nn.Conv2d) for layer in layers)
 
 
 def test_darts_cells_show_the_inputs_of_every_node() -> None:
@@ -51,16 +85,14 @@ def test_darts_cells_show_the_inputs_of_every_node() -> None:
     assert len(elements(draw({**architecture, "reduce5_inputs": "x"}, "darts"), "rect")) == 24  # a box per choice
 
 
-def test_nb101_cells_have_an_arrow_per_edge_and_dashed_loose_ends() -> None:
+def test_nb101_cells_have_an_arrow_per_edge_and_no_loose_ends() -> None:
     first = dict(zip(nb101_space(1).choice_names, ["0", "conv1x1-bn-relu", "0,1", "maxpool3x3"], strict=False))
     rest = {"node3_parents": "0,1", "node3_operation": "conv3x3-bn-relu", "node4_parents": "0,2"}
     architecture = {**first, **rest, "node4_operation": HOSTILE, "output_parents": "0,3"}
     svg = draw(architecture, "nb101")
-    assert svg.count("marker-end") == 9
-    assert texts(svg)[:4] == ["in", "1x1", "pool", "3x3"] and texts(svg)[-1] == "out"
-    rects = elements(svg, "rect")
-    assert ["stroke-dasharray" in rect.attrib for rect in rects] == [False, False, True, False, True, False]
-    assert svg.count("stroke-dasharray") == 2 + 4  # nodes 2 and 4, and what feeds them
+    assert svg.count("marker-end") == 5  # none of those that feed nodes 2 and 4
+    assert texts(svg) == ["in", "1x1", "3x3", "out"]
+    assert "stroke-dasharray" not in svg
     assert len(elements(draw({**architecture, "output_parents": "5,6"}, "nb101"), "rect")) == 9
 
 
@@ -71,17 +103,28 @@ def test_wirings_have_a_row_per_stage_and_an_arc_per_skip() -> None:
     assert len(elements(svg, "circle")) == 2 * 5 and texts(svg) == ["stage 1", "stage 2"]
     arcs = [node.attrib["d"] for node in elements(svg, "path") if " Q" in node.attrib["d"]]
     assert len(arcs) == 3
-    heights = {float(node.attrib["cy"]) for node in elements(svg, "circle")}
-    assert {float(arc.partition(",")[2].partition(" ")[0]) for arc in arcs} == heights
+    circles = [[float(node.attrib[name]) for name in ("cx", "cy", "r")] for node in elements(svg, "circle")]
+    for arc in arcs:  # from the edge of one circle to the edge of another
+        start, _, end = ([float(number) for number in point.split(",")] for point in re.findall(r"[\d.]+,[\d.]+", arc))
+        for x, y in (start, end):
+            gaps = [abs(math.dist((x, y), (centre_x, centre_y)) - radius) for centre_x, centre_y, radius in circles]
+            assert min(gaps) < 0.01
+    lines = [node.attrib["d"] for node in elements(svg, "path") if " H" in node.attrib["d"]]
+    inputs = [circle for circle in circles if circle[0] == min(x for x, _, _ in circles)]
+    assert [float(line[1:].partition(",")[0]) for line in lines] == [x + radius for x, _, radius in inputs]
     for strange in ({"stage0_2->1": "on"}, {"stage0_0->2": "on", "x": "y"}, {"stage99_0->2": "on"}):
         assert len(elements(draw(strange, "wired"), "rect")) == len(strange)  # a box per choice
 
 
-def test_chains_are_drawn_in_rows_with_skips_dashed() -> None:
+def test_chains_are_drawn_in_rows_without_skips() -> None:
     svg = draw({f"layer{i}": "skip" if i == 3 else HOSTILE for i in range(8)}, "chain")
-    assert len(elements(svg, "rect")) == 8
-    assert svg.count("stroke-dasharray") == 1
-    assert svg.count("marker-end") == 6
+    assert len(elements(svg, "rect")) == 7 and "layer3" not in texts(svg)
+    assert svg.count("marker-end") == 5
+
+
+def test_identities_of_macro_networks_compute_where_the_shape_changes() -> None:
+    architecture = dict.fromkeys(macro_space().choice_names, "identity")
+    assert texts(draw(architecture, "macro"))[::2] == ["layer0", "layer2", "layer5"]
 
 
 def test_depth_fills_the_used_blocks() -> None:
@@ -113,6 +156,18 @@ def test_modules_have_a_box_per_choice_and_no_order() -> None:
     assert len(elements(svg, "rect")) == 3
     assert "marker-end" not in svg
     assert {"attention", "4", "linear", "head"} <= set(texts(svg))
+
+
+def test_choices_inside_of_options_that_do_not_run_are_left_out() -> None:
+    inner = Repeat("inner", [nn.Linear(4, 4), nn.Linear(4, 4)])
+    net = from_module(nn.Sequential(OneOf("body", plain=inner, none=nn.Identity()), Maybe("last", nn.ReLU())))
+    assert isinstance(net.space.canonical, RunChoices)
+    nesting = net.space.canonical.described(net.space)
+    assert nesting == {"outer": ["body", "last"], "inner": {"body": {"plain": ["inner"]}}}
+    architecture = {"body": "none", "inner": "2", "last": "on"}
+    assert texts(draw(architecture, "module", nesting=nesting))[::2] == ["body", "last"]
+    assert texts(draw({**architecture, "body": "plain"}, "module", nesting=nesting))[::2] == ["body", "inner", "last"]
+    assert len(elements(draw(architecture, "module"), "rect")) == 3
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -179,14 +179,6 @@ def test_a_method_fills_blocks_and_places_its_charts(examples: Any, tmp_path: Pa
     assert [one.name for one in entries(results, Role.RANDOM) if one.is_answer] == ["random architectures, retrained"]
 
 
-def test_sizes_that_were_counted_differently_are_explained(examples: Any) -> None:
-    results = examples.cell_results()
-    words = "Sizes here count every chosen operation"
-    assert words not in render(results)
-    results.artifact["parameters"] -= 1000
-    assert words in render(results)
-
-
 def test_only_programs_that_were_exported_are_explained(examples: Any) -> None:
     results = examples.cell_results()
     assert list(snippets(render(results)))[3:] == ["In Python, with torch alone", "With ONNX Runtime"]

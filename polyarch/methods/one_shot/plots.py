@@ -46,7 +46,7 @@ def front(sizes: Sequence[float], scores: Sequence[float], *, maximise: bool) ->
 
 
 def counted_parameters(search: SearchRecord, best: dict[str, str] | None) -> int | None:
-    """What the search counted for the best, which includes operations that do not reach the output."""
+    """What the search counted for the best."""
     return next((item.parameters for item in search.evaluated if item.architecture == best), None)
 
 

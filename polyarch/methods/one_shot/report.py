@@ -18,7 +18,7 @@ from polyarch.methods.one_shot.record import (
 from polyarch.reports import headline
 from polyarch.reports.page import picture_of
 from polyarch.reports.section import Cell, Line, Section, SortableTable, Tile
-from polyarch.reports.text import count, estimator_name, figures, limits_text, listed, percent
+from polyarch.reports.text import count, estimator_name, figures, limits_text, listed, percent, several
 from polyarch.results import Results
 
 TOP = 20
@@ -34,26 +34,24 @@ def section(results: Results) -> Section:
         "trust_sentences": list(trust_sentences(trust)) if trust else [],
         "trust_rows": list(trust_rows(trust)) if trust else [],
         "top": None,
-        "counted": None,
     }
     template = Path(__file__).with_name("report.html")
     search = record.search
     if search is None:
         return Section(template, values=values)
     best = headline.best_architecture(results) or (search.best[0].architecture if search.best else None)
-    counted = counted_parameters(search, best)
     exported = headline.exported_parameters(results)
-    parameters = counted if exported is None else exported
+    parameters = counted_parameters(search, best) if exported is None else exported
     charts = {"sizes": score_against_size(search, best)} if search.evaluated else {}
     if search.evaluated and not results.training.q:
         charts |= option_charts(search, results.space.get("choices") or {})
     return Section(
         template,
-        sentences=[*headline.sentences(results), *_limits(search)],
+        sentences=[*headline.sentences(results), *_limits(search), *_end(search)],
         tiles=list(_tiles(results, search, parameters)),
         drawing=picture_of(results, best),
         charts=charts,
-        values={**values, "top": top(search, best), "counted": counted, "parameters": parameters},
+        values={**values, "top": top(search, best), "parameters": parameters},
     )
 
 
@@ -91,13 +89,19 @@ def _limits(search: SearchRecord) -> Iterator[str]:
         yield f"Limits of the search: {limits_text(search.limits)}."
 
 
+def _end(search: SearchRecord) -> Iterator[str]:
+    if search.exhausted:
+        yield f"The search ended early, after {several(len(search.evaluated), 'network')}: it found no other one."
+
+
 def _tiles(results: Results, search: SearchRecord, parameters: int | None) -> Iterator[Tile]:
     yield from headline.score_tiles(results)
     if parameters is not None:
         limit = search.limits.get("params")
         yield Tile("parameters", count(parameters), f"at most {count(limit)}" if limit else "of the best architecture")
-    size = results.space.get("size")
-    yield Tile("searched", count(len(search.evaluated)), f"of {count(size)}" if size else "architectures")
+    size, networks = results.space.get("size"), results.space.get("networks")
+    whole = f"of {count(networks)} networks" if networks else f"of {count(size)}" if size else "architectures"
+    yield Tile("searched", count(len(search.evaluated)), whole)
 
 
 def _repeats_parameters(estimator: str, items: Sequence[ScoredArchitecture]) -> bool:

@@ -133,6 +133,23 @@ def test_what_was_searched_is_shown_before_it_is_trained_alone(examples: Any) ->
     assert 'id="architecture"' in page and 'id="top"' in page and 'id="use"' not in page
 
 
+def test_an_early_end_is_named(examples: Any) -> None:
+    results = examples.cell_results()
+    assert not any("ended early" in sentence for sentence in section(results).sentences or ())
+    search_of(results).exhausted = True
+    count = len(search_of(results).evaluated)
+    assert f"The search ended early, after {count} networks: it found no other one." in (
+        section(results).sentences or ()
+    )
+    assert f"The search ended early, after {count} networks" in page_of(results)
+
+
+def test_the_tile_counts_networks_where_they_are_known(examples: Any) -> None:
+    results = examples.cell_results()
+    results.space["networks"] = 5044
+    assert [tile.note for tile in section(results).tiles or () if tile.label == "searched"] == ["of 5,044 networks"]
+
+
 def test_limits_are_named(examples: Any) -> None:
     results = examples.cell_results()
     assert list(section(results).sentences or ())[-1] == "Limits of the search: parameters at most 24,000."
