@@ -44,10 +44,10 @@ def _refuse_narrow_strides(network: nn.Module) -> None:
     for name, layer in network.named_modules():
         if not isinstance(layer, nn.Conv2d) or layer.groups > 1 or layer.stride == (1, 1):
             continue
-        elastic = isinstance(layer, ElasticConv2d)
-        kernel = (layer.kernels[-1],) * 2 if elastic else layer.kernel_size
-        inputs = min(layer.inputs.table) if elastic else layer.in_channels
-        if kernel == (1, 1) and 1 < inputs < least:
+        kernel, inputs = max(layer.kernel_size), layer.in_channels
+        if isinstance(layer, ElasticConv2d):
+            kernel, inputs = layer.kernels[-1], min(layer.inputs.table)
+        if kernel == 1 < inputs < least:
             raise InvalidInput(
                 f"Expected {least} or more input channels of a 1x1 convolution with a stride on CPU, where torch "
                 f"corrupts memory otherwise. Got {inputs} in layer {name!r}; put nn.AvgPool2d(1, "
