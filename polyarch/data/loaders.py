@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import random
+import multiprocessing
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,7 +26,7 @@ from torch.utils.data import (
 
 from polyarch.data.batches import Batch
 from polyarch.errors import DataError, InvalidInput
-from polyarch.randomness import Position, derive_seed, generator_at
+from polyarch.randomness import GlobalRandomness, Position, derive_seed, generator_at
 
 REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers of torch whose order is a function of a generator."""
@@ -119,7 +120,7 @@ class LoaderBatches:
         for sampler in samplers:
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
-        with Randomness(derive_seed(self.seed, "order", epoch)), _drawing_from(samplers, self.seed, epoch):
+        with GlobalRandomness(derive_seed(self.seed, "order", epoch)), _drawing_from(samplers, self.seed, epoch):
             order = list(islice(samplers[0], len(self)))
         if len(order) < len(self):
             raise DataError(
@@ -129,7 +130,7 @@ class LoaderBatches:
 
     def _read_from_start(self, epoch: int) -> Generator[Any, None, None]:
         """All batches of the epoch; the randomness of whoever uses them and that of the loader stay apart."""
-        own = Randomness(derive_seed(self.seed, "order", epoch))
+        own = GlobalRandomness(derive_seed(self.seed, "order", epoch))
         plain = isinstance(self.loader, DataLoader) and type(self.loader).__iter__ is DataLoader.__iter__
         loader = _copied(self.loader) if plain else self.loader  # type: ignore[arg-type]
         with own, _drawing_from([loader], self.seed, epoch):
@@ -166,37 +167,6 @@ class LoaderBatches:
             f"The order of {type(own[0]).__name__} has a state of its own, from which it goes on; "
             "give it a method set_epoch, or let it draw from torch's global generator, to resume exactly."
         )
-
-
-class Randomness:
-    """The state of torch's global generator on the CPU, of numpy's and of Python's, in force inside ``with`` blocks."""
-
-    def __init__(self, seed: int) -> None:
-        self._state: Any = None
-        self._seed = seed
-
-    def __enter__(self) -> None:
-        self._others = self._current()
-        if self._state is None:
-            torch.default_generator.manual_seed(self._seed)
-            np.random.seed(self._seed % 2**32)  # noqa: NPY002 - what users' data sets draw from
-            random.seed(self._seed)
-        else:
-            self._restore(self._state)
-
-    def __exit__(self, *error: object) -> None:
-        self._state = self._current()
-        self._restore(self._others)
-
-    @staticmethod
-    def _current() -> Any:
-        return torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-
-    @staticmethod
-    def _restore(state: Any) -> None:
-        torch.default_generator.set_state(state[0])
-        np.random.set_state(state[1])  # noqa: NPY002
-        random.setstate(state[2])
 
 
 def is_map_style(loader: object) -> TypeGuard[DataLoader[Any]]:
@@ -240,7 +210,7 @@ class _Positioned(torch.utils.data.Dataset[Any]):
 
     def __getitem__(self, request: tuple[Position, Position, Any]) -> Any:
         epoch, index, rows = request
-        with Randomness(derive_seed(self.seed, "loader", epoch, index)):
+        with GlobalRandomness(derive_seed(self.seed, "loader", epoch, index)):
             if not self.batched:
                 return self.collate(self.dataset[rows])
             at_once = getattr(self.dataset, "__getitems__", None)
@@ -265,11 +235,17 @@ def _copied(loader: DataLoader[Any], dataset: Any = None, **own: Any) -> DataLoa
         pin_memory=loader.pin_memory,
         timeout=loader.timeout,
         worker_init_fn=_StartWorker(loader.worker_init_fn),
-        multiprocessing_context=loader.multiprocessing_context,
+        multiprocessing_context=loader.multiprocessing_context or _start_method(loader),
         prefetch_factor=loader.prefetch_factor,
         generator=torch.Generator(),
         **own,
     )
+
+
+def _start_method(loader: DataLoader[Any]) -> str | None:
+    """Python's default; a fork inside a worker process of polyarch, where the default would import torch every time."""
+    is_inside = multiprocessing.parent_process() is not None
+    return "fork" if is_inside and loader.num_workers and sys.platform == "linux" else None
 
 
 class _StartWorker:

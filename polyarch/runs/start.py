@@ -66,6 +66,7 @@ class Beginning:
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """An earlier run, with its settings."""
         run = self.reopen(content, overrides, origin)
+        check_callbacks(run.callbacks, [stage.name for stage in stages_of(run)], run.method.name)
         planned = run.method.plan(run, timings_of(run))
         show_plan(self.display, planned, run.settings.workers, resumed=True)
         return run

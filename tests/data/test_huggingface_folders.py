@@ -56,6 +56,26 @@ class TestImages:
         copy = pickle.loads(pickle.dumps(streamed.test))
         assert torch.equal(resident(copy).inputs, resident(whole.test).inputs)
 
+    def test_three_splits(self, datasets: Any, tmp_path: Path) -> None:
+        rows = {"train": range(6), "validation": range(6, 8), "test": range(8, 12)}
+        sides = {side: image_set(datasets, numbers) for side, numbers in rows.items()}
+        datasets.DatasetDict(sides).save_to_disk(tmp_path / "pets")
+        data = load(tmp_path / "pets")
+        assert data.valid is not None and data.valid_origin == "those of the source"
+        assert [len(part) for part in (data.train, data.valid, data.test)] == [6, 2, 4]
+        assert torch.equal(resident(data.valid).inputs, torch.from_numpy(PIXELS[6:8].transpose(0, 3, 1, 2).copy()))
+
+    def test_groups_and_other_folders(self, datasets: Any, tmp_path: Path) -> None:
+        image_set(datasets, range(12)).add_column("owner", [row // 2 for row in range(12)]).save_to_disk(
+            tmp_path / "pets"
+        )
+        image_set(datasets, range(2)).save_to_disk(tmp_path / "more")
+        data = load(tmp_path / "pets", groups="owner", valid=tmp_path / "more")
+        assert len(data.test) % 2 == 0 and data.test.targets.bincount().tolist() == [len(data.test) // 2] * 2
+        assert data.valid is not None and data.valid.targets.tolist() == [0, 1]
+        with pytest.raises(InvalidInput, match=r"a column of \S*pets to split by\. Got 'owners'\. Did you mean"):
+            load(tmp_path / "pets", groups="owners")
+
     def test_labels_without_names_and_size(self, datasets: Any, tmp_path: Path) -> None:
         image_set(datasets, range(12), named=False).save_to_disk(tmp_path / "pets")
         data = load(tmp_path / "pets", size=3)
