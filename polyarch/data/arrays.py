@@ -1,9 +1,10 @@
-"""Data sets from arrays: pairs (X, y) and .npz files."""
+"""Data sets from arrays: pairs (X, y) and .npz files, with one input or several named ones."""
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import torch
 from torch import Tensor
 
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import TensorData, stratified_split
+from polyarch.data.examples import NamedData, TensorData, examples_of, stratified_split
 from polyarch.data.labels import Array, ClassLabels, check_counts
+from polyarch.data.named_inputs import Inputs, type_of
+from polyarch.data.sequences import TOKENS, check_tokens, is_ragged, with_masks
 from polyarch.errors import CorruptFile, DataError, first_line
 
 CHANNELS = (1, 3, 4)
@@ -22,45 +25,100 @@ PAIRS = (
     *((inputs, labels) for inputs in ("data", "images") for labels in ("labels", "label", "targets", "target", "y")),
 )  # fmt: skip
 SPLITS = (("x_train", "y_train", "x_test", "y_test"), ("X_train", "y_train", "X_test", "y_test"))
+LABELS = ("y", "labels", "label", "targets", "target")
+"""The names of labels beside several named inputs."""
 
 
 def read_pair(inputs: Any, labels: Any, *, test_share: float = 0.2) -> Dataset:
-    """Reads arrays or tensors X (N, ...) and y (N,); ``test_share`` of every class becomes the test set."""
+    """Reads X (N, ...) and y (N,); ``test_share`` of every class becomes the test set.
+
+    X is an array, a tensor, a list of sequences of tokens, or a mapping of names to any of these.
+    """
     return _divided("arrays", inputs, labels, ("X", "y"), test_share)
 
 
 def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
-    """Reads arrays x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test."""
-    arrays = _read_arrays(path)
+    """Reads the arrays of a file.
+
+    They are x and y (or inputs and targets, data and labels, ...), or x_train, y_train, x_test and y_test, or several
+    named inputs beside y: image, table and y, or image_train, table_train, y_train, image_test, ...
+    """
+    arrays = _Arrays.of(path)
     for names in SPLITS:
-        if all(name in arrays for name in names):
-            origins = [f"array {name!r} of {path}" for name in names]
-            classes = ClassLabels.of(label_array(arrays[names[1]], origins[1]), origins[1])
-            train, test = (
-                _examples(arrays[names[side]], arrays[names[side + 1]], classes, origins[side : side + 2])
-                for side in (0, 2)
-            )
-            if train.input_shape != test.input_shape:
-                raise DataError(
-                    f"Expected examples of one shape in {path}. Found {train.input_shape} in {names[0]!r} and "
-                    f"{test.input_shape} in {names[2]!r}."
-                )
-            check_counts(train.targets, classes.names, origins[1], fewest=2)
-            return Dataset(path.name, train, test, classes.names)
+        if all(name in arrays.names for name in names):
+            sides = [(arrays[names[side]], arrays[names[side + 1]]) for side in (0, 2)]
+            return _split(arrays, sides, names)
     for inputs, labels in PAIRS:
-        if inputs in arrays and labels in arrays:
-            origins = [f"array {name!r} of {path}" for name in (inputs, labels)]
+        if inputs in arrays.names and labels in arrays.names:
+            origins = [arrays.origin(name) for name in (inputs, labels)]
             return _divided(path.name, arrays[inputs], arrays[labels], origins, test_share)
+    for labels in LABELS:
+        train, test = arrays.named_inputs(labels, "_train"), arrays.named_inputs(labels, "_test")
+        if train and train.keys() == test.keys():
+            named_sides = [(train, arrays[f"{labels}_train"]), (test, arrays[f"{labels}_test"])]
+            return _split(arrays, named_sides, ("*_train", f"{labels}_train", "*_test", f"{labels}_test"))
+        if named := arrays.named_inputs(labels):
+            return _divided(path.name, named, arrays[labels], (str(path), arrays.origin(labels)), test_share)
     raise DataError(
         f"Expected arrays x and y, or x_train, y_train, x_test and y_test, in {path}. "
-        f"Found {', '.join(arrays) or 'none'}."
+        f"Found {', '.join(arrays.names) or 'none'}."
     )
 
 
-def input_tensor(values: Any, origin: str) -> Tensor:
-    """(N, F), (N, H, W), (N, H, W, C) or (N, C, H, W) -> (N, F) or (N, C, H, W), bytes or float32.
+@dataclass(frozen=True)
+class _Arrays:
+    """The arrays of an .npz file, each read when it is asked for: others may hold anything."""
+
+    path: Path
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path) -> "_Arrays":
+        with _opened(path) as file:
+            return cls(path, tuple(file.files))
+
+    def __getitem__(self, name: str) -> Array:
+        with _opened(self.path) as file:
+            return np.asarray(file[name])
+
+    def origin(self, name: str) -> str:
+        return f"array {name!r} of {self.path}"
+
+    def named_inputs(self, labels: str, side: str = "") -> dict[str, Array]:
+        """The inputs beside the labels, by their names without the side; none if there are no such labels."""
+        if f"{labels}{side}" not in self.names:
+            return {}
+        names = [name.removesuffix(side) for name in self.names if name.endswith(side)]
+        return {name: self[f"{name}{side}"] for name in names if name != labels}
+
+
+def read_inputs(values: Any, origin: str) -> tuple[Inputs, dict[str, str]]:
+    """Reads one input or several; sequences of different lengths are padded and come with a mask.
+
+    Returns:
+        The inputs, and padded input -> the name of its mask.
+    """
+    if is_ragged(values):
+        return with_masks({TOKENS: values}, origin)
+    if not isinstance(values, Mapping):
+        return input_tensor(values, origin), {}
+    return with_masks(
+        {
+            name: value if is_ragged(value) else input_tensor(value, f"{name!r} of {origin}", named=True)
+            for name, value in values.items()
+        },
+        origin,
+    )
+
+
+def input_tensor(values: Any, origin: str, *, named: bool = False) -> Tensor:
+    """(N, F), (N, H, W), (N, H, W, C) or (N, C, H, W) -> (N, F) or (N, C, H, W), bytes, float32 or tokens.
 
     If both the second and the last dimension could be channels, numpy arrays have them last and tensors second.
+    Integers (N, L) of more than eight bits are tokens and become int64.
+
+    Args:
+        named: whether it is one of several inputs, of which truth values (N, L) are masks and stay what they are.
     """
     is_tensor = isinstance(values, Tensor)
     array = values.detach().cpu().numpy() if is_tensor else np.asarray(values)
@@ -78,8 +136,10 @@ def input_tensor(values: Any, origin: str) -> Tensor:
         raise DataError(f"Expected rows or images, (N, F) to (N, C, H, W), in {origin}. Found shape {array.shape}.")
     if array.size == 0:
         raise DataError(f"Expected at least one number in {origin}. Found shape {array.shape}.")
-    if array.dtype == np.uint8:
+    if array.dtype == np.uint8 or (named and array.dtype == np.bool_):
         return torch.from_numpy(np.array(array))
+    if array.ndim == 2 and array.dtype.kind in "iu":
+        return check_tokens(torch.from_numpy(np.array(array, dtype=np.int64)), origin)
     with np.errstate(over="ignore"):
         floats = np.array(array, dtype=np.float32)
     unusable = ~np.isfinite(floats).reshape(len(floats), -1).all(1)
@@ -101,24 +161,42 @@ def label_array(values: Any, origin: str) -> Array:
 
 def _divided(name: str, inputs: Any, labels: Any, origins: Any, test_share: float) -> Dataset:
     classes = ClassLabels.of(label_array(labels, origins[1]), origins[1])
-    data = _examples(inputs, labels, classes, origins)
+    data, masks = _examples(inputs, labels, classes, origins)
     check_counts(data.targets, classes.names, origins[1])
     train, test = stratified_split(data, test_share, seed=0)
-    return Dataset(name, train, test, classes.names)
+    return Dataset(name, train, test, classes.names, masks=masks)
 
 
-def _examples(inputs: Any, labels: Any, classes: ClassLabels, origins: Any) -> TensorData:
-    tensor = input_tensor(inputs, origins[0])
+def _split(arrays: _Arrays, sides: Any, names: Sequence[str]) -> Dataset:
+    """Training and test examples, each as inputs and labels."""
+    origins = [arrays.origin(name) for name in names]
+    classes = ClassLabels.of(label_array(sides[0][1], origins[1]), origins[1])
+    (train, masks), (test, _) = (
+        _examples(inputs, labels, classes, origins[2 * side : 2 * side + 2])
+        for side, (inputs, labels) in enumerate(sides)
+    )
+    if train.input_shape != test.input_shape:
+        raise DataError(
+            f"Expected examples of one shape in {arrays.path}. Found {train.input_shape} in {names[0]!r} and "
+            f"{test.input_shape} in {names[2]!r}."
+        )
+    if type_of(train.inputs) != type_of(test.inputs):
+        raise DataError(
+            f"Expected examples of one type in {arrays.path}. Found {type_of(train.inputs)} in {names[0]!r} and "
+            f"{type_of(test.inputs)} in {names[2]!r}."
+        )
+    check_counts(train.targets, classes.names, origins[1], fewest=2)
+    return Dataset(arrays.path.name, train, test, classes.names, masks=masks)
+
+
+def _examples(
+    inputs: Any, labels: Any, classes: ClassLabels, origins: Any
+) -> tuple[TensorData | NamedData, dict[str, str]]:
+    read, masks = read_inputs(inputs, origins[0])
     array = label_array(labels, origins[1])
-    if len(tensor) != len(array):
-        raise DataError(f"Expected one label per example in {origins[1]}. Found {len(array)} for {len(tensor)}.")
-    return TensorData(tensor, classes.encode(array, origins[1]), len(classes.names))
-
-
-def _read_arrays(path: Path) -> dict[str, Array]:
-    wanted = {name for names in (*SPLITS, *PAIRS) for name in names}
-    with _opened(path) as arrays:  # reads only wanted arrays; others may hold anything
-        return {name: arrays[name] if name in wanted else np.empty(0) for name in arrays.files}
+    if len(read) != len(array):
+        raise DataError(f"Expected one label per example in {origins[1]}. Found {len(array)} for {len(read)}.")
+    return examples_of(read, classes.encode(array, origins[1]), len(classes.names)), masks
 
 
 def read_array(path: Path) -> Array:
@@ -129,6 +207,12 @@ def read_array(path: Path) -> Array:
         if name is not None:
             return np.asarray(arrays[name])
     raise DataError(f"Expected an array x, or only one array, in {path}. Found {', '.join(names) or 'none'}.")
+
+
+def read_named_arrays(path: Path, names: Collection[str]) -> dict[str, Array]:
+    """Reads those of the named arrays that an .npz file has; it may have others."""
+    with _opened(path) as arrays:
+        return {name: np.asarray(arrays[name]) for name in names if name in arrays.files}
 
 
 @contextmanager

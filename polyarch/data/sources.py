@@ -3,7 +3,7 @@
 The digits: Alpaydin & Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from polyarch.data.table_files import TABLE_SUFFIXES, is_table_file, read_table_
 from polyarch.data.torch_datasets import read_torch_dataset
 from polyarch.errors import DataError, InvalidInput, MissingData, UnknownName
 
-Source = str | Path | torch.utils.data.Dataset[Any] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
+Source = str | Path | torch.utils.data.Dataset[Any] | tuple[ArrayLike | Tensor | Mapping[str, Any], ArrayLike | Tensor]
 
 
 def load(
@@ -42,7 +42,8 @@ def load(
 
     Args:
         source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
-            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set.
+            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y), in which X may be a
+            mapping of names to several inputs; a torch data set.
         root: the folder that holds a subfolder for each named set; ``data_root()`` by default.
         target: the label column of a table.
         size: the side of images in pixels.
@@ -60,7 +61,7 @@ def load(
         data = read_pair(*source, test_share=test_share)
     else:
         raise InvalidInput(f"Expected a name, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}.")
-    if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
+    if size is None or (data.is_image and data.image_shape[1:] == (size, size)):
         return data
     return data.resized(size)
 

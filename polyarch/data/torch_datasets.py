@@ -1,6 +1,7 @@
 """Reads map-style torch data sets into memory."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,17 @@ from torch import Tensor
 from polyarch.data.arrays import input_tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import GREY_MODES, image_pixels
-from polyarch.data.examples import TensorData, stratified_split
+from polyarch.data.examples import examples_of, stratified_split
 from polyarch.data.labels import ClassLabels, check_counts
+from polyarch.data.named_inputs import Inputs
+from polyarch.data.sequences import TOKENS, is_ragged, with_masks
 from polyarch.errors import DataError
 
 
 def read_torch_dataset(
     source: torch.utils.data.Dataset[Any], *, size: int | None = None, test_share: float = 0.2
 ) -> Dataset:
-    """Reads all pairs of an input (tensor, array or PIL image) and an integer label.
+    """Reads all pairs of an input (tensor, array or PIL image), or a mapping of several by name, and an integer label.
 
     Args:
         size: crops and resizes PIL images to this side; by default they must all have the same size.
@@ -30,25 +33,66 @@ def read_torch_dataset(
     count = len(source)
     if count == 0:
         raise DataError(f"Expected at least one example in {name}. Got an empty data set.")
-    inputs: Tensor | None = None
+    columns: dict[str, _Column] = {}
     labels = torch.empty(count, dtype=torch.int64)
     for index in range(count):
-        item, label = _pair(source[index], f"item {index} of {name}")
-        example = _example(item, size, f"item {index} of {name}")
-        if inputs is None:
-            inputs = torch.empty(count, *example.shape, dtype=example.dtype)
-        if example.shape != inputs.shape[1:] or example.dtype != inputs.dtype:
+        origin = f"item {index} of {name}"
+        item, label = _pair(source[index], origin)
+        parts = item if isinstance(item, Mapping) else {ONLY: item}
+        columns = columns or {key: _Column(count, name) for key in parts}
+        if parts.keys() != columns.keys():
             raise DataError(
-                f"Expected every item of {name} to be like the first, {inputs.dtype} of shape "
-                f"{tuple(inputs.shape[1:])}. Found {example.dtype} of shape {tuple(example.shape)} in item {index}."
+                f"Expected the inputs {', '.join(columns)} in every item of {name}. "
+                f"Found {', '.join(map(str, parts))} in item {index}."
             )
-        inputs[index] = example
+        for key, part in parts.items():
+            columns[key].put(index, _example(part, size, origin, named=parts is item))
         labels[index] = label
-    assert inputs is not None
+    found = {key: column.values() for key, column in columns.items()}
+    only = found.get(ONLY)
+    inputs: Inputs
+    inputs, masks = (only, {}) if isinstance(only, Tensor) else with_masks({TOKENS: only} if only else found, name)
     targets, class_names = _classes(labels, getattr(source, "classes", None), name)
     check_counts(targets, class_names, name)
-    train, test = stratified_split(TensorData(inputs, targets, len(class_names)), test_share, seed=0)
-    return Dataset(name, train, test, class_names)
+    train, test = stratified_split(examples_of(inputs, targets, len(class_names)), test_share, seed=0)
+    return Dataset(name, train, test, class_names, masks=masks)
+
+
+ONLY = ""
+"""Stands for the name of an input that has none."""
+
+
+class _Column:
+    """One input of all examples: a tensor filled row by row, or a list of sequences, whose lengths may differ."""
+
+    def __init__(self, count: int, origin: str) -> None:
+        self.count = count
+        self.origin = origin
+        self.sequences: list[list[int]] = []
+        self.tensor: Tensor | None = None
+
+    def put(self, index: int, example: Tensor) -> None:
+        """Adds the example at the next index."""
+        if self.tensor is None:
+            self.tensor = torch.empty(self.count, *example.shape, dtype=example.dtype)
+        is_sequence = example.dtype == torch.int64
+        if example.dtype != self.tensor.dtype or not (is_sequence or example.shape == self.tensor.shape[1:]):
+            raise DataError(
+                f"Expected every item of {self.origin} to be like the first, {self.tensor.dtype} of shape "
+                f"{tuple(self.tensor.shape[1:])}. Found {example.dtype} of shape {tuple(example.shape)} "
+                f"in item {index}."
+            )
+        if is_sequence:
+            self.sequences.append(example.tolist())
+        else:
+            self.tensor[index] = example
+
+    def values(self) -> Tensor | list[list[int]]:
+        """All examples, (N, ...), or sequences of different lengths."""
+        if is_ragged(self.sequences):
+            return self.sequences
+        assert self.tensor is not None
+        return torch.tensor(self.sequences) if self.sequences else self.tensor
 
 
 def _pair(item: Any, origin: str) -> tuple[Any, int]:
@@ -62,15 +106,15 @@ def _pair(item: Any, origin: str) -> tuple[Any, int]:
     return example, int(label)
 
 
-def _example(item: Any, size: int | None, origin: str) -> Tensor:
-    """(F,) or (C, H, W); tensors have their channels first, arrays and PIL images last."""
+def _example(item: Any, size: int | None, origin: str, *, named: bool) -> Tensor:
+    """(F,), (L,) or (C, H, W); tensors have their channels first, arrays and PIL images last."""
     if isinstance(item, Image.Image):
         channels = 1 if item.mode in GREY_MODES else 3
         height, width = (size, size) if size else (item.height, item.width)
         return torch.from_numpy(image_pixels(item, (channels, height, width)))
     if not isinstance(item, (Tensor, np.ndarray)):
         raise DataError(f"Expected a tensor, an array or a PIL image in {origin}. Got {type(item).__name__}.")
-    return input_tensor(item[None], origin)[0]
+    return input_tensor(item[None], origin, named=named)[0]
 
 
 def _classes(labels: Tensor, names: Any, origin: str) -> tuple[Tensor, tuple[str, ...]]:
