@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from polyarch.data import Inputs
 from polyarch.errors import InvalidInput
 from polyarch.nn import StackedNetworks
 from polyarch.objectives import log_marginal
@@ -58,7 +59,7 @@ class Mixture(nn.Module):
         self.register_buffer("weights", shares)
         self.register_buffer("temperature", torch.tensor(temperature, dtype=dtype, device=device))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         """(B, ...) -> probabilities (B, C), entropy (B,), mutual information (B,), a plain tuple for exporters.
 
         H[p] = -sum_c p_c log p_c of the mixture; I = H[p] - sum_k w_k H[p_k] measures the disagreement of the
@@ -72,7 +73,7 @@ class Mixture(nn.Module):
         expected = (weights[:, None] * entropy_of_logs(log_members)).sum(0)
         return log_mixture.exp(), entropy, (entropy - expected).clamp_min(0)
 
-    def member_logits(self, x: Tensor) -> Tensor:
+    def member_logits(self, x: Inputs) -> Tensor:
         """The logits of every member before the temperature, for `fit_temperature`: (B, ...) -> (K, B, C)."""
         logits: Tensor = self.networks(x)
         if logits.dim() != 3 or len(logits) != len(self.weights):

@@ -78,7 +78,7 @@ def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     return value
 
 
-def measure(predict: Callable[[Tensor], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
+def measure(predict: Callable[[Any], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
     """Mean ``loss`` (nats per example) and ``accuracy`` of the logits ``predict(inputs)``, (B, ...) -> (B, C)."""
     loss, correct, count = 0.0, 0, 0
     with torch.no_grad():

@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
+from polyarch.data.named_inputs import Inputs, NamedInputs, call_by_name, called_by_name, mapped
 from polyarch.errors import InvalidInput, first_line
 from polyarch.nn.block_selection import (
     CHOSEN,
@@ -60,7 +61,7 @@ class ModuleSupernet(Supernet):
         super().__init__(_space(name or type(model).__name__, model, _blocks(model)))
         self.model = model
 
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+    def forward(self, x: Inputs, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes), or any other output of the network."""
         selected = SelectedOptions(self._selections(architecture))
         with running(selected):
@@ -70,7 +71,10 @@ class ModuleSupernet(Supernet):
     def extract(self, architecture: Architecture) -> nn.Module:
         """A copy of the network in which the chosen option replaces every block; other options are not copied."""
         chosen = dict(zip(self.space.choice_names, self.space.validate(architecture).indices, strict=True))
-        return copy.deepcopy(self.model, {id(CHOSEN): chosen})
+        network = copy.deepcopy(self.model, {id(CHOSEN): chosen})
+        if called_by_name(self.model):
+            call_by_name(network)  # the network may itself be a block, which is not in the copy
+        return network
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The number of weights of the extracted network; weights that modules share count once."""
@@ -94,7 +98,7 @@ class ModuleSupernet(Supernet):
         return {name: OptionWeights.of(gates) for name, gates in weights.items()}
 
 
-def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
+def from_module(model: nn.Module, example: Inputs | None = None, *, name: str | None = None) -> ModuleSupernet:
     """A supernet whose choices are the `OneOf`, `Repeat` and `Maybe` blocks of a module, in order of definition.
 
     >>> import torch
@@ -123,7 +127,7 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
     )
 
     Args:
-        model: takes one tensor. It is used, not copied.
+        model: takes one tensor, or several by name if the example is `NamedInputs`. It is used, not copied.
         example: a batch to try it on: every option runs once on the input that reaches it, and the first that does not
             fit is reported. Modes and buffers stay unchanged. If the only choice is a `Repeat` and a trial on a copy
             shows that one pass can compute all depths, the supernet is a `RepeatSupernet`.
@@ -134,6 +138,8 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
     net = ModuleSupernet(model, name=name)
     if example is None:
         return net
+    if isinstance(example, NamedInputs):
+        call_by_name(model)
     _try(model, net.space, example)
     return repeat_supernet(net, example) or net
 
@@ -215,12 +221,14 @@ class _Trial(BlockRunner):
         return outputs[block.default]
 
 
-def _try(model: nn.Module, space: Space, example: Tensor) -> None:
+def _try(model: nn.Module, space: Space, example: Inputs) -> None:
     """Runs every option in one pass in evaluation mode."""
     trial = _Trial(space.choice_names)
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if not is_lazy(buffer)}
     with evaluating(model), running(trial):
-        functional_call(model, buffers, (example.clone(),))  # a layer may write into its buffers or its input
+        functional_call(
+            model, buffers, (mapped(Tensor.clone, example),)
+        )  # a layer may write into its buffers or its input
     for name in space.choice_names:
         if name not in trial.reached:
             raise InvalidInput(f"Expected the network to use its block {name!r}. Got a pass that never reached it.")

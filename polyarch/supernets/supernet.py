@@ -4,10 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from polyarch.data.named_inputs import Inputs
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, StackedNetworks, multiply_accumulates, record
 from polyarch.spaces import Architecture, Choice, Gates, Space
@@ -28,10 +30,14 @@ class Supernet(nn.Module, ABC):
         self.space = space
 
     @abstractmethod
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
-        """Logits (B, classes) of an architecture, which runs only what reaches the output, or of mixed options."""
+    def forward(self, x: Any, architecture: Architecture | Gates) -> Tensor:
+        """Logits (B, classes) of an architecture, which runs only what reaches the output, or of mixed options.
 
-    def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
+        Args:
+            x: a batch (B, ...), or `NamedInputs` for networks with several inputs.
+        """
+
+    def forward_many(self, x: Any, architectures: Sequence[Architecture]) -> Tensor:
         """Logits of several architectures on the same batch: (S, B, classes)."""
         return torch.stack([self(x, architecture) for architecture in architectures])
 
@@ -59,9 +65,9 @@ class Supernet(nn.Module, ABC):
         fixed, options = self._parameter_table
         return fixed + sum(options.get((name, architecture[name]), 0) for name in self.space.choice_names)
 
-    def mac_count(self, architecture: Architecture, input_shape: Sequence[int]) -> float:
-        """Multiply-accumulates of the extracted network on one example of this shape."""
-        return multiply_accumulates(self.extract(architecture), input_shape)
+    def mac_count(self, architecture: Architecture, example: Inputs | Sequence[int]) -> float:
+        """Multiply-accumulates of the extracted network on one example; see `multiply_accumulates`."""
+        return multiply_accumulates(self.extract(architecture), example)
 
     @cached_property
     def _parameter_table(self) -> tuple[int, dict[tuple[str, int], int]]:
