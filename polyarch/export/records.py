@@ -2,10 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, ValidationError, field_validator
+import torch
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from polyarch.data import InputShape, InputType
 from polyarch.errors import CorruptFile
 
 FORMAT: Final = 2
@@ -20,6 +31,8 @@ OUTPUTS = {
     "entropy": "(B,): how unsure the prediction is, in nats; 0 is sure, log(classes) knows nothing.",
     "mutual_information": "(B,): how far the members disagree, in nats; 0 for one member.",
 }
+
+INPUT_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
 
 Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -47,14 +60,21 @@ class Description(Record):
     network: dict[str, Any]
     members: Annotated[list[MemberRecord], Field(min_length=1)]
     shared: bool = False
-    input_shape: Shape
+    input_shape: Shape | dict[str, Shape]
 
 
 class InputRecord(Record):
-    """The input of the program: batches (B, *shape)."""
+    """The only input of the program, which is called ``inputs``: batches (B, *shape)."""
 
     shape: Shape
-    dtype: Literal["uint8", "float32"]
+    dtype: Literal["uint8", "float32", "int64", "bool"]
+
+
+class NamedInputRecord(InputRecord):
+    """One of several inputs; ``mask`` is the input that is true for real tokens, where this one is padded with 0."""
+
+    name: Annotated[str, Field(pattern=r"^[^\W\d]\w*$")]
+    mask: str | None = None
 
 
 class ColumnRecord(Record):
@@ -74,7 +94,8 @@ class ExportRecord(Record):
 class Metadata(Record):
     """``metadata.json``: everything needed to use the programs without polyarch; see `Artifact`."""
 
-    input: InputRecord
+    input: InputRecord | None = None
+    inputs: tuple[NamedInputRecord, ...] = ()
     outputs: dict[str, str] = OUTPUTS
     classes: Annotated[tuple[str, ...], Field(min_length=1)]
     columns: tuple[ColumnRecord, ...] = ()
@@ -86,13 +107,44 @@ class Metadata(Record):
     versions: dict[str, str] = {}
     exports: dict[str, ExportRecord] = {}
 
-    @field_validator("classes", "columns")
+    @field_validator("classes", "columns", "inputs")
     @classmethod
     def _unique_names(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        names = [entry.name if isinstance(entry, ColumnRecord) else entry for entry in value]
+        names = [entry if isinstance(entry, str) else entry.name for entry in value]
         if len(set(names)) < len(names):
             raise ValueError("a name occurs twice")
         return value
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        if (self.input is None) != bool(self.inputs):
+            raise ValueError("expected either input or inputs")
+        for one in self.inputs:
+            if one.mask is not None and one.mask not in self.masked:
+                raise ValueError(f"the mask {one.mask!r} is no input of type bool")
+        return self
+
+    @property
+    def masked(self) -> list[str]:
+        """The inputs that can be masks."""
+        return [one.name for one in self.inputs if one.dtype == "bool"]
+
+    @property
+    def input_shape(self) -> InputShape:
+        """The shape of one raw example."""
+        return {one.name: one.shape for one in self.inputs} if self.input is None else self.input.shape
+
+    @property
+    def input_dtype(self) -> InputType:
+        """The type of raw examples."""
+        if self.input is not None:
+            return INPUT_DTYPES[self.input.dtype]
+        return {one.name: INPUT_DTYPES[one.dtype] for one in self.inputs}
+
+    @property
+    def masks(self) -> dict[str, str]:
+        """Padded input -> its mask."""
+        return {one.name: one.mask for one in self.inputs if one.mask is not None}
 
 
 def read_records(folder: Path) -> tuple[Description, Metadata]:
@@ -100,8 +152,8 @@ def read_records(folder: Path) -> tuple[Description, Metadata]:
     description = _read(Description, folder / ARCHITECTURE_FILE)
     metadata = _read(Metadata, folder / METADATA_FILE)
     shape = description.input_shape
-    if metadata.input.shape != shape:
-        raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input.shape}.")
+    if metadata.input_shape != shape:
+        raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input_shape}.")
     if metadata.columns and shape != (len(metadata.columns),):
         raise CorruptFile(f"Expected rows of {len(metadata.columns)} columns in {folder}. Found shape {shape}.")
     if metadata.exit_confidence is not None and not description.shared:

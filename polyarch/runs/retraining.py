@@ -132,7 +132,7 @@ def evaluate(network: nn.Module, batches: BatchSource) -> dict[str, float]:
     }
 
 
-def outputs(network: Callable[[Tensor], Tensor], batches: BatchSource) -> tuple[Tensor, Tensor]:
+def outputs(network: Callable[[Any], Tensor], batches: BatchSource) -> tuple[Tensor, Tensor]:
     """Logits (N, C), or (K, N, C) of K members, in float64 and targets (N,) of all examples, on the CPU."""
     with torch.no_grad():
         pairs = [(network(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]

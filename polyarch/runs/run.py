@@ -17,9 +17,10 @@ from polyarch.plugins import method_named
 from polyarch.runs.display import Display, Quiet
 from polyarch.runs.feed import Feed
 from polyarch.runs.networks import Networks
-from polyarch.runs.own_module import Builder
+from polyarch.runs.own_module import Builder, asks_for_indices
 from polyarch.runs.scores import Scores
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.spaces import own_builder
 from polyarch.runs.workspace import Workspace
 from polyarch.searchers import Limit, Limits
 from polyarch.spaces import Architecture, Constraint
@@ -107,8 +108,10 @@ class Run:
             builder: makes the user's own network, instead of the space that the settings name.
             others: fields of the run.
         """
-        feed = Feed.of(settings.data, settings.seed, settings.device, data, unlabelled)
-        networks = Networks.of(settings.space, builder, feed.network_shape, feed.data.classes, settings.device)
+        own = builder or own_builder(settings.space)
+        indices = own is not None and asks_for_indices(own)
+        feed = Feed.of(settings.data, settings.seed, settings.device, data, unlabelled, indices=indices)
+        networks = Networks.of(settings.space, builder, feed.example, feed.data.classes, settings.device)
         net = networks.supernet(settings.seed)
         return cls(settings, method_named(settings.method), feed, networks, net, workspace, **others)
 

@@ -224,7 +224,7 @@ def test_states_other_than_tensors_are_not_written(tmp_path: Path, examples: Mod
         ({"members": (Member({}, 1.0),) * 2}, "a network for each of 2 members. Got 1"),
         ({"temperature": 0.0}, "temperature"),
         ({"threshold": float("nan")}, "threshold"),
-        ({"input_dtype": torch.int64}, "uint8 or float32"),
+        ({"input_dtype": torch.float64}, "type uint8, float32, int64, bool"),
         ({"classes": ()}, "classes"),
         ({"classes": tuple("aacde")}, "a name occurs twice"),
         ({"metrics": {"accuracy": float("nan")}}, "that JSON can hold"),

@@ -22,7 +22,12 @@ def depth_functions(run: Run, exits: nn.Module, depths: Sequence[int]) -> DepthF
     Args:
         exits: preprocessed inputs (B, 2) -> logits (K, B, C), in evaluation mode.
     """
-    if run.feed.data.input_shape != (2,) or any(column.categories for column in run.feed.data.columns):
+    data = run.feed.data
+    if (
+        data.input_shape != (2,)
+        or data.input_dtype != torch.float32
+        or any(column.categories for column in data.columns)
+    ):
         return None
     train = resident(run.feed.train)
     known = train.inputs[train.inputs.isfinite().all(1)]

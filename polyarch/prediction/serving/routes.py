@@ -40,7 +40,7 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
     turn = asyncio.Lock()
     waiting = 0
 
-    @application.get("/health", response_model=messages.Health)
+    @application.get("/health", response_model=messages.Health, response_model_exclude_defaults=True)
     async def health() -> Any:
         """Whether the service is up, and what it takes and returns."""
         return _health(predictor)
@@ -116,12 +116,18 @@ def _messages(predictions: Predictions, predictor: Predictor) -> list[dict[str, 
 
 
 def _health(predictor: Predictor) -> dict[str, Any]:
-    return {
-        "status": "ok",
-        "classes": list(predictor.classes),
-        "input": {
-            "shape": list(predictor.input_shape),
-            "dtype": str(predictor.input_dtype).removeprefix("torch."),
-            "columns": [column.to_dict() for column in predictor.columns],
-        },
-    }
+    shapes, dtypes = predictor.input_shape, predictor.input_dtype
+    found: dict[str, Any] = {"status": "ok", "classes": list(predictor.classes)}
+    if isinstance(shapes, dict) and isinstance(dtypes, dict):
+        found["inputs"] = [
+            {"name": name, "shape": list(shape), "dtype": _name(dtypes[name]), "mask": predictor.masks.get(name)}
+            for name, shape in shapes.items()
+        ]
+    else:
+        columns = [column.to_dict() for column in predictor.columns]
+        found["input"] = {"shape": list(shapes), "dtype": _name(dtypes), "columns": columns}
+    return found
+
+
+def _name(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
