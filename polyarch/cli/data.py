@@ -2,13 +2,25 @@
 
 from typing import Annotated, get_args
 
+import torch
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
 from polyarch.cli.runs import GroupOption, TargetOption, TaskOption, TestOption, TimeOption, ValidOption, console
-from polyarch.data import DATASETS, Dataset, ImageFiles, Normalisation, Preprocessing, TableEncoding, data_root, load
+from polyarch.data import (
+    DATASETS,
+    Dataset,
+    Identity,
+    ImageFiles,
+    NamedPreprocessing,
+    Normalisation,
+    Preprocessing,
+    TableEncoding,
+    data_root,
+    load,
+)
 from polyarch.data.downloads import DOWNLOADS, download, present_folder
 from polyarch.data.targets import TargetKind
 from polyarch.errors import UnknownName
@@ -52,8 +64,12 @@ def describe_data(
     """What is in a data set, as polyarch reads it."""
     kind_of_target = _kind(task)
     data = load(source, target=target, size=size, task=kind_of_target, valid=valid, test=test, groups=group, times=time)
-    shape = " x ".join(map(str, data.input_shape))
-    kind = "images" if data.is_image else ("rows of a table" if data.is_table else "rows of numbers")
+    if isinstance(data.input_shape, dict):
+        kind, shape = "several inputs", ", ".join(f"{name} {_sides(one)}" for name, one in data.input_shape.items())
+    else:
+        shape = _sides(data.input_shape)
+        rows = "sequences of tokens" if data.input_dtype == torch.int64 else "rows of numbers"
+        kind = "images" if data.is_image else "rows of a table" if data.is_table else rows
     console.print(
         f"{data.name}: {len(data.train):,} training and {len(data.test):,} test examples, {kind} of shape {shape}, "
         f"{_targets_in_words(data)}",
@@ -129,6 +145,10 @@ def _targets(data: Dataset) -> Table:
     return table
 
 
+def _sides(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
 def _classes(data: Dataset) -> Table:
     table = Table("class", "training", "test")
     counts = [part.targets.bincount(minlength=data.classes).tolist() for part in (data.train, data.test)]
@@ -158,9 +178,9 @@ def _add_rest(table: Table, rows: int) -> None:
 
 def _in_words(preprocessing: Preprocessing, data: Dataset) -> str:
     match preprocessing:
-        case TableEncoding(means=means, marked=marked):
-            features = preprocessing.output_shape(data.input_shape)[0]
-            places = features - len(means) - len(marked)
+        case TableEncoding(means=means, marked=marked, columns=columns):
+            places = sum(len(column.categories or ()) for column in columns)
+            features = len(means) + len(marked) + places
             return (
                 f"{features} features: {len(means)} standardised numbers, {len(marked)} marks of missing numbers, "
                 f"{places} places of categories"
@@ -170,5 +190,9 @@ def _in_words(preprocessing: Preprocessing, data: Dataset) -> str:
             channels = "; ".join(f"({center:.3g}, {spread:.3g})" for center, spread in shown)
             more = "; ..." if len(mean) > 4 else ""
             return f"normalised by (mean, std) of every {'channel' if data.is_image else 'number'}: {channels}{more}"
+        case Identity(vocabulary=vocabulary):
+            return "none" if vocabulary is None else f"none; tokens 0 to {vocabulary - 1}"
+        case NamedPreprocessing(parts=parts):
+            return "; ".join(f"{name}: {_in_words(part, data)}" for name, part in parts.items())
         case _:
             return type(preprocessing).__name__

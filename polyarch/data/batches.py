@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor
 
 from polyarch.data.examples import Examples
+from polyarch.data.named_inputs import Inputs, mapped, shape_text
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
 
@@ -16,9 +17,9 @@ Augmentation = Callable[[Tensor, Generator], Tensor]
 
 
 class Batch(NamedTuple):
-    """Inputs (B, ...) and class indices (B,)."""
+    """Inputs (B, ...), or several by name, and class indices (B,)."""
 
-    inputs: Tensor
+    inputs: Inputs
     targets: Tensor
 
 
@@ -56,7 +57,7 @@ class Batches:
         seed: int = 0,
         shuffle: bool = True,
         augmentations: Sequence[Augmentation] = (),
-        preprocessing: Callable[[Tensor], Tensor] | None = None,
+        preprocessing: Callable[[Any], Any] | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
         if batch_size < 1:
@@ -97,16 +98,26 @@ class Batches:
         rows = torch.arange(len(self.data))
         return self._batch(next(iter(self.data.stream([rows]))), rows, 0, 0)
 
-    def _batch(self, inputs: Tensor, rows: Tensor, epoch: int, index: int) -> Batch:
+    def _batch(self, inputs: Inputs, rows: Tensor, epoch: int, index: int) -> Batch:
         if self.augmentations:
+            if not isinstance(inputs, Tensor):
+                raise InvalidInput(f"Expected one input to augment. Got {shape_text(inputs)}.")
             generator = generator_at(self.seed, "augment", epoch, index)
             for augmentation in self.augmentations:
                 inputs = augmentation(inputs, generator)
         inputs = inputs.to(self.device, non_blocking=True)
-        inputs = self.preprocessing(inputs) if self.preprocessing else inputs.float()
-        if inputs.dim() == 4:  # makes convolutions 1.3 times faster on CPU; tensor cores need it, too
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-        return Batch(inputs, self.data.targets[rows].to(self.device, non_blocking=True))
+        inputs = self.preprocessing(inputs) if self.preprocessing else mapped(_plain, inputs)
+        return Batch(mapped(_laid_out, inputs), self.data.targets[rows].to(self.device, non_blocking=True))
+
+
+def _plain(inputs: Tensor) -> Tensor:
+    """Bytes and floats as floats; tokens and masks as they are."""
+    return inputs if inputs.dtype in (torch.int64, torch.bool) else inputs.float()
+
+
+def _laid_out(inputs: Tensor) -> Tensor:
+    """Images channels-last: makes convolutions 1.3 times faster on CPU, and tensor cores need it, too."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
 
 
 def endless(source: BatchSource, *, start: int = 0) -> Iterator[Batch]:

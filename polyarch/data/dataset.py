@@ -1,6 +1,6 @@
 """A data set: training, test and maybe validation examples, names of what is predicted and, for tables, columns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from polyarch.data.columns import Column
-from polyarch.data.examples import Examples, TensorData, resident
+from polyarch.data.examples import Examples, NamedData, TensorData, resident
 from polyarch.data.image_files import ImageFiles
-from polyarch.data.preprocessing import Normalisation, Preprocessing, TableEncoding
+from polyarch.data.named_inputs import InputShape, InputType, type_of
+from polyarch.data.preprocessing import Identity, NamedPreprocessing, Normalisation, Preprocessing
 from polyarch.data.resizing import resize
 from polyarch.data.splits import RandomSplit, Rows, Split
+from polyarch.data.table_encoding import TableEncoding, TableIndices
 from polyarch.data.targets import TargetKind, check_kind
 from polyarch.errors import DataError, InvalidInput
 
@@ -35,6 +37,7 @@ class Dataset:
         left_out: the columns of a table that are no inputs.
         target_names: of numbers, or of labels that are present or not; in a table, of their columns.
         task: a `polyarch.tasks.Task` of the user's own, in place of the one that fits the targets.
+        masks: padded input -> the input that marks its real tokens.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Dataset:
     left_out: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
     task: Any = None
+    masks: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def divided(
@@ -88,14 +92,27 @@ class Dataset:
         return len(self.class_names)
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
+    def input_shape(self) -> InputShape:
         """The shape of one raw example; `Preprocessing.output_shape` gives the shape that a network reads."""
         return self.train.input_shape
 
     @property
+    def input_dtype(self) -> InputType:
+        """The type of raw examples."""
+        return type_of(self.train.inputs) if isinstance(self.train, TensorData | NamedData) else torch.uint8
+
+    @property
     def is_image(self) -> bool:
         """Whether examples are images (C, H, W)."""
-        return len(self.input_shape) == 3
+        return isinstance(self.input_shape, tuple) and len(self.input_shape) == 3
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W)."""
+        if not isinstance(self.input_shape, tuple) or len(self.input_shape) != 3:
+            raise DataError(f"Expected images. Got examples of shape {self.input_shape}.")
+        channels, height, width = self.input_shape
+        return channels, height, width
 
     @property
     def is_table(self) -> bool:
@@ -105,12 +122,29 @@ class Dataset:
     @property
     def is_bytes(self) -> bool:
         """Whether raw examples are bytes 0..255 rather than floats."""
-        inputs = self.train.inputs if isinstance(self.train, TensorData) else self.train
-        return getattr(inputs, "dtype", torch.uint8) == torch.uint8  # images in files are bytes
+        return self.input_dtype == torch.uint8
 
-    def preprocessing(self, train: Examples) -> Preprocessing:
-        """The preprocessing fitted on this part of the training data."""
-        return TableEncoding.of(train, self.columns) if self.is_table else Normalisation.of(train)
+    def preprocessing(self, train: Examples, *, indices: bool = False) -> Preprocessing:
+        """The preprocessing fitted on this part of the training data; vocabularies are those of all examples.
+
+        Args:
+            indices: whether the categories of a table become indices for embeddings, see `TableIndices`.
+        """
+        if self.is_table:
+            return (TableIndices if indices else TableEncoding).of(train, self.columns)
+        if isinstance(train, NamedData):
+            return NamedPreprocessing({name: self._fitted(tensor, name) for name, tensor in train.inputs.items()})
+        return self._fitted(train.inputs) if isinstance(train, TensorData) else Normalisation.of(train)
+
+    def _fitted(self, inputs: Tensor, name: str | None = None) -> Preprocessing:
+        """The preprocessing of one input, by its type."""
+        if inputs.dtype == torch.int64:
+            sides = [side.inputs for side in (self.train, self.test) if isinstance(side, TensorData | NamedData)]
+            found = [side if isinstance(side, Tensor) else side[name or ""] for side in sides]
+            return Identity(1 + max(int(tokens.max()) for tokens in found))
+        if inputs.dtype == torch.bool:
+            return Identity()
+        return Normalisation.of(inputs)
 
     def resized(self, size: int) -> "Dataset":
         """The same images at size x size; each pixel is the mean of the area it covers."""

@@ -7,6 +7,7 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
+from polyarch.data.named_inputs import Inputs, InputShape, NamedInputs, shape_of, shape_text, tensors_of
 from polyarch.data.targets import check_kind
 from polyarch.errors import DataError, InvalidInput
 from polyarch.randomness import generator_at
@@ -27,13 +28,13 @@ class Examples(Protocol):
         """The number of classes; 0 where targets are numbers or several labels."""
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
+    def input_shape(self) -> InputShape:
         """The shape of one example."""
 
     def subset(self, rows: Tensor | Sequence[int], /) -> Self:
         """The examples at these rows, in this order."""
 
-    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Tensor]:
+    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Inputs]:
         """Yields the raw inputs (B, ...) for each tensor of rows (B,)."""
 
 
@@ -44,29 +45,16 @@ AnyExamples = TypeVar("AnyExamples", bound=Examples)
 class TensorData:
     """Examples and labels in memory, checked once."""
 
-    inputs: Tensor  # (N, ...) float, or uint8 for images with values 0..255
+    inputs: Tensor  # (N, ...) float, uint8 for images with values 0..255, or int64 for tokens
     targets: Tensor  # (N,) class indices, (N, T) numbers, or (N, L) labels that are present or not
     classes: int = 0  # the number of classes; 0 for other targets
 
     def __post_init__(self) -> None:
-        if len(self.inputs) != len(self.targets):
-            raise DataError(f"Expected one label per example. Got {len(self.inputs)} and {len(self.targets)}.")
-        if len(self.inputs) == 0:
-            raise DataError("Expected at least one example. Got an empty data set.")
-        if self.inputs.dim() < 2:
-            raise DataError(f"Expected examples of one dimension or more. Got shape {tuple(self.inputs.shape)}.")
-        if check_kind(self.targets) == "classification":
-            low, high = int(self.targets.min()), int(self.targets.max())
-            if low < 0 or high >= self.classes:
-                raise DataError(f"Expected labels in 0..{self.classes - 1}. Found {low}..{high}.")
+        _check_examples(self.inputs, self.targets, self.classes)
         self._check_values()
 
     def _check_values(self) -> None:
-        if self.inputs.is_floating_point():
-            finite = self.inputs.flatten(1).isfinite().all(1)
-            if not finite.all():
-                row = int((~finite).nonzero()[0])
-                raise DataError(f"Expected finite inputs. Found NaN or infinity in example {row}.")
+        _check_finite(self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -99,12 +87,75 @@ class TableData(TensorData):
             raise DataError(f"Expected finite or missing values. Found infinity in example {row}, column {column}.")
 
 
+@dataclass(frozen=True)
+class NamedData:
+    """Examples of several named inputs and their labels in memory, checked once."""
+
+    inputs: NamedInputs  # (N, ...) each, of the types of `TensorData`, or bool for masks
+    targets: Tensor  # as those of `TensorData`
+    classes: int = 0
+
+    def __post_init__(self) -> None:
+        _check_examples(self.inputs, self.targets, self.classes)
+        for tensor in tensors_of(self.inputs):
+            _check_finite(tensor)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def input_shape(self) -> InputShape:
+        """The shape of every input of one example."""
+        return shape_of(self.inputs)
+
+    def subset(self, rows: Tensor | Sequence[int], /) -> Self:
+        """The examples at these rows, in this order."""
+        rows = torch.as_tensor(rows)
+        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows])
+
+    def stream(self, orders: Sequence[Tensor], /) -> Iterator[NamedInputs]:
+        """Yields the raw inputs (B, ...) for each tensor of rows (B,)."""
+        return (self.inputs[rows] for rows in orders)
+
+
+def examples_of(inputs: Inputs, targets: Tensor, classes: int = 0) -> TensorData | NamedData:
+    """Labelled examples of one input or of several."""
+    if isinstance(inputs, NamedInputs):
+        return NamedData(inputs, targets, classes)
+    return TensorData(inputs, targets, classes)
+
+
+def _check_examples(inputs: Inputs, targets: Tensor, classes: int) -> None:
+    if len(inputs) != len(targets):
+        raise DataError(f"Expected one label per example. Got {len(inputs)} and {len(targets)}.")
+    if len(inputs) == 0:
+        raise DataError("Expected at least one example. Got an empty data set.")
+    for tensor in tensors_of(inputs):
+        if tensor.dim() < 2:
+            raise DataError(f"Expected examples of one dimension or more. Got shape {tuple(tensor.shape)}.")
+    if check_kind(targets) == "classification":
+        low, high = int(targets.min()), int(targets.max())
+        if low < 0 or high >= classes:
+            raise DataError(f"Expected labels in 0..{classes - 1}. Found {low}..{high}.")
+
+
+def _check_finite(inputs: Tensor) -> None:
+    if inputs.is_floating_point():
+        finite = inputs.flatten(1).isfinite().all(1)
+        if not finite.all():
+            row = int((~finite).nonzero()[0])
+            raise DataError(f"Expected finite inputs. Found NaN or infinity in example {row}.")
+
+
 def resident(data: Examples) -> TensorData:
-    """The same examples in memory."""
+    """The same examples of one input, in memory."""
     if isinstance(data, TensorData):
         return data
-    inputs = torch.cat(list(data.stream(torch.arange(len(data)).split(256))))
-    return TensorData(inputs, data.targets, data.classes)
+    pieces = list(data.stream(torch.arange(len(data)).split(256)))
+    tensors = [piece for piece in pieces if isinstance(piece, Tensor)]
+    if len(tensors) < len(pieces):
+        raise DataError(f"Expected examples of one input. Got {shape_text(pieces[0])}.")
+    return TensorData(torch.cat(tensors), data.targets, data.classes)
 
 
 def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:

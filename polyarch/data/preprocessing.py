@@ -3,34 +3,37 @@
 Preprocessing is fitted on training data, saved in artifacts and exported as part of the program.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyarch.data.columns import Column
-from polyarch.data.examples import Examples, TensorData, resident
-from polyarch.errors import CorruptFile, DataError
+from polyarch.data.examples import Examples, TensorData
+from polyarch.data.named_inputs import InputShape, NamedInputs
+from polyarch.data.table_encoding import TABLE_STATISTICS, TableEncoding, TableIndices
+from polyarch.errors import CorruptFile
 from polyarch.randomness import generator_at
 
 STATISTICS_SAMPLE = 4096
 """The number of examples that the statistics of data outside memory are estimated from."""
 
-TABLE_STATISTICS = ("medians", "means", "stds", "marked")
-
 
 class Preprocessing(Protocol):
     """A pure function of a batch, made of operations that `torch.export` and ONNX support."""
 
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """(B, ...) raw examples -> (B, ...) floats."""
+    def __call__(self, inputs: Any) -> Any:
+        """(B, ...) raw examples -> (B, ...) network inputs; either may be `NamedInputs`."""
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Any) -> InputShape:
         """The shape of one preprocessed example."""
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """How many indices integer inputs have, by the name under which a user's function may ask for it."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to write to a file; `preprocessing_from` reads them."""
@@ -44,13 +47,14 @@ class Normalisation:
     std: tuple[float, ...]
 
     @classmethod
-    def of(cls, data: Examples) -> "Normalisation":
+    def of(cls, data: Examples | Tensor) -> "Normalisation":
         """Fits mean and std per channel on training data; a channel that never varies gets std 1.
 
         Data outside memory is represented by a fixed random sample of up to `STATISTICS_SAMPLE` examples.
         """
-        if isinstance(data, TensorData) and data.inputs.is_floating_point():
-            values = data.inputs.double()
+        data = data.inputs if isinstance(data, TensorData) else data
+        if isinstance(data, Tensor) and data.is_floating_point():
+            values = data.double()
             axes = [axis for axis in range(values.dim()) if axis != 1]
             mean, std = values.mean(axes), values.std(axes, correction=0)
         elif getattr(data, "dtype", torch.uint8).is_floating_point:
@@ -77,9 +81,67 @@ class Normalisation:
         """Normalisation keeps the shape."""
         return input_shape
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """No indices."""
+        return {}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to write to a file; `preprocessing_from` reads them."""
         return {"kind": "normalisation", "mean": list(self.mean), "std": list(self.std)}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Leaves inputs as they are: tokens, which are indices 0..vocabulary - 1, and masks, which have no vocabulary."""
+
+    vocabulary: int | None = None
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """(B, ...) -> (B, ...), the same."""
+        return inputs
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The same shape."""
+        return input_shape
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """``vocabulary``: one more than the largest token of the data."""
+        return {} if self.vocabulary is None else {"vocabulary": self.vocabulary}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, to write to a file; `preprocessing_from` reads them."""
+        return {"kind": "identity", "vocabulary": self.vocabulary}
+
+
+@dataclass(frozen=True)
+class NamedPreprocessing:
+    """Every named input has a preprocessing of its own."""
+
+    parts: Mapping[str, Preprocessing]
+
+    def __call__(self, inputs: NamedInputs) -> NamedInputs:
+        """Raw examples -> network inputs of the same names."""
+        return NamedInputs.unchecked({name: part(inputs[name]) for name, part in self.parts.items()})
+
+    def output_shape(self, input_shape: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """The shapes of the preprocessed inputs."""
+        shapes = {name: part.output_shape(input_shape[name]) for name, part in self.parts.items()}
+        return {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Those of the parts: size -> input -> number."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, part in self.parts.items():
+            for size, value in part.sizes.items():
+                found.setdefault(size, {})[name] = value
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, to write to a file; `preprocessing_from` reads them."""
+        return {"kind": "named", "inputs": {name: part.to_dict() for name, part in self.parts.items()}}
 
 
 def _moments(pieces: Iterator[Tensor]) -> tuple[Tensor, Tensor]:
@@ -95,11 +157,11 @@ def _moments(pieces: Iterator[Tensor]) -> tuple[Tensor, Tensor]:
     return center[:, 0] + shift, (squares / count - shift.square()).clamp_min(0).sqrt()
 
 
-def _pieces(data: Examples) -> Iterator[Tensor]:
-    if isinstance(data, TensorData):
-        return iter([data.inputs])
+def _pieces(data: Examples | Tensor) -> Iterator[Tensor]:
+    if isinstance(data, Tensor):
+        return iter([data])
     rows = torch.randperm(len(data), generator=generator_at(0, "statistics"))[:STATISTICS_SAMPLE]
-    return data.stream(rows.split(256))
+    return (piece for piece in data.stream(rows.split(256)) if isinstance(piece, Tensor))
 
 
 def _counts(images: Tensor) -> Tensor:
@@ -108,89 +170,17 @@ def _counts(images: Tensor) -> Tensor:
     return torch.stack([torch.bincount(c.flatten().int(), minlength=256) for c in channels]).double()
 
 
-@dataclass(frozen=True)
-class TableEncoding:
-    """Turns table rows into features: standardised numbers, marks for missing numbers, one-hot categories.
-
-        number    (x - mean) / std; a missing x is replaced by the median
-        mark      1 if x is missing, else 0; for each numeric column with missing values in training
-        category  one-hot; all zeros if missing or unknown
-
-    in this order, each in the order of the columns. Mean and std are computed on training values after imputation.
-    """
-
-    columns: tuple[Column, ...]  # the columns of the raw rows (N, columns)
-    medians: tuple[float, ...]  # one per numeric column, like means and stds
-    means: tuple[float, ...]
-    stds: tuple[float, ...]
-    marked: tuple[int, ...]  # the numeric columns that get a mark, counted among the numeric ones
-
-    @classmethod
-    def of(cls, train: Examples, columns: Sequence[Column]) -> "TableEncoding":
-        """Fits the statistics on training rows; a column that never varies gets std 1, an empty one median 0."""
-        rows = resident(train).inputs.double().numpy()
-        statistics: list[tuple[float, float, float]] = []
-        marked: list[int] = []
-        for index in _numeric(columns):
-            values = rows[:, index]
-            missing = np.isnan(values)
-            if missing.any():
-                marked.append(len(statistics))
-            median = 0.0 if missing.all() else float(np.median(values[~missing]))
-            filled = np.where(missing, median, values)
-            std = float(filled.std())  # tiny but not zero for a constant column, due to rounding
-            varies = filled.min() < filled.max() and std > np.finfo(np.float32).tiny
-            statistics.append((median, float(filled.mean()), std if varies else 1.0))
-        medians, means, stds = zip(*statistics, strict=True) if statistics else ((), (), ())
-        return cls(tuple(columns), medians, means, stds, tuple(marked))
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """(B, columns) raw rows -> (B, features) floats."""
-        device = inputs.device
-        parts = []
-        if numeric := _numeric(self.columns):
-            numbers = inputs.index_select(1, torch.tensor(numeric, device=device))
-            missing = numbers.isnan()
-            medians, means, stds = (
-                torch.tensor(values, dtype=torch.float32, device=device)
-                for values in (self.medians, self.means, self.stds)
-            )
-            parts.append((torch.where(missing, medians, numbers) - means) / stds)
-            if self.marked:
-                parts.append(missing.index_select(1, torch.tensor(self.marked, device=device)).float())
-        places = [
-            (index, category)
-            for index, column in enumerate(self.columns)
-            for category in range(len(column.categories or ()))
-        ]
-        if places:  # NaN and -1 match no category
-            index, category = torch.tensor(places, device=device).unbind(1)
-            parts.append((inputs.index_select(1, index) == category).float())
-        return torch.cat(parts, 1)
-
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """(columns,) -> (features,)."""
-        if input_shape != (len(self.columns),):
-            raise DataError(f"Expected rows of {len(self.columns)} columns. Got examples of shape {input_shape}.")
-        categories = sum(len(column.categories or ()) for column in self.columns)
-        return (len(self.means) + len(self.marked) + categories,)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, to write to a file; `preprocessing_from` reads them."""
-        numbers = {name: list(getattr(self, name)) for name in TABLE_STATISTICS}
-        return {"kind": "table", "columns": [column.to_dict() for column in self.columns], **numbers}
-
-
-def _numeric(columns: Sequence[Column]) -> list[int]:
-    return [index for index, column in enumerate(columns) if column.categories is None]
-
-
 def preprocessing_from(content: Mapping[str, Any]) -> Preprocessing:
     """Reads the output of ``to_dict``."""
     match content.get("kind"):
         case "normalisation":
             return Normalisation(tuple(content["mean"]), tuple(content["std"]))
-        case "table":
+        case "table" | "table indices" as kind:
             columns = tuple(Column.from_dict(column) for column in content["columns"])
-            return TableEncoding(columns, *(tuple(content[name]) for name in TABLE_STATISTICS))
+            encoding = TableEncoding if kind == "table" else TableIndices
+            return encoding(columns, *(tuple(content[name]) for name in TABLE_STATISTICS))
+        case "identity":
+            return Identity(content["vocabulary"])
+        case "named":
+            return NamedPreprocessing({name: preprocessing_from(part) for name, part in content["inputs"].items()})
     raise CorruptFile(f"Expected a known kind of preprocessing. Found {content.get('kind')!r}.")

@@ -3,7 +3,7 @@
 The digits: Alpaydin & Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,13 @@ from polyarch.data.targets import TargetKind
 from polyarch.data.torch_datasets import read_torch_dataset
 from polyarch.errors import DataError, InvalidInput, MissingData, UnknownName
 
-Source = str | Path | torch.utils.data.Dataset[Any] | DataLoader[Any] | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
+Source = (
+    str
+    | Path
+    | torch.utils.data.Dataset[Any]
+    | DataLoader[Any]
+    | tuple[ArrayLike | Tensor | Mapping[str, Any], ArrayLike | Tensor]
+)
 
 
 def load(
@@ -62,8 +68,9 @@ def load(
 
     Args:
         source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
-            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y); a torch data set; a torch
-            ``DataLoader``, whose examples are read anew in every epoch.
+            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y), in which X may be a
+            mapping of names to several inputs; a torch data set; a torch ``DataLoader``, whose examples are read anew
+            in every epoch.
         root: the folder that holds a subfolder for each named set; ``data_root()`` by default.
         target: the column of a table to predict; several, separated by commas, are numbers or labels.
         size: the side of images in pixels.
@@ -123,7 +130,7 @@ def _held_out(source: Source | Dataset, data: Dataset, keys: SplitKeys) -> tuple
         other = source
     else:
         is_sized = data.is_image and data.is_bytes and not isinstance(source, tuple | DataLoader)
-        size = data.input_shape[1] if is_sized else None
+        size = data.image_shape[1] if is_sized else None
         other = _load(source, data_root(), Reading(None, size, data.kind, None, SplitKeys()))
     if data.is_table or other.is_table:
         what = "the path of a table" if data.is_table else "no table"
@@ -174,7 +181,7 @@ def _load(source: Source, root: Path, reading: Reading) -> Dataset:
         )
     if reading.task is not None and data.kind != reading.task:
         raise InvalidInput(f"Expected data for the task {reading.task}. Got {data.name!r}, whose task is {data.kind}.")
-    if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
+    if size is None or (data.is_image and data.image_shape[1:] == (size, size)):
         return data
     return data.resized(size)
 

@@ -1,6 +1,8 @@
 """Reads map-style torch data sets into memory."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,10 @@ from torch import Tensor
 from polyarch.data.arrays import input_tensor
 from polyarch.data.dataset import Dataset
 from polyarch.data.decoding import GREY_MODES, image_pixels
-from polyarch.data.examples import TensorData
+from polyarch.data.examples import examples_of
 from polyarch.data.labels import ClassLabels, check_counts
+from polyarch.data.named_inputs import Inputs
+from polyarch.data.sequences import TOKENS, is_ragged, with_masks
 from polyarch.data.split_keys import SplitKeys
 from polyarch.data.targets import TargetKind, names_of, target_encoding
 from polyarch.errors import DataError
@@ -26,7 +30,9 @@ def read_torch_dataset(
     test_share: float | None = 0.2,
     keys: SplitKeys | None = None,
 ) -> Dataset:
-    """Reads all pairs of an input (tensor, array or PIL image) and a target: an integer label, a number, or several.
+    """Reads all pairs of an input (tensor, array or PIL image), or a mapping of several by name, and a target.
+
+    A target is an integer label, a number, or several.
 
     Args:
         size: crops and resizes PIL images to this side; by default they must all have the same size.
@@ -38,38 +44,90 @@ def read_torch_dataset(
     count = len(source)
     if count == 0:
         raise DataError(f"Expected at least one example in {name}. Got an empty data set.")
-    inputs: Tensor | None = None
-    found: list[Any] = []
+    columns: dict[str, _Column] = {}
+    targets: list[Any] = []
     for index in range(count):
-        item, target = _pair(source[index], f"item {index} of {name}")
-        example = _example(item, size, f"item {index} of {name}")
-        if inputs is None:
-            inputs = torch.empty(count, *example.shape, dtype=example.dtype)
-        if example.shape != inputs.shape[1:] or example.dtype != inputs.dtype:
+        origin = f"item {index} of {name}"
+        item, target = _pair(source[index], origin)
+        parts = item if isinstance(item, Mapping) else {ONLY: item}
+        columns = columns or {key: _Column(count, name) for key in parts}
+        if parts.keys() != columns.keys():
             raise DataError(
-                f"Expected every item of {name} to be like the first, {inputs.dtype} of shape "
-                f"{tuple(inputs.shape[1:])}. Found {example.dtype} of shape {tuple(example.shape)} in item {index}."
+                f"Expected the inputs {', '.join(columns)} in every item of {name}. "
+                f"Found {', '.join(map(str, parts))} in item {index}."
             )
-        inputs[index] = example
-        found.append(target)
-    assert inputs is not None
-    if len({np.shape(target) for target in found}) > 1:
-        raise DataError(f"Expected targets of one shape in {name}. Found {sorted({np.shape(one) for one in found})}.")
-    values, split = np.array(found), (keys or SplitKeys()).split(count, name)
+        for key, part in parts.items():
+            columns[key].put(index, _example(part, size, origin, named=parts is item))
+        targets.append(target)
+    found = {key: column.values() for key, column in columns.items()}
+    only = found.get(ONLY)
+    inputs: Inputs
+    inputs, masks = (only, {}) if isinstance(only, Tensor) else with_masks({TOKENS: only} if only else found, name)
+    encoded, class_names, target_names = _encoded(targets, task, getattr(source, "classes", None), name)
+    if class_names:
+        check_counts(encoded, class_names, name, fewest=0 if test_share is None else 3)
+    split = (keys or SplitKeys()).split(count, name)
+    examples = examples_of(inputs, encoded, len(class_names))
+    data = Dataset.divided(name, examples, class_names, test_share, split, target_names=target_names)
+    return replace(data, masks=masks)
+
+
+def _encoded(
+    targets: list[Any], task: TargetKind | None, classes: Any, origin: str
+) -> tuple[Tensor, tuple[str, ...], tuple[str, ...]]:
+    """The targets as a tensor, and the names of classes, or of numbers or labels."""
+    shapes = {np.shape(target) for target in targets}
+    if len(shapes) > 1:
+        raise DataError(f"Expected targets of one shape in {origin}. Found {sorted(shapes)}.")
+    values = np.array(targets)
     if task not in (None, "classification") or values.ndim == 2 or values.dtype.kind == "f":
-        encoding = target_encoding(values, name, kind=task or (None if values.ndim == 2 else "regression"))
+        encoding = target_encoding(values, origin, kind=task or (None if values.ndim == 2 else "regression"))
         _, target_names = names_of(encoding)
         if target_names:
-            numbers = TensorData(inputs, encoding.encode(values, name))
-            return Dataset.divided(name, numbers, (), test_share, split, target_names=target_names)
+            return encoding.encode(values, origin), (), target_names
     fractions = np.flatnonzero(values != np.floor(values))
     if len(fractions):
         first = int(fractions[0])
-        raise DataError(f"Expected integers as the labels of {name}. Found {values[first]} in item {first}.")
-    labels = torch.from_numpy(values.astype(np.int64))
-    targets, class_names = named_classes(labels, getattr(source, "classes", None), name)
-    check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)
-    return Dataset.divided(name, TensorData(inputs, targets, len(class_names)), class_names, test_share, split)
+        raise DataError(f"Expected integers as the labels of {origin}. Found {values[first]} in item {first}.")
+    encoded, class_names = named_classes(torch.from_numpy(values.astype(np.int64)), classes, origin)
+    return encoded, class_names, ()
+
+
+ONLY = ""
+"""Stands for the name of an input that has none."""
+
+
+class _Column:
+    """One input of all examples: a tensor filled row by row, or a list of sequences, whose lengths may differ."""
+
+    def __init__(self, count: int, origin: str) -> None:
+        self.count = count
+        self.origin = origin
+        self.sequences: list[list[int]] = []
+        self.tensor: Tensor | None = None
+
+    def put(self, index: int, example: Tensor) -> None:
+        """Adds the example at the next index."""
+        if self.tensor is None:
+            self.tensor = torch.empty(self.count, *example.shape, dtype=example.dtype)
+        is_sequence = example.dtype == torch.int64
+        if example.dtype != self.tensor.dtype or not (is_sequence or example.shape == self.tensor.shape[1:]):
+            raise DataError(
+                f"Expected every item of {self.origin} to be like the first, {self.tensor.dtype} of shape "
+                f"{tuple(self.tensor.shape[1:])}. Found {example.dtype} of shape {tuple(example.shape)} "
+                f"in item {index}."
+            )
+        if is_sequence:
+            self.sequences.append(example.tolist())
+        else:
+            self.tensor[index] = example
+
+    def values(self) -> Tensor | list[list[int]]:
+        """All examples, (N, ...), or sequences of different lengths."""
+        if is_ragged(self.sequences):
+            return self.sequences
+        assert self.tensor is not None
+        return torch.tensor(self.sequences) if self.sequences else self.tensor
 
 
 def _pair(item: Any, origin: str) -> tuple[Any, Any]:
@@ -84,15 +142,15 @@ def _pair(item: Any, origin: str) -> tuple[Any, Any]:
     return example, target
 
 
-def _example(item: Any, size: int | None, origin: str) -> Tensor:
-    """(F,) or (C, H, W); tensors have their channels first, arrays and PIL images last."""
+def _example(item: Any, size: int | None, origin: str, *, named: bool) -> Tensor:
+    """(F,), (L,) or (C, H, W); tensors have their channels first, arrays and PIL images last."""
     if isinstance(item, Image.Image):
         channels = 1 if item.mode in GREY_MODES else 3
         height, width = (size, size) if size else (item.height, item.width)
         return torch.from_numpy(image_pixels(item, (channels, height, width)))
     if not isinstance(item, (Tensor, np.ndarray)):
         raise DataError(f"Expected a tensor, an array or a PIL image in {origin}. Got {type(item).__name__}.")
-    return input_tensor(item[None], origin)[0]
+    return input_tensor(item[None], origin, named=named)[0]
 
 
 def named_classes(labels: Tensor, names: Any, origin: str) -> tuple[Tensor, tuple[str, ...]]:

@@ -6,13 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyarch.data.arrays import input_tensor, read_array
+from polyarch.data.arrays import read_array, read_inputs, read_named_arrays
 from polyarch.data.columns import encode_rows
 from polyarch.data.dataset import Dataset
-from polyarch.data.examples import Examples, TableData, TensorData, resident
+from polyarch.data.examples import Examples, NamedData, TableData, examples_of, resident
 from polyarch.data.huggingface import is_huggingface_folder
 from polyarch.data.image_files import ImageFiles, ImagePaths, fits_in_memory
 from polyarch.data.image_folders import TRAIN_SIDE, image_files
+from polyarch.data.named_inputs import Inputs, shape_of, type_of
 from polyarch.data.resizing import shaped_like
 from polyarch.data.sources import DATASETS, load
 from polyarch.data.table_files import is_table_file, read_frame, table_files
@@ -44,12 +45,14 @@ def _read(source: Any, data: Dataset) -> Examples:
     if path is not None and path.is_dir() and not is_huggingface_folder(path) and not table_files(path):
         return _images(path, data)
     if path is not None and path.is_file() and path.suffix.lower() == ".npz":
-        return _inputs(input_tensor(read_array(path), str(path)), data)
+        shape = data.input_shape
+        found = read_named_arrays(path, shape) if isinstance(shape, dict) else read_array(path)
+        return _inputs(read_inputs(found, str(path))[0], data)
     if path is not None and path.is_file() and is_table_file(path):
         return _rows(path, data)
     if isinstance(source, str | Path | tuple | torch.utils.data.Dataset):
         return _alike(load(source).train, data)
-    return _inputs(input_tensor(source, "the examples without labels"), data)
+    return _inputs(read_inputs(source, "the examples without labels")[0], data)
 
 
 def _images(folder: Path, data: Dataset) -> Examples:
@@ -61,7 +64,7 @@ def _images(folder: Path, data: Dataset) -> Examples:
     if not paths:
         raise DataError(f"Expected images in {folder}. Found none with a suffix such as .png or .jpg.")
     images = ImageFiles(
-        ImagePaths(tuple(paths)), torch.arange(len(paths)), _no_labels(len(paths)), data.classes, data.input_shape
+        ImagePaths(tuple(paths)), torch.arange(len(paths)), _no_labels(len(paths)), data.classes, data.image_shape
     )
     if data.is_bytes and not fits_in_memory(images):
         return images
@@ -82,19 +85,20 @@ def _alike(examples: Examples, data: Dataset) -> Examples:
     """Converts examples of another data set; those that already have the right format stay on disk."""
     if isinstance(examples, ImageFiles) and data.is_bytes and examples.input_shape == data.input_shape:
         return examples
-    return _inputs(resident(examples).inputs, data)
+    return _inputs(examples.inputs if isinstance(examples, NamedData) else resident(examples).inputs, data)
 
 
-def _inputs(inputs: Tensor, data: Dataset) -> Examples:
+def _inputs(inputs: Inputs, data: Dataset) -> Examples:
     """Converts images to the size, channels and type of the data if these differ; other inputs must match."""
-    if inputs.shape[1:] != data.input_shape or (inputs.dtype == torch.uint8) != data.is_bytes:
-        if inputs.dim() != 4 or not data.is_image:
-            raise DataError(
-                f"Expected examples of shape {data.input_shape} without labels. Got {tuple(inputs.shape[1:])}."
-            )
-        inputs = shaped_like(inputs, data.input_shape, as_bytes=data.is_bytes)
-    kind = TableData if data.is_table else TensorData
-    return kind(inputs, _no_labels(len(inputs)), data.classes)
+    if isinstance(inputs, Tensor) and inputs.dtype == torch.int64 and data.input_dtype == torch.float32:
+        inputs = inputs.float()  # whole numbers
+    if shape_of(inputs) != data.input_shape or type_of(inputs) != data.input_dtype:
+        if not isinstance(inputs, Tensor) or inputs.dim() != 4 or not data.is_image:
+            raise DataError(f"Expected examples of shape {data.input_shape} without labels. Got {shape_of(inputs)}.")
+        inputs = shaped_like(inputs, data.image_shape, as_bytes=data.is_bytes)
+    if isinstance(inputs, Tensor) and data.is_table:
+        return TableData(inputs, _no_labels(len(inputs)), data.classes)
+    return examples_of(inputs, _no_labels(len(inputs)), data.classes)
 
 
 def _no_labels(count: int) -> Tensor:

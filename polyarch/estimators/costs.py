@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import torch
 
+from polyarch.data import Inputs
 from polyarch.errors import InvalidInput
 from polyarch.estimators.estimator import Estimator
-from polyarch.nn import multiply_accumulates, zero_input
+from polyarch.nn import example_input, multiply_accumulates
 from polyarch.predictive import Goal
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
@@ -30,27 +31,27 @@ class MACs(Estimator):
     """Multiply-accumulates of a forward pass on one example (`Supernet.mac_count`).
 
     Args:
-        input_shape: the shape of one example.
+        example: a batch of examples as the network reads them, or the shape of one example, for zeros.
     """
 
     name = "macs"
     goal: ClassVar[Goal] = "minimise"
 
-    def __init__(self, input_shape: Sequence[int]) -> None:
-        self.input_shape = tuple(input_shape)
+    def __init__(self, example: Inputs | Sequence[int]) -> None:
+        self.example = example
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
         """The number of multiply-accumulates."""
-        return net.mac_count(architecture, self.input_shape)
+        return net.mac_count(architecture, self.example)
 
 
-def shared_macs(net: Supernet, example_shape: Sequence[int]) -> Callable[[Sequence[Architecture]], float]:
+def shared_macs(net: Supernet, example: Inputs | Sequence[int]) -> Callable[[Sequence[Architecture]], float]:
     """A function that counts the multiply-accumulates of one example through several architectures together.
 
     It counts the module that `Supernet.extract_many` makes of them in this order, where work that members share counts
     once. If the supernet is on the meta device, nothing is copied or computed.
     """
-    return lambda architectures: multiply_accumulates(net.extract_many(architectures), example_shape)
+    return lambda architectures: multiply_accumulates(net.extract_many(architectures), example)
 
 
 class Latency(Estimator):
@@ -59,7 +60,7 @@ class Latency(Estimator):
     It is the only estimator whose bits differ between calls.
 
     Args:
-        input_shape: the shape of one example.
+        example: as in `MACs`.
         batch_size: examples per pass.
         rounds: timed passes.
     """
@@ -67,17 +68,17 @@ class Latency(Estimator):
     name = "latency"
     goal: ClassVar[Goal] = "minimise"
 
-    def __init__(self, input_shape: Sequence[int], *, batch_size: int = 1, rounds: int = 20) -> None:
+    def __init__(self, example: Inputs | Sequence[int], *, batch_size: int = 1, rounds: int = 20) -> None:
         if batch_size < 1 or rounds < 1:
             raise InvalidInput(f"Expected a batch size and rounds of 1 or more. Got {batch_size=}, {rounds=}.")
-        self.input_shape = tuple(input_shape)
+        self.example = example
         self.batch_size = batch_size
         self.rounds = rounds
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
         """The median time of a pass in seconds."""
         network = net.extract(architecture).eval()
-        inputs = zero_input(network, (self.batch_size, *self.input_shape))
+        inputs = example_input(network, self.example, rows=self.batch_size)
         times = []
         with torch.inference_mode():
             for _ in range(self.rounds + 3):

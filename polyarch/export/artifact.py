@@ -2,8 +2,8 @@
 
 import json
 import platform
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,21 @@ from pydantic import ValidationError
 from torch import nn
 
 import polyarch
-from polyarch.data import Column, Preprocessing, preprocessing_from
+from polyarch.data import (
+    Column,
+    Inputs,
+    InputShape,
+    InputType,
+    NamedInputs,
+    NetworkExample,
+    Preprocessing,
+    preprocessing_from,
+)
 from polyarch.errors import CorruptFile, InvalidInput, PolyarchError
 from polyarch.export.records import (
     ARCHITECTURE_FILE,
     FORMAT,
+    INPUT_DTYPES,
     METADATA_FILE,
     PROGRAM_FILES,
     WEIGHTS_FILE,
@@ -33,12 +43,10 @@ from polyarch.files import write_atomically, write_json
 from polyarch.nn import StackedNetworks
 from polyarch.tasks import Calibration, Classification, Task
 
-INPUT_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
-
 Extract = Callable[[list[dict[str, str]], bool], nn.Module]
 """(choice name -> option name for every member, whether they share one network) -> the module of their logits."""
-Build = Callable[[dict[str, Any], tuple[int, ...], int], Extract]
-"""(settings of the space, shape of one network input, number of outputs) -> what extracts networks."""
+Build = Callable[[dict[str, Any], NetworkExample, int], Extract]
+"""(settings of the space, network inputs on the meta device, number of outputs) -> what extracts networks."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +68,13 @@ class Artifact:
             member, or one network that they share.
         preprocessing: maps raw examples to network inputs.
         columns: the columns of a table; empty for other data.
-        input_shape: the shape of one raw example.
-        input_dtype: of raw examples: uint8 (images) or float32.
+        input_shape: the shape of one raw example, or of each of its named inputs.
+        input_dtype: of raw examples, or of each input: uint8 (images), float32, int64 (tokens) or bool (masks).
         task: what is predicted.
         calibration: fitted on validation data.
         metrics: measurements, for the reader of the folder.
         exit_confidence: the confidence at which an example leaves a shared network early.
+        masks: padded input -> the input that is true for its real tokens.
     """
 
     network: dict[str, Any]
@@ -73,12 +82,13 @@ class Artifact:
     networks: nn.Module
     preprocessing: Preprocessing
     columns: tuple[Column, ...]
-    input_shape: tuple[int, ...]
-    input_dtype: torch.dtype
+    input_shape: InputShape
+    input_dtype: InputType
     task: Task
     calibration: Calibration
     metrics: dict[str, Any]
     exit_confidence: float | None = None
+    masks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shared(self) -> bool:
@@ -99,10 +109,12 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
         (folder / name).unlink(missing_ok=True)
     write_atomically(folder / WEIGHTS_FILE, content)
     # Default values are left out, so that the files of separate networks stay as they were.
-    without = None if artifact.exit_confidence is not None else {"exit_confidence"}
+    without = {"inputs" if metadata.input is not None else "input"}
+    without |= {"exit_confidence"} if artifact.exit_confidence is None else set()
     write_json(folder / METADATA_FILE, metadata.model_dump(mode="json", exclude=without))
-    without = None if artifact.shared else {"shared"}
-    write_json(folder / ARCHITECTURE_FILE, description.model_dump(mode="json", exclude=without))
+    write_json(
+        folder / ARCHITECTURE_FILE, description.model_dump(mode="json", exclude=None if artifact.shared else {"shared"})
+    )
 
 
 def read_artifact(folder: Path, build: Build) -> Artifact:
@@ -112,13 +124,11 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
     """
     description, metadata = read_records(folder)
     weights = read_weights(folder / WEIGHTS_FILE)
-    shape = description.input_shape
-    dtype = INPUT_DTYPES[metadata.input.dtype]
     try:
         task = metadata.described_task
         preprocessing = preprocessing_from(metadata.preprocessing)
-        example = preprocessing(torch.empty(2, *shape, dtype=dtype, device="meta"))  # only shapes: no memory, no work
-        extract = build(description.network, tuple(example.shape[1:]), task.outputs)
+        raw = _shapes(metadata.input_shape, metadata.input_dtype)
+        extract = build(description.network, NetworkExample.of(raw, preprocessing), task.outputs)
         networks = extract([member.architecture for member in description.members], description.shared)
         load_weights(networks, weights)
     except (PolyarchError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
@@ -131,19 +141,41 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
         networks=networks.eval(),
         preprocessing=preprocessing,
         columns=tuple(Column(column.name, column.categories) for column in metadata.columns),
-        input_shape=shape,
-        input_dtype=dtype,
+        input_shape=metadata.input_shape,
+        input_dtype=metadata.input_dtype,
         task=task,
         calibration=Calibration(metadata.temperature, metadata.threshold, metadata.conformal),
         metrics=metadata.metrics,
         exit_confidence=metadata.exit_confidence,
+        masks=metadata.masks,
     )
 
 
-def _records(artifact: Artifact) -> tuple[Description, Metadata]:
+def _shapes(shape: InputShape, dtype: InputType) -> Inputs:
+    """Two examples on the meta device, which takes neither memory nor work."""
+    if isinstance(shape, dict) and isinstance(dtype, dict):
+        tensors = {name: torch.empty(2, *shape[name], dtype=dtype[name], device="meta") for name in shape}
+        return NamedInputs.unchecked(tensors)
+    assert isinstance(shape, tuple) and isinstance(dtype, torch.dtype)
+    return torch.empty(2, *shape, dtype=dtype, device="meta")
+
+
+def _input_records(artifact: Artifact) -> dict[str, Any]:
+    """The key ``input``, or ``inputs`` if they have names."""
     names = {dtype: name for name, dtype in INPUT_DTYPES.items()}
-    if artifact.input_dtype not in names:
-        raise InvalidInput(f"Expected inputs of type uint8 or float32. Got {artifact.input_dtype}.")
+    shape, dtype = artifact.input_shape, artifact.input_dtype
+    types = dtype if isinstance(dtype, dict) else {"": dtype}
+    shapes = shape if isinstance(shape, dict) else {"": shape}
+    for one in types.values():
+        if one not in names:
+            raise InvalidInput(f"Expected inputs of type {', '.join(names.values())}. Got {one}.")
+    records = {name: {"shape": shapes[name], "dtype": names[one]} for name, one in types.items()}
+    if "" in records:
+        return {"input": records[""]}
+    return {"inputs": tuple({"name": name, **one, "mask": artifact.masks.get(name)} for name, one in records.items())}
+
+
+def _records(artifact: Artifact) -> tuple[Description, Metadata]:
     if isinstance(artifact.networks, StackedNetworks) and len(artifact.networks) != len(artifact.members):
         raise InvalidInput(
             f"Expected a network for each of {len(artifact.members)} members. Got {len(artifact.networks)}."
@@ -160,7 +192,7 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
         )
         metadata = Metadata.model_validate(
             {
-                "input": {"shape": artifact.input_shape, "dtype": names[artifact.input_dtype]},
+                **_input_records(artifact),
                 "outputs": dict(artifact.task.readouts),
                 "classes": artifact.task.names if isinstance(artifact.task, Classification) else (),
                 "task": TaskDescription.of(artifact.task),

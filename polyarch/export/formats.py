@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import inspect
 import io
 import logging
 import math
@@ -14,7 +15,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from polyarch.data import Preprocessing
+from polyarch.data import Column, Inputs, NamedInputs, Preprocessing
+from polyarch.data.named_inputs import cycled, mapped, shape_of, shape_text, type_of
 from polyarch.errors import CorruptFile, ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
 from polyarch.export.records import METADATA_FILE, PROGRAM_FILES, one_line, read_object
@@ -30,9 +32,12 @@ class OnnxSession:
     Args:
         feature: its purpose, for errors.
         readouts: the names of its outputs.
+        names: of its inputs.
     """
 
-    def __init__(self, content: bytes, feature: str, readouts: Iterable[str]) -> None:
+    def __init__(
+        self, content: bytes, feature: str, readouts: Iterable[str], names: Sequence[str] = ("inputs",)
+    ) -> None:
         try:
             import onnxruntime
         except ImportError:
@@ -47,19 +52,20 @@ class OnnxSession:
         except Exception as error:  # onnxruntime's own exceptions have no common base
             raise CorruptFile(f"Expected an ONNX program. Found: {one_line(error)}.") from None
         self._readouts = list(readouts)
-        if inputs != ["inputs"] or outputs != self._readouts:
+        if inputs != list(names) or outputs != self._readouts:
             raise CorruptFile(
-                f"Expected an ONNX program from inputs to {', '.join(self._readouts)}. Found {inputs}, {outputs}."
+                f"Expected an ONNX program from {', '.join(names)} to {', '.join(self._readouts)}. "
+                f"Found {inputs}, {outputs}."
             )
 
-    def __call__(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """(B, ...) raw examples -> the readouts."""
+    def __call__(self, inputs: Tensor | None = None, /, **named: Tensor) -> tuple[Tensor, ...]:
+        """(B, ...) raw examples, or several inputs by name -> the readouts."""
+        tensors = named if inputs is None else {"inputs": inputs}
         try:
-            values = self._session.run(self._readouts, {"inputs": inputs.numpy()})
+            values = self._session.run(self._readouts, {name: tensor.numpy() for name, tensor in tensors.items()})
         except Exception as error:  # no common base, as above
-            raise CorruptFile(
-                f"Expected the ONNX program to accept shape {tuple(inputs.shape)}. Found: {one_line(error)}."
-            ) from None
+            shape = shape_text(NamedInputs.unchecked(named) if inputs is None else inputs)
+            raise CorruptFile(f"Expected the ONNX program to accept shape {shape}. Found: {one_line(error)}.") from None
         return tuple(torch.from_numpy(value) for value in values)
 
 
@@ -79,7 +85,11 @@ class Program(nn.Module):
         calibration = artifact.calibration
         read = artifact.task.reading(calibration.conformal)
         mixture = Mixture(networks, weights, temperature=calibration.temperature, read=read)
-        program = cls(artifact.preprocessing, mixture)
+        program = (
+            NamedProgram(artifact.preprocessing, mixture)
+            if isinstance(artifact.input_shape, dict)
+            else cls(artifact.preprocessing, mixture)
+        )
         # Channels-last strides would become constants of the exported graph.
         return program.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
 
@@ -89,8 +99,23 @@ class Program(nn.Module):
         return outputs
 
 
-Forward = Callable[[Tensor], Sequence[Tensor]]
-"""Raw examples (B, ...) -> the readouts of the task."""
+class NamedProgram(Program):
+    """The same for several inputs, which are arguments by name: program(image=..., table=...)."""
+
+    def forward(self, **inputs: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        """Named raw examples (B, ...) each -> what a `Program` returns."""
+        outputs: tuple[Tensor, ...] = self.mixture(self.preprocessing(NamedInputs.unchecked(inputs)))
+        return outputs
+
+
+Forward = Callable[..., Sequence[Tensor]]
+"""Raw examples (B, ...), or several inputs by name -> the readouts of the task."""
+
+
+def run_program(forward: Forward, inputs: Inputs) -> Sequence[Tensor]:
+    """The outputs of a program for raw examples."""
+    return forward(**inputs) if isinstance(inputs, NamedInputs) else forward(inputs)
+
 
 BATCH_SIZES = (1, 2, 7, 64)
 """Sizes of random batches: a program must not depend on the batch size it was exported with."""
@@ -99,7 +124,7 @@ BATCH_SIZES = (1, 2, 7, 64)
 def export_programs(
     folder: Path,
     artifact: Artifact,
-    examples: Tensor,
+    examples: Inputs,
     *,
     formats: Sequence[str] = ("pt2", "onnx"),
     tolerance: float = 1e-4,
@@ -111,7 +136,7 @@ def export_programs(
 
     Args:
         folder: where `write_artifact` wrote the artifact.
-        examples: (N, *input_shape) real raw examples.
+        examples: (N, *input_shape) real raw examples, or several inputs by name.
         tolerance: the largest accepted difference of any output; numbers are compared in units of their scale.
 
     Returns:
@@ -120,10 +145,10 @@ def export_programs(
     for name in formats:
         if name not in PROGRAM_FILES:
             raise UnknownName("format", name, PROGRAM_FILES)
-    if examples.dtype != artifact.input_dtype or examples.shape[1:] != artifact.input_shape or not len(examples):
+    if (type_of(examples), shape_of(examples)) != (artifact.input_dtype, artifact.input_shape) or not len(examples):
         raise InvalidInput(
             f"Expected examples of shape (N, *{artifact.input_shape}) as {artifact.input_dtype}. "
-            f"Got {tuple(examples.shape)} as {examples.dtype}."
+            f"Got {shape_text(examples)} as {type_of(examples)}."
         )
     program = Program.of(artifact)
     trials = [examples.cpu(), *random_inputs(artifact, examples.cpu())]
@@ -149,29 +174,39 @@ def export_programs(
     return differences
 
 
-def random_inputs(artifact: Artifact, examples: Tensor) -> Iterator[Tensor]:
+def random_inputs(artifact: Artifact, examples: Inputs) -> Iterator[Inputs]:
     """Batches of several sizes in the range of the examples; tables include missing and unknown values."""
     generator = Generator().manual_seed(0)
     for size in BATCH_SIZES:
-        shape = (size, *artifact.input_shape)
-        if not examples.is_floating_point():
-            yield torch.randint(0, 256, shape, generator=generator, dtype=examples.dtype)
-            continue
-        low, high = examples.nan_to_num(torch.inf).amin(0), examples.nan_to_num(-torch.inf).amax(0)
-        seen = low <= high  # a column may have no value in the examples
-        low, high = torch.where(seen, low, 0.0), torch.where(seen, high, 1.0)
-        values = low + (high - low) * torch.rand(shape, generator=generator)
-        for index, column in enumerate(artifact.columns):
-            if column.categories is not None:
-                codes = torch.randint(-1, len(column.categories), (size,), generator=generator)
-                values[:, index] = codes.float()
-            values[torch.rand(size, generator=generator) < 0.1, index] = torch.nan
-        yield values
+        yield mapped(lambda tensor, size=size: _random(tensor, size, artifact.columns, generator), examples)  # type: ignore[misc]
 
 
-def _export_pt2(program: Program, examples: Tensor, readouts: Sequence[str]) -> tuple[bytes, Forward]:
+def _random(examples: Tensor, size: int, columns: Sequence[Column], generator: Generator) -> Tensor:
+    shape = (size, *examples.shape[1:])
+    if examples.dtype == torch.uint8:
+        return torch.randint(0, 256, shape, generator=generator, dtype=examples.dtype)
+    if examples.dtype == torch.int64:  # other tokens may not exist
+        return torch.randint(int(examples.min()), int(examples.max()) + 1, shape, generator=generator)
+    if examples.dtype == torch.bool:  # a random mask could leave nothing
+        return examples[torch.randint(len(examples), (size,), generator=generator)]
+    low, high = examples.nan_to_num(torch.inf).amin(0), examples.nan_to_num(-torch.inf).amax(0)
+    seen = low <= high  # a column may have no value in the examples
+    low, high = torch.where(seen, low, 0.0), torch.where(seen, high, 1.0)
+    values = low + (high - low) * torch.rand(shape, generator=generator)
+    for index, column in enumerate(columns):
+        if column.categories is not None:
+            codes = torch.randint(-1, len(column.categories), (size,), generator=generator)
+            values[:, index] = codes.float()
+        values[torch.rand(size, generator=generator) < 0.1, index] = torch.nan
+    return values
+
+
+def _export_pt2(program: Program, examples: Inputs, readouts: Sequence[str]) -> tuple[bytes, Forward]:
+    args, kwargs, dynamic_shapes = _arguments(examples)
     with _quiet():
-        exported = torch.export.export(program, (_two(examples),), dynamic_shapes=_dynamic_batch(), strict=False)
+        exported = torch.export.export(
+            _with_signature(program, list(kwargs)), args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+        )
         for node in exported.graph.nodes:  # traces name files of this machine
             node.meta.pop("stack_trace", None)
         buffer = io.BytesIO()
@@ -181,18 +216,21 @@ def _export_pt2(program: Program, examples: Tensor, readouts: Sequence[str]) -> 
     return buffer.getvalue(), loaded
 
 
-def _export_onnx(program: Program, examples: Tensor, readouts: Sequence[str]) -> tuple[bytes, Forward]:
+def _export_onnx(program: Program, examples: Inputs, readouts: Sequence[str]) -> tuple[bytes, Forward]:
     feature = "Exporting to ONNX"
     if not all(importlib.util.find_spec(package) for package in ("onnx", "onnxscript", "onnxruntime")):
         raise MissingExtra(feature, "onnx")
+    args, kwargs, dynamic_shapes = _arguments(examples)
+    names = list(kwargs) or ["inputs"]
     with _quiet():
         exported = torch.onnx.export(
-            program,
-            (_two(examples),),
+            _with_signature(program, list(kwargs)),
+            args,
+            kwargs=kwargs,
             dynamo=True,
-            input_names=["inputs"],
+            input_names=names,
             output_names=list(readouts),
-            dynamic_shapes=_dynamic_batch(),
+            dynamic_shapes=dynamic_shapes,
             verbose=False,
         )
     assert exported is not None
@@ -200,26 +238,47 @@ def _export_onnx(program: Program, examples: Tensor, readouts: Sequence[str]) ->
     for node in [*model.graph.node, *(node for function in model.functions for node in function.node)]:
         node.ClearField("metadata_props")  # traces that name files of this machine
     content = model.SerializeToString(deterministic=True)
-    return content, OnnxSession(content, feature, readouts)
+    return content, OnnxSession(content, feature, readouts, names)
 
 
-_EXPORTERS: dict[str, Callable[[Program, Tensor, Sequence[str]], tuple[bytes, Forward]]] = {
+_EXPORTERS: dict[str, Callable[[Program, Inputs, Sequence[str]], tuple[bytes, Forward]]] = {
     "pt2": _export_pt2,
     "onnx": _export_onnx,
 }
 
 
-def _dynamic_batch() -> tuple[dict[int, Any]]:
-    return ({0: torch.export.Dim("batch")},)
+def _arguments(examples: Inputs) -> tuple[tuple[Tensor, ...], dict[str, Tensor], Any]:
+    """Positional and named arguments of two examples, and their dimensions that may vary.
+
+    Two, because exporters treat a batch size of 1 as a constant.
+    """
+    two, batch = cycled(examples, 2), {0: torch.export.Dim("batch")}
+    if isinstance(two, NamedInputs):
+        return (), dict(two.items()), dict.fromkeys(two.keys(), batch)
+    return (two,), {}, (batch,)
 
 
-def _two(examples: Tensor) -> Tensor:
-    """Two examples, because exporters treat a batch size of 1 as a constant."""
-    return examples[:2] if len(examples) > 1 else examples.repeat(2, *[1] * (examples.dim() - 1))
+def _with_signature(program: Program, names: Sequence[str]) -> nn.Module:
+    """The program with these arguments of ``forward``, from which exporters take the names of inputs, if it has any."""
+    if not names:
+        return program
+
+    class Signed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.program = program
+            self.forward = forward
+
+    def forward(**inputs: Tensor) -> Any:
+        return program(**inputs)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    return Signed().eval()
 
 
 def _largest_difference(
-    artifact: Artifact, program: Program, forward: Forward, trials: Sequence[Tensor], file: str
+    artifact: Artifact, program: Program, forward: Forward, trials: Sequence[Inputs], file: str
 ) -> float:
     """The largest difference over all trials and outputs, NaN if any is NaN; numbers count in units of their scale."""
     largest = 0.0
@@ -227,12 +286,12 @@ def _largest_difference(
     scale = torch.tensor(task.scale) if isinstance(task, Regression) else 1.0
     for inputs in trials:
         with torch.no_grad():
-            expected = program(inputs)
+            expected = run_program(program, inputs)
             try:
-                found = forward(inputs)
+                found = run_program(forward, inputs)
             except Exception as error:  # the runtimes' exceptions have no common base
                 raise ExportMismatch(
-                    f"Expected {file} to take inputs of shape {tuple(inputs.shape)}. Found: {one_line(error)}."
+                    f"Expected {file} to take inputs of shape {shape_text(inputs)}. Found: {one_line(error)}."
                 ) from None
         for name, wanted, value in zip(task.readouts, expected, found, strict=True):
             if wanted.shape != value.shape:
@@ -266,6 +325,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             for category in (FutureWarning, DeprecationWarning):
                 warnings.filterwarnings("ignore", category=category)
+            # Several inputs have the same number of rows.
+            warnings.filterwarnings("ignore", "# The axis name: batch will not be used", UserWarning)
             yield
     finally:
         logger.removeFilter(not_about_torchvision)

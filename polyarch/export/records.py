@@ -2,11 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, ValidationError, field_validator
+import torch
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from torch import Tensor
 
+from polyarch.data import InputShape, InputType
 from polyarch.errors import CorruptFile, InvalidInput
 from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression, Task
 
@@ -16,6 +27,8 @@ ARCHITECTURE_FILE = "architecture.json"
 METADATA_FILE = "metadata.json"
 WEIGHTS_FILE = "weights.safetensors"
 PROGRAM_FILES = {"pt2": "model.pt2", "onnx": "model.onnx"}
+
+INPUT_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
 
 Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -43,14 +56,21 @@ class Description(Record):
     network: dict[str, Any]
     members: Annotated[list[MemberRecord], Field(min_length=1)]
     shared: bool = False
-    input_shape: Shape
+    input_shape: Shape | dict[str, Shape]
 
 
 class InputRecord(Record):
-    """The input of the program: batches (B, *shape)."""
+    """The only input of the program, which is called ``inputs``: batches (B, *shape)."""
 
     shape: Shape
-    dtype: Literal["uint8", "float32"]
+    dtype: Literal["uint8", "float32", "int64", "bool"]
+
+
+class NamedInputRecord(InputRecord):
+    """One of several inputs; ``mask`` is the input that is true for real tokens, where this one is padded with 0."""
+
+    name: Annotated[str, Field(pattern=r"^[^\W\d]\w*$")]
+    mask: str | None = None
 
 
 class ColumnRecord(Record):
@@ -130,7 +150,8 @@ class Metadata(Record):
     classes.
     """
 
-    input: InputRecord
+    input: InputRecord | None = None
+    inputs: tuple[NamedInputRecord, ...] = ()
     outputs: dict[str, str] = dict(Classification.readouts)
     classes: tuple[str, ...] = ()
     task: TaskDescription | None = None
@@ -156,13 +177,44 @@ class Metadata(Record):
         found = self.sets or self.intervals
         return {} if found is None else found.model_dump()
 
-    @field_validator("classes", "columns")
+    @field_validator("classes", "columns", "inputs")
     @classmethod
     def _unique_names(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        names = [entry.name if isinstance(entry, ColumnRecord) else entry for entry in value]
+        names = [entry if isinstance(entry, str) else entry.name for entry in value]
         if len(set(names)) < len(names):
             raise ValueError("a name occurs twice")
         return value
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        if (self.input is None) != bool(self.inputs):
+            raise ValueError("expected either input or inputs")
+        for one in self.inputs:
+            if one.mask is not None and one.mask not in self.masked:
+                raise ValueError(f"the mask {one.mask!r} is no input of type bool")
+        return self
+
+    @property
+    def masked(self) -> list[str]:
+        """The inputs that can be masks."""
+        return [one.name for one in self.inputs if one.dtype == "bool"]
+
+    @property
+    def input_shape(self) -> InputShape:
+        """The shape of one raw example."""
+        return {one.name: one.shape for one in self.inputs} if self.input is None else self.input.shape
+
+    @property
+    def input_dtype(self) -> InputType:
+        """The type of raw examples."""
+        if self.input is not None:
+            return INPUT_DTYPES[self.input.dtype]
+        return {one.name: INPUT_DTYPES[one.dtype] for one in self.inputs}
+
+    @property
+    def masks(self) -> dict[str, str]:
+        """Padded input -> its mask."""
+        return {one.name: one.mask for one in self.inputs if one.mask is not None}
 
 
 def read_records(folder: Path) -> tuple[Description, Metadata]:
@@ -170,8 +222,8 @@ def read_records(folder: Path) -> tuple[Description, Metadata]:
     description = _read(Description, folder / ARCHITECTURE_FILE)
     metadata = _read(Metadata, folder / METADATA_FILE)
     shape = description.input_shape
-    if metadata.input.shape != shape:
-        raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input.shape}.")
+    if metadata.input_shape != shape:
+        raise CorruptFile(f"Expected one input shape in {folder}. Found {shape} and {metadata.input_shape}.")
     if metadata.columns and shape != (len(metadata.columns),):
         raise CorruptFile(f"Expected rows of {len(metadata.columns)} columns in {folder}. Found shape {shape}.")
     _check_task(metadata, folder / METADATA_FILE)

@@ -17,7 +17,7 @@ from polyarch.nn.norm_policies import (
 )
 from polyarch.nn.operations import ReductionBlock, bottleneck
 from polyarch.nn.partial_channels import PartialChannels, require_parts
-from polyarch.nn.path_recording import NetworkCost, call, multiply_accumulates, record, zero_input
+from polyarch.nn.path_recording import NetworkCost, call, example_input, multiply_accumulates, record
 from polyarch.nn.search_blocks import Maybe, OneOf, Repeat
 from polyarch.nn.sizes import Sizes
 from polyarch.nn.stacked_logits import Exits, StackedNetworks
@@ -25,10 +25,10 @@ from polyarch.nn.wired_module import DependentModule, WiredModule, WiringNorm
 
 __all__ = [
     "AdaptedStatistics", "BatchStatistics", "ChannelGate", "ChannelGraph", "ChoiceBlock", "DependentModule",
-    "ElasticBatchNorm1d", "ElasticBatchNorm2d", "ElasticConv2d", "ElasticLayer", "ElasticLayerNorm",
-    "ElasticLinear", "Exits", "InterChoice", "InterChoiceKind", "Maybe", "NetworkCost", "NormPolicy", "OneOf",
-    "PartialChannels", "PredecessorRule", "ReductionBlock", "ReestimatedStatistics", "Repeat", "RunningStatistics",
-    "Selection", "Sizes", "SplitCopies", "StackedNetworks", "WiredModule", "WiringNorm", "adds", "bottleneck",
-    "call", "dependent_weights", "drawing_from", "dropout_layers", "dropping", "gate_for", "multiply_accumulates",
-    "options_run", "plus", "record", "require_parts", "run_gated", "skipping_zeros", "skips_zeros", "zero_input",
+    "ElasticBatchNorm1d", "ElasticBatchNorm2d", "ElasticConv2d", "ElasticLayer", "ElasticLayerNorm", "ElasticLinear",
+    "Exits", "InterChoice", "InterChoiceKind", "Maybe", "NetworkCost", "NormPolicy", "OneOf", "PartialChannels",
+    "PredecessorRule", "ReductionBlock", "ReestimatedStatistics", "Repeat", "RunningStatistics", "Selection", "Sizes",
+    "SplitCopies", "StackedNetworks", "WiredModule", "WiringNorm", "adds", "bottleneck", "call", "dependent_weights",
+    "drawing_from", "dropout_layers", "dropping", "example_input", "gate_for", "multiply_accumulates", "options_run",
+    "plus", "record", "require_parts", "run_gated", "skipping_zeros", "skips_zeros",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from torch import Tensor, fx, nn
 
+from polyarch.data.named_inputs import Inputs
 from polyarch.errors import InvalidInput
 from polyarch.nn.block_selection import OptionWeights, SelectedOptions, marked, noted
 
@@ -69,7 +70,7 @@ def remove_gates(network: nn.Module) -> None:
 _kept: ContextVar[SelectedOptions | None] = ContextVar("polyarch_kept", default=None)
 
 
-def run_gated(model: Callable[[Tensor], Any], x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+def run_gated(model: Callable[[Any], Any], x: Inputs, weights: Mapping[str, Tensor]) -> Tensor:
     """model(x) with gates: name -> weights (K,) for the whole batch, or (B, K) per example.
 
     Activation checkpointing, which recomputes parts of the network in the backward pass, uses the same gates again.

@@ -16,8 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
+from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
+from polyarch.data.named_inputs import Inputs, NamedInputs, joined, mapped
 from polyarch.errors import InvalidInput
 from polyarch.nn.channel_gates import gate_hooks, remove_gates
 
@@ -38,24 +40,24 @@ class Recording:
     constants: dict[str, Tensor]  # tensors that the code of the network creates, by name
 
 
-def recorded(model: nn.Module, example: Tensor) -> Recording:
+def recorded(model: nn.Module, example: Inputs) -> Recording:
     """Records a network on an example batch (B, ...) without modifying it."""
     if len(example) == 1:
-        example = torch.cat([example, example])  # two rows, to see which values have a row per row
+        example = joined([example, example])  # two rows, to see which values have a row per row
     try:
         root = copy.deepcopy(model).eval()
         recorder = _LayerRecorder(root)
-        graph = recorder.write()
+        graph = recorder.write(tuple(example.keys()) if isinstance(example, NamedInputs) else None)
         with torch.no_grad():
-            expected = root(example.clone())
+            expected = root(mapped(Tensor.clone, example))
         remove_gates(root)
         _without_changes_in_place(root, graph)
         _with_batch_sizes(graph)
         network = fx.GraphModule(root, graph, class_name="Network")
         values, of_one_row = _Values(network), _Values(network)
         with torch.no_grad():
-            found = values.run(example)
-            of_one_row.run(example[:1])
+            found = values.run(*pytree.tree_leaves(example))
+            of_one_row.run(*pytree.tree_leaves(example[:1]))
     except Exception as error:  # the user's code may raise anything when it runs on symbols
         reason = str(error).partition("\n")[0].rstrip(".")
         raise InvalidInput(
@@ -113,8 +115,8 @@ class _LayerRecorder(GraphAppendingTracer):
         self._model = model
         self.constants: dict[str, Tensor] = {}
 
-    def write(self) -> fx.Graph:
-        """Runs the network on a symbol and returns the graph."""
+    def write(self, names: tuple[str, ...] | None) -> fx.Graph:
+        """Runs the network on a symbol, or on one for each of several named inputs, and returns the graph."""
         layers = {name: module for name, module in self._model.named_modules() if _is_layer(module)}
         weights = self._weights()
         for name, module in layers.items():
@@ -122,7 +124,8 @@ class _LayerRecorder(GraphAppendingTracer):
         for place, key, _, symbol in weights:
             place[key] = symbol
         try:
-            output = self._model(fx.Proxy(self.graph.placeholder("x"), self))
+            symbols = {name: fx.Proxy(self.graph.placeholder(name), self) for name in names or ("x",)}
+            output = self._model(**symbols) if names else self._model(symbols["x"])
             self.graph.output(self.create_arg(output))
         finally:
             for module in layers.values():

@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from polyarch.data.named_inputs import Inputs
 from polyarch.nn.channel_flow import ChannelFlow
 from polyarch.nn.channel_gates import gated, sliced
 from polyarch.nn.channel_recording import Recording, recorded
@@ -94,7 +95,7 @@ class ChannelGraph:
         example: a batch of inputs, (B, ...).
     """
 
-    def __init__(self, model: nn.Module, example: Tensor) -> None:
+    def __init__(self, model: nn.Module, example: Inputs) -> None:
         self.model = model
         self.example = example
 

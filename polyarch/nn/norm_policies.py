@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from polyarch.data.named_inputs import Inputs
 from polyarch.errors import InvalidInput
 
 
@@ -27,7 +28,7 @@ class NormPolicy(ABC):
     """Prepares a network for evaluation by changing its statistics and modes, but not its weights."""
 
     @abstractmethod
-    def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
+    def prepare(self, network: nn.Module, inputs: Iterable[Inputs]) -> None:
         """Leaves the network ready for evaluation; ``inputs`` are batches of training inputs, (B, ...)."""
 
     @abstractmethod
@@ -38,7 +39,7 @@ class NormPolicy(ABC):
 class RunningStatistics(NormPolicy):
     """Uses the running averages unchanged."""
 
-    def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
+    def prepare(self, network: nn.Module, inputs: Iterable[Inputs]) -> None:
         """Switches to evaluation mode."""
         network.eval()
 
@@ -50,7 +51,7 @@ class RunningStatistics(NormPolicy):
 class BatchStatistics(NormPolicy):
     """Uses the statistics of each evaluated batch."""
 
-    def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
+    def prepare(self, network: nn.Module, inputs: Iterable[Inputs]) -> None:
         """Switches to evaluation mode, except for the normalisation layers."""
         network.eval()
         for layer in norm_layers(network):
@@ -70,7 +71,7 @@ class AdaptedStatistics(NormPolicy):
         if self.batches < 1:
             raise InvalidInput(f"Expected at least 1 batch to adapt the statistics with. Got {self.batches}.")
 
-    def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
+    def prepare(self, network: nn.Module, inputs: Iterable[Inputs]) -> None:
         """Runs ``batches`` forward passes without gradients, then switches to evaluation mode."""
         BatchStatistics().prepare(network, ())
         used = 0
@@ -90,7 +91,7 @@ class AdaptedStatistics(NormPolicy):
 class ReestimatedStatistics(AdaptedStatistics):
     """Resets the statistics and estimates them anew as the plain average over some training batches."""
 
-    def prepare(self, network: nn.Module, inputs: Iterable[Tensor]) -> None:
+    def prepare(self, network: nn.Module, inputs: Iterable[Inputs]) -> None:
         """Runs ``batches`` forward passes with a cumulative average, then switches to evaluation mode."""
         momenta = {layer: layer.momentum for layer in norm_layers(network)}
         for layer in momenta:

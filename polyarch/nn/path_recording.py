@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 from torch.utils.flop_counter import FlopCounterMode
 
+from polyarch.data.named_inputs import Inputs, NamedInputs, cycled, mapped
 from polyarch.errors import InvalidInput
 
 Path = Callable[[Tensor], Tensor]
@@ -153,18 +154,31 @@ class NetworkCost:
     macs: float
 
 
-def multiply_accumulates(network: nn.Module, input_shape: Sequence[int]) -> float:
-    """Multiply-accumulates per example of this shape: half of what torch's flop counter finds.
+def multiply_accumulates(network: nn.Module, example: Inputs | Sequence[int]) -> float:
+    """Multiply-accumulates of one example: half of what torch's flop counter finds.
 
     Leaves the network in evaluation mode.
+
+    Args:
+        example: a batch whose first example counts, or the shape of one example, for networks that take zeros.
     """
-    inputs = zero_input(network.eval(), (1, *input_shape))
+    inputs = example_input(network.eval(), example)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network(inputs)
     return float(counter.get_total_flops()) / 2
 
 
-def zero_input(network: nn.Module, shape: Sequence[int]) -> Tensor:
-    """Zeros of this shape on the device and in the precision of the network, which may have no parameters."""
+def example_input(network: nn.Module, example: Inputs | Sequence[int], *, rows: int = 1) -> Inputs:
+    """A batch on the device and in the precision of the network, which may have no parameters.
+
+    Args:
+        example: a batch to take examples from, or the shape of one example, for zeros.
+    """
     parameter = next(network.parameters(), torch.empty(0))
-    return torch.zeros(*shape, dtype=parameter.dtype, device=parameter.device)
+    if not isinstance(example, Tensor | NamedInputs):
+        return torch.zeros(rows, *example, dtype=parameter.dtype, device=parameter.device)
+
+    def moved(inputs: Tensor) -> Tensor:
+        return inputs.to(parameter.device, parameter.dtype if inputs.is_floating_point() else inputs.dtype)
+
+    return mapped(moved, cycled(example, rows))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from polyarch.data.named_inputs import Inputs
 from polyarch.errors import InvalidInput
 from polyarch.nn.path_recording import Path, graphs_of
 
@@ -18,7 +19,7 @@ class StackedNetworks(nn.ModuleList):
         if not len(self):
             raise InvalidInput("Expected at least one network. Got none.")
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Inputs) -> Tensor:
         """(B, ...) -> (K, B, C)."""
         outputs = [network(x) for network in self]
         classes = outputs[0].shape[-1]  # batch sizes are not compared: exported networks take any

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from polyarch.data import Batch
+from polyarch.data import Batch, Inputs
 from polyarch.distributions import ArchDistribution, FiniteDistribution
 from polyarch.errors import InvalidInput
 from polyarch.spaces import Architecture
@@ -130,7 +130,7 @@ def log_marginal(log_probabilities: Tensor, log_weights: Tensor) -> Tensor:
     return torch.logsumexp(log_probabilities + log_weights.to(log_probabilities)[:, None, None], dim=0)
 
 
-def marginal_log_probabilities(net: Supernet, q: ArchDistribution, inputs: Tensor) -> Tensor:
+def marginal_log_probabilities(net: Supernet, q: ArchDistribution, inputs: Inputs) -> Tensor:
     """log sum_a q(a) p(y | x, a) for every class, over the whole support of q: (B, ...) -> (B, C)."""
     architectures = support(q)
     log_probs = torch.log_softmax(net.forward_many(inputs, architectures), -1)  # (A, B, C)

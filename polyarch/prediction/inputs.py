@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyarch.data.arrays import read_array
+from polyarch.data import Inputs as RawExamples
+from polyarch.data import InputType
+from polyarch.data.arrays import read_array, read_named_arrays
 from polyarch.data.columns import cells_of, encode_rows
 from polyarch.data.decoding import IMAGE_SUFFIXES, decode_image
 from polyarch.data.image_folders import image_files
@@ -38,7 +40,7 @@ class Inputs:
     """
 
     ids: list[str]
-    batches: Iterator[Tensor]
+    batches: Iterator[RawExamples]
     target: str | None = None
     targets: Tensor | None = None
 
@@ -64,9 +66,9 @@ def read_inputs(path: Path, predictor: Predictor) -> Inputs:
     raise DataError(f"Expected {', '.join(TABLE_SUFFIXES)}, .npz, an image or a folder of images. Got {path}.")
 
 
-def as_input(pixels: Tensor, predictor: Predictor) -> Tensor:
-    """Converts bytes (C, H, W) to the predictor's input type; float images have values 0..1."""
-    return pixels.float() / 255 if predictor.input_dtype.is_floating_point else pixels
+def as_input(pixels: Tensor, dtype: InputType) -> Tensor:
+    """Converts bytes (C, H, W) to the type of an input; float images have values 0..1."""
+    return pixels.float() / 255 if dtype == torch.float32 else pixels
 
 
 def _require(fits: bool, path: Path, found: str, predictor: Predictor) -> None:
@@ -76,6 +78,8 @@ def _require(fits: bool, path: Path, found: str, predictor: Predictor) -> None:
             if predictor.is_table
             else f"images {predictor.input_shape}"
             if predictor.is_image
+            else f"arrays {', '.join(predictor.input_shape)} in an .npz file"
+            if isinstance(predictor.input_shape, dict)
             else f"vectors of {predictor.input_shape} in an .npz file"
         )
         raise DataError(f"Expected {wanted} for this artifact. Found {found}: {path}.")
@@ -124,38 +128,72 @@ def _known_targets(
 
 
 def _array(path: Path, predictor: Predictor) -> Inputs:
-    inputs = _as_examples(read_array(path), path, predictor)
+    inputs = _named_arrays(path, predictor)
     ids = [str(number) for number in range(len(inputs))]
     predictor.check(inputs, names=[f"example {number} of {path}" for number in ids])
     return Inputs(ids, iter(inputs.split(predictor.batch_size)))
 
 
-def _as_examples(array: np.ndarray, path: Path, predictor: Predictor) -> Tensor:
-    """Converts an array to (N, *input_shape) of the input type; images may have their channels last, or none."""
-    shape = predictor.input_shape
-    if predictor.is_image and array.shape[1:] != shape:
+def _named_arrays(path: Path, predictor: Predictor) -> RawExamples:
+    """The array of the only input, or those of all inputs; the masks of padded sequences may be missing."""
+    shapes, dtypes = predictor.input_shape, predictor.input_dtype
+    if isinstance(shapes, tuple) or isinstance(dtypes, torch.dtype):
+        assert isinstance(shapes, tuple) and isinstance(dtypes, torch.dtype)
+        return _as_examples(read_array(path), path, shapes, dtypes)
+    asked = [name for name in shapes if name not in predictor.masks.values()]
+    arrays = read_named_arrays(path, shapes)
+    if not arrays and len(asked) == 1:
+        arrays = {asked[0]: read_array(path)}
+    absent = [name for name in asked if name not in arrays]
+    if absent:
+        raise DataError(
+            f"Expected an array {absent[0]!r} in {path}. Found {', '.join(arrays) or 'none'} of the inputs."
+        )
+    given: dict[str, Tensor] = {}
+    for name, array in arrays.items():
+        unpadded = name in predictor.masks and predictor.masks[name] not in arrays and array.ndim == 2
+        shape = array.shape[1:] if unpadded else shapes[name]
+        given[name] = _as_examples(array, f"{name!r} of {path}", shape, dtypes[name])
+    return predictor.completed(given)
+
+
+def _as_examples(array: np.ndarray, origin: Path | str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Converts an array to (N, *shape) of the type of the input; images may have their channels last, or none."""
+    if len(shape) == 3 and array.shape[1:] != shape:
         if array.ndim == 3:
             array = array[:, np.newaxis]
         elif array.ndim == 4:
             array = array.transpose(0, 3, 1, 2)
     if array.shape[1:] != shape or array.ndim == 0 or not len(array):
-        raise DataError(f"Expected examples of shape (N, {', '.join(map(str, shape))}) in {path}. Found {array.shape}.")
+        raise DataError(
+            f"Expected examples of shape (N, {', '.join(map(str, shape))}) in {origin}. Found {array.shape}."
+        )
     if array.dtype.kind not in "biuf":
-        raise DataError(f"Expected numbers in {path}. Found {array.dtype}.")
-    if predictor.input_dtype.is_floating_point:
+        raise DataError(f"Expected numbers in {origin}. Found {array.dtype}.")
+    if dtype == torch.bool and array.dtype == np.bool_:
+        return torch.from_numpy(np.array(array))
+    if dtype == torch.int64 and array.dtype.kind in "iu":
+        return torch.from_numpy(np.array(array, dtype=np.int64))
+    if dtype in (torch.bool, torch.int64):
+        wanted = "truth values" if dtype == torch.bool else "integers"
+        raise DataError(f"Expected {wanted} in {origin}. Found {array.dtype}.")
+    if dtype == torch.float32:
         with np.errstate(over="ignore"):
             return torch.from_numpy(np.array(array, dtype=np.float32))
     if array.dtype.kind == "f" or int(array.min()) < 0 or int(array.max()) > 255:
         found = array.dtype if array.dtype.kind == "f" else f"{array.min()}..{array.max()}"
-        raise DataError(f"Expected bytes 0..255 in {path}. Found {found}.")
+        raise DataError(f"Expected bytes 0..255 in {origin}. Found {found}.")
     return torch.from_numpy(np.array(array, dtype=np.uint8))
 
 
 def _decoded(paths: Sequence[Path], predictor: Predictor) -> Iterator[Tensor]:
     """Batches of images, decoded on demand, so that a large folder does not fill the memory."""
 
+    shape = predictor.input_shape
+    assert isinstance(shape, tuple)  # checked before
+
     def decode(path: Path) -> Tensor:
-        return as_input(decode_image(path, predictor.input_shape), predictor)
+        return as_input(decode_image(path, shape), predictor.input_dtype)
 
     size = predictor.batch_size
     with ThreadPoolExecutor(DECODERS) as pool:

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import nn
+from torch import Tensor, nn
 
+from polyarch.data import NetworkExample
+from polyarch.data.named_inputs import mapped
 from polyarch.errors import CorruptFile, InvalidInput, UnknownName
 from polyarch.export import Artifact, Extract, read_artifact
 from polyarch.export.records import first_problem
@@ -15,7 +17,7 @@ from polyarch.nn import StackedNetworks
 from polyarch.plugins import SPACES, is_reference
 from polyarch.runs.own_module import Builder, build_own
 from polyarch.runs.spaces import SpaceSettings
-from polyarch.supernets import Supernet
+from polyarch.supernets import Supernet, probe
 
 MOST_BLOCKS = 1000
 """Files with more blocks are refused: building them would take long before their weights are compared."""
@@ -35,8 +37,8 @@ def load_network(folder: Path) -> nn.Module:
 def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
     """Loads an artifact in evaluation mode; ``module`` makes the user's own network, or is the class of their space."""
 
-    def build(network: dict[str, Any], input_shape: tuple[int, ...], outputs: int) -> Extract:
-        return _extract(network, input_shape, outputs, module)
+    def build(network: dict[str, Any], example: NetworkExample, outputs: int) -> Extract:
+        return _extract(network, example, outputs, module)
 
     return read_artifact(folder, build)
 
@@ -47,16 +49,17 @@ def is_own_module(network: dict[str, Any]) -> bool:
     return kind == "module" or is_reference(kind)
 
 
-def _extract(network: dict[str, Any], input_shape: tuple[int, ...], outputs: int, module: Builder | None) -> Extract:
+def _extract(network: dict[str, Any], example: NetworkExample, outputs: int, module: Builder | None) -> Extract:
     if is_own_module(network):
         if module is None:
             raise CorruptFile("a network of the user's own, which only the function that made it can make again")
+        example = NetworkExample(mapped(_with_values, example.inputs), example.sizes)
         with torch.random.fork_rng(devices=[]):
             space: Any = module
             if isinstance(space, type) and issubclass(space, SpaceSettings):
-                net = space.model_validate(network).build(input_shape, outputs)
+                net = space.model_validate(network).build_on(example, outputs)
             else:
-                net = build_own(module, input_shape, outputs, gated=network.get("gated") is True)
+                net = build_own(module, example, outputs, gated=network.get("gated") is True)
         return partial(_networks, net)
     try:
         settings: SpaceSettings = SPACES[str(network.get("kind"))].model_validate(network)
@@ -70,17 +73,30 @@ def _extract(network: dict[str, Any], input_shape: tuple[int, ...], outputs: int
         if (max(value) if isinstance(value, tuple) else value) > MOST_BLOCKS:
             raise CorruptFile(f"{name} {value}, more than {MOST_BLOCKS}")
     with torch.device("meta"):  # uses neither memory nor random numbers before the weights are loaded
-        net = settings.build(input_shape, outputs)
-        example = torch.empty(2, *input_shape)
+        net = settings.build_on(example, outputs)
 
     def extract(architectures: list[dict[str, str]], shared: bool) -> nn.Module:
         networks = _networks(net, architectures, shared).eval()
-        found = networks(example)
+        found = networks(example.inputs)
         if found.shape != (len(architectures), 2, outputs):
             raise CorruptFile(f"outputs of shape {tuple(found.shape[2:])} instead of {outputs}")
         return networks
 
     return extract
+
+
+def _with_values(shape: Tensor) -> Tensor:
+    """Values of the shape and type of a tensor on the meta device, as the examples of the data are not in an artifact.
+
+    Token 0 exists in every vocabulary.
+    """
+    if shape.is_floating_point():
+        return probe(shape.shape[1:])
+    return (
+        torch.ones(shape.shape, dtype=shape.dtype)
+        if shape.dtype == torch.bool
+        else torch.zeros_like(shape, device="cpu")
+    )
 
 
 def _networks(net: Supernet, architectures: list[dict[str, str]], shared: bool) -> nn.Module:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyarch.data import Column
-from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError
+from polyarch.data import Column, Inputs, InputShape, InputType, NamedInputs, padded
+from polyarch.data.named_inputs import shape_of, shape_text, tensors_of, type_of
+from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError, first_line
 from polyarch.export import Artifact, OnnxSession, Program, read_records
-from polyarch.export.artifact import INPUT_DTYPES
+from polyarch.export.formats import run_program
 from polyarch.export.records import PROGRAM_FILES
 from polyarch.nn import Exits
 from polyarch.prediction.loading import is_own_module, load_artifact
@@ -21,8 +22,9 @@ from polyarch.predictive.conformal_sets import ConformalSets
 from polyarch.runs.own_module import Builder
 from polyarch.tasks import Classification, MultiLabel, Task, prediction_sets
 
-Forward = Callable[[Tensor], tuple[Tensor, ...]]
-"""(B, ...) raw examples -> the readouts of the task, (B, ...) each; with early exit also the exits used (B,)."""
+Forward = Callable[..., Sequence[Tensor]]
+"""(B, ...) raw examples, or several inputs by name -> the readouts of the task, (B, ...) each; with early exit also the
+exits used (B,)."""
 
 MOST_EXAMPLES = 256
 MOST_VALUES = 1 << 22
@@ -68,21 +70,23 @@ class Predictor:
         forward: the networks, including preprocessing.
         task: what is predicted.
         columns: of a table; empty for other data.
-        input_shape: of one raw example.
-        input_dtype: of raw examples, uint8 or float32.
+        input_shape: of one raw example, or of each of its named inputs.
+        input_dtype: of raw examples, or of each input: uint8, float32, int64 (tokens) or bool (masks).
         threshold: the uncertainty above which an example is flagged.
         conformal: the values of prediction sets or intervals; empty without any.
         exits: the depths at which examples may leave early; empty without early exit.
+        masks: padded input -> the input that is true for its real tokens.
     """
 
     forward: Forward
     task: Task
     columns: tuple[Column, ...]
-    input_shape: tuple[int, ...]
-    input_dtype: torch.dtype
+    input_shape: InputShape
+    input_dtype: InputType
     threshold: float
     conformal: Mapping[str, Any] = field(default_factory=dict)
     exits: tuple[int, ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -111,18 +115,19 @@ class Predictor:
                 )
             forward, exits = _early_exit(load_artifact(folder, module=module), confidence)
         elif is_own_module(description.network) and module is None:
-            forward = _onnx_program(folder, metadata.outputs)
+            forward = _onnx_program(folder, metadata.outputs, metadata.input_shape)
         else:
             forward = Program.of(load_artifact(folder, module=module))
         return cls(
             forward=forward,
             task=metadata.described_task,
             columns=tuple(Column(column.name, column.categories) for column in metadata.columns),
-            input_shape=description.input_shape,
-            input_dtype=INPUT_DTYPES[metadata.input.dtype],
+            input_shape=metadata.input_shape,
+            input_dtype=metadata.input_dtype,
             threshold=metadata.threshold,
             conformal=metadata.conformal,
             exits=exits,
+            masks=metadata.masks,
         )
 
     @property
@@ -143,20 +148,26 @@ class Predictor:
     @property
     def is_image(self) -> bool:
         """Whether examples are images (C, H, W)."""
-        return len(self.input_shape) == 3
+        return isinstance(self.input_shape, tuple) and len(self.input_shape) == 3
 
     @property
     def batch_size(self) -> int:
         """The number of examples that go through the networks at once."""
-        return max(1, min(MOST_EXAMPLES, MOST_VALUES // math.prod(self.input_shape)))
+        shapes = self.input_shape.values() if isinstance(self.input_shape, dict) else [self.input_shape]
+        return max(1, min(MOST_EXAMPLES, MOST_VALUES // max(sum(map(math.prod, shapes)), 1)))
 
-    def __call__(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> Predictions:
-        """Predictions for (B, *input_shape) raw examples of ``input_dtype``; error messages use their names."""
+    def __call__(self, inputs: Any, *, names: Sequence[str] | None = None) -> Predictions:
+        """Predictions for (B, *input_shape) raw examples of ``input_dtype``; error messages use their names.
+
+        Args:
+            inputs: a tensor, a mapping of names to tensors, or sequences of tokens to pad; see `completed`.
+        """
+        inputs = self.completed(inputs)
         self.check(inputs, names=names)
         if not len(inputs):
             return self._nothing()
         with torch.no_grad():
-            outputs = [self.forward(batch) for batch in inputs.cpu().split(self.batch_size)]
+            outputs = [self._outputs(batch) for batch in inputs.cpu().split(self.batch_size)]
         *read, positions = (torch.cat(parts) for parts in zip(*outputs, strict=True))
         if not self.exits:
             read.append(positions)
@@ -184,11 +195,39 @@ class Predictor:
         values = {name: torch.empty(shape) for name, shape in shapes.items()}
         return Predictions(values, none, none.bool(), none.long() if self.exits else None)
 
-    def predict_proba(self, inputs: Tensor) -> Tensor:
+    def _outputs(self, batch: Inputs) -> Sequence[Tensor]:
+        try:
+            return run_program(self.forward, batch)
+        except IndexError as error:  # of an embedding
+            raise DataError(f"Expected indices that the network knows. Found: {first_line(error)}.") from None
+
+    def completed(self, inputs: Any) -> Inputs:
+        """The inputs with what follows from them: sequences padded to the length of the network's, and their masks.
+
+        Args:
+            inputs: by name, without the masks of sequences that are not padded yet. A network that reads nothing but
+                one sequence also takes a list of them.
+        """
+        if not isinstance(self.input_shape, dict) or isinstance(inputs, NamedInputs):
+            found: Inputs = inputs
+            return found
+        asked = [name for name in self.input_shape if name not in self.masks.values()]
+        given = dict(inputs) if isinstance(inputs, Mapping) else {asked[0]: inputs} if len(asked) == 1 else {}
+        if not given:
+            raise InvalidInput(f"Expected the inputs {', '.join(asked)} by name. Got {type(inputs).__name__}.")
+        for name, mask in self.masks.items():
+            if name in given and mask not in given:
+                (length,) = self.input_shape[name]
+                given[name], given[mask] = padded(list(given[name]), repr(name), length=length)
+        if given.keys() != self.input_shape.keys():
+            raise InvalidInput(f"Expected the inputs {', '.join(asked)}. Got {', '.join(map(str, given))}.")
+        return NamedInputs({name: given[name] for name in self.input_shape})
+
+    def predict_proba(self, inputs: Any) -> Tensor:
         """Calibrated probabilities, (B, classes) or (B, labels)."""
         return self(inputs).probabilities
 
-    def predict(self, inputs: Tensor) -> list[Any]:
+    def predict(self, inputs: Any) -> list[Any]:
         """For every example the name of its class, the names of its labels, or the expected value of every number."""
         found = self(inputs)
         match self.task:
@@ -200,18 +239,25 @@ class Predictor:
         values: list[Any] = next(iter(found.values.values())).tolist()
         return values
 
-    def check(self, inputs: Tensor, *, names: Sequence[str] | None = None) -> None:
+    def check(self, inputs: Inputs, *, names: Sequence[str] | None = None) -> None:
         """Raises unless these are finite raw examples of the right shape and type; rows of tables may have NaN."""
-        if inputs.shape[1:] != self.input_shape or inputs.dtype != self.input_dtype:
+        if shape_of(inputs) != self.input_shape or type_of(inputs) != self.input_dtype:
+            shape = self.input_shape
+            wanted = f"(N, {', '.join(map(str, shape))})" if isinstance(shape, tuple) else shape
             raise InvalidInput(
-                f"Expected examples of shape (N, {', '.join(map(str, self.input_shape))}) as {self.input_dtype}. "
-                f"Got {tuple(inputs.shape)} as {inputs.dtype}."
+                f"Expected examples of shape {wanted} as {self.input_dtype}. "
+                f"Got {shape_text(inputs)} as {type_of(inputs)}."
             )
-        if inputs.is_floating_point():
-            wrong = inputs.isinf() if self.is_table else ~inputs.isfinite()
-            if wrong.any():
-                kind = "infinity" if self.is_table else "NaN or infinity"
-                raise DataError(f"Expected finite values. Found {kind} in {_first(wrong.flatten(1).any(1), names)}.")
+        for tensor in tensors_of(inputs):
+            if tensor.is_floating_point():
+                wrong = tensor.isinf() if self.is_table else ~tensor.isfinite()
+                if wrong.any():
+                    kind = "infinity" if self.is_table else "NaN or infinity"
+                    row = _first(wrong.flatten(1).any(1), names)
+                    raise DataError(f"Expected finite values. Found {kind} in {row}.")
+            elif tensor.dtype == torch.int64 and (tensor < 0).any():
+                row = _first((tensor < 0).flatten(1).any(1), names)
+                raise DataError(f"Expected tokens of 0 or more. Found a negative one in {row}.")
 
 
 def _first(rows: Tensor, names: Sequence[str] | None) -> str:
@@ -220,7 +266,7 @@ def _first(rows: Tensor, names: Sequence[str] | None) -> str:
     return names[row] if names else f"example {row}"
 
 
-def _onnx_program(folder: Path, readouts: Iterable[str]) -> OnnxSession:
+def _onnx_program(folder: Path, readouts: Iterable[str], shape: InputShape) -> OnnxSession:
     path = folder / PROGRAM_FILES["onnx"]
     try:
         content = path.read_bytes()
@@ -228,7 +274,8 @@ def _onnx_program(folder: Path, readouts: Iterable[str]) -> OnnxSession:
         raise CorruptFile(
             f"Expected {path}, to run a network of your own without its code. Found: {error.strerror}."
         ) from None
-    return OnnxSession(content, "Running a network of your own without its code", readouts)
+    names = list(shape) if isinstance(shape, dict) else ["inputs"]
+    return OnnxSession(content, "Running a network of your own without its code", readouts, names)
 
 
 def _early_exit(artifact: Artifact, confidence: float) -> tuple[Forward, tuple[int, ...]]:

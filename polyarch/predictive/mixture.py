@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from polyarch.data import Inputs
 from polyarch.errors import InvalidInput
 from polyarch.nn import StackedNetworks
 from polyarch.predictive.checks import check_temperature, normalised_weights
@@ -68,7 +69,7 @@ class Mixture(nn.Module):
         self.register_buffer("weights", shares)
         self.register_buffer("temperature", torch.tensor(temperature, dtype=dtype, device=device))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, x: Inputs) -> tuple[Tensor, ...]:
         """(B, ...) -> what is read, a plain tuple for exporters.
 
         Of classes: probabilities (B, C), entropy (B,) and mutual information (B,).
@@ -76,7 +77,7 @@ class Mixture(nn.Module):
         outputs = self.member_outputs(x)
         return self.read(outputs, self.weights.to(outputs), self.temperature.to(outputs))
 
-    def member_outputs(self, x: Tensor) -> Tensor:
+    def member_outputs(self, x: Inputs) -> Tensor:
         """The outputs of every member before the temperature: (B, ...) -> (K, B, O)."""
         outputs: Tensor = self.networks(x)
         if outputs.dim() != 3 or len(outputs) != len(self.weights):

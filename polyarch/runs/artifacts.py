@@ -44,7 +44,8 @@ def artifact_of(run: Run, ensemble: Ensemble, record: PredictorRecord, calibrati
         preprocessing=run.feed.preprocessing,
         columns=run.feed.data.columns,
         input_shape=run.feed.data.input_shape,
-        input_dtype=run.feed.raw_examples(1).dtype,
+        input_dtype=run.feed.data.input_dtype,
+        masks=run.feed.data.masks,
         task=run.task,
         calibration=calibration,
         metrics={

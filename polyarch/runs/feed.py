@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from polyarch.data import (
     Augmentation,
@@ -13,6 +13,10 @@ from polyarch.data import (
     Cutout,
     Dataset,
     Examples,
+    Inputs,
+    InputShape,
+    InputType,
+    NetworkExample,
     Preprocessing,
     RandomFlip,
     RandomShift,
@@ -21,6 +25,7 @@ from polyarch.data import (
     nb201_split,
 )
 from polyarch.data.dataset import OF_SOURCE
+from polyarch.data.network_example import EXAMPLES
 from polyarch.data.splits import RandomSplit, limited
 from polyarch.data.targets import TargetKind
 from polyarch.data.unlabelled import unlabelled_examples
@@ -53,12 +58,13 @@ class Feed:
     valid_origin: str = ""
 
     @classmethod
-    def of(cls, settings: RunSettings, data: Dataset | None, unlabelled: Any) -> "Feed":
+    def of(cls, settings: RunSettings, data: Dataset | None, unlabelled: Any, *, indices: bool = False) -> "Feed":
         """Loads and splits the data.
 
         Args:
             data: used instead of what the settings name.
             unlabelled: used instead of the unlabelled examples that the settings name; see `unlabelled_examples`.
+            indices: whether the network reads the categories of a table as indices.
         """
         wanted, seed = settings.data, settings.seed
         data = data or load_data(wanted, asked_kind(settings.task))
@@ -69,7 +75,7 @@ class Feed:
             data,
             train,
             valid,
-            data.preprocessing(train),
+            data.preprocessing(train, indices=indices),
             augmentations,
             seed,
             settings.device,
@@ -88,11 +94,17 @@ class Feed:
         return replace(self, augmentations=_augmentations(new, self.data))
 
     @property
-    def network_shape(self) -> tuple[int, ...]:
+    def network_shape(self) -> InputShape:
         """The shape of one preprocessed example."""
         return self.preprocessing.output_shape(self.data.input_shape)
 
-    def raw_examples(self, count: int) -> Tensor:
+    @cached_property
+    def example(self) -> NetworkExample:
+        """The first training examples as networks read them; what has to try a network tries it on these."""
+        rows = torch.arange(EXAMPLES) % len(self.train)
+        return NetworkExample.of(next(iter(self.train.stream([rows]))), self.preprocessing)
+
+    def raw_examples(self, count: int) -> Inputs:
         """Up to ``count`` test examples before preprocessing, (B, ...)."""
         return next(iter(self.data.test.stream([torch.arange(min(count, len(self.data.test)))])))
 
@@ -102,8 +114,8 @@ class Feed:
             "name": self.data.name,
             "classes": list(self.data.class_names),
             "targets": list(self.data.target_names),
-            "input_shape": list(self.data.input_shape),
-            "dtype": "uint8" if self.data.is_bytes else "float32",
+            "input_shape": _plain(self.data.input_shape),
+            "dtype": _plain(self.data.input_dtype),
             "train": len(self.train),
             "valid": len(self.valid),
             "test": len(self.data.test),
@@ -146,6 +158,13 @@ class Feed:
         """The same for a network in training mode: no batch has a single example, which has no statistics."""
         size = next(size for size in range(EVALUATION_BATCH, 1, -1) if len(data) % size != 1 or len(data) == 1)
         return Batches(data, size, shuffle=False, preprocessing=self.preprocessing, device=self.device)
+
+
+def _plain(value: InputShape | InputType) -> Any:
+    """A shape or type, or those of every named input, as JSON has it."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return list(value) if isinstance(value, tuple) else str(value).removeprefix("torch.")
 
 
 def load_data(settings: DataSettings, task: TargetKind | None = None) -> Dataset:

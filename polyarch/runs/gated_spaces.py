@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
 
+from polyarch.data import NetworkExample
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet, ResidualMLP
-from polyarch.runs.spaces import ImageSpaceSettings, SpaceSettings, VectorSpaceSettings
+from polyarch.runs.spaces import ImageSpaceSettings, SpaceSettings, VectorSpaceSettings, float_shape
 from polyarch.supernets import Supernet, gate, probe
 
 Kernels = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
@@ -16,9 +17,13 @@ class GatedSettings(SpaceSettings):
     """Puts gates into the network that the settings describe."""
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """The same on random examples of this shape, where there are no data."""
+        return self.build_on(NetworkExample(probe(input_shape)), classes)
+
+    def build_on(self, example: NetworkExample, classes: int) -> Supernet:
         """A supernet whose choices are the channels of the network."""
-        model: Any = super().build(input_shape, classes)
-        return gate(model, probe(input_shape), groups=model.gate_groups(), name=self.kind)
+        model: Any = super().build(float_shape(self.kind, example), classes)
+        return gate(model, example.inputs, groups=model.gate_groups(), name=self.kind)
 
 
 class MultiBranchSettings(GatedSettings, ImageSpaceSettings):

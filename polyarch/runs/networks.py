@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from polyarch.data import NetworkExample
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.nn import ElasticConv2d
 from polyarch.nn.operations import NARROW
@@ -70,15 +71,15 @@ class Networks:
 
     @classmethod
     def of(
-        cls, space: SpaceSettings, builder: Builder | None, input_shape: tuple[int, ...], outputs: int, device: str
+        cls, space: SpaceSettings, builder: Builder | None, example: NetworkExample, outputs: int, device: str
     ) -> "Networks":
         """Those of a space or, with a ``builder``, of the user's own network."""
         device_named(device)
         if builder is not None:
-            own = partial(build_own, builder, input_shape, outputs, gated=getattr(space, "gated", False))
+            own = partial(build_own, builder, example, outputs, gated=getattr(space, "gated", False))
             return cls(own, own, device)
         plain = as_trained_alone(space)
-        return cls(partial(space.build, input_shape, outputs), partial(plain.build, input_shape, outputs), device)
+        return cls(partial(space.build_on, example, outputs), partial(plain.build_on, example, outputs), device)
 
     def supernet(self, seed: int) -> Supernet:
         """A supernet with fresh weights from the seed."""

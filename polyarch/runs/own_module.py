@@ -7,17 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from polyarch.data import Inputs, NetworkExample
+from polyarch.data.named_inputs import shape_text
 from polyarch.errors import ConfigError, InvalidInput, PolyarchError, first_line
 from polyarch.nn.block_selection import SearchModule
 from polyarch.plugins import import_reference
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Space
-from polyarch.supernets import Supernet, from_module, gate, probe
+from polyarch.supernets import Supernet, from_module, gate
 from polyarch.supernets.supernet import evaluating
 
 Builder = Callable[..., nn.Module]
-"""Makes a network or a `Supernet`; its arguments may be ``input_shape`` (of one example) and ``outputs`` (how many
-numbers the network returns per example), or ``classes``, their number where classes are predicted, by these names."""
+"""Makes a network or a `Supernet`.
+
+Its arguments may be, by these names, ``input_shape`` (of one example), ``outputs`` (how many numbers the network gives
+per example) or ``classes`` (their number where classes are predicted), ``vocabulary`` (how many different tokens there
+are) and ``categories`` (how many indices each categorical column of a table has). With several inputs, shapes and
+vocabularies are mappings by the name of the input.
+"""
+
+SIZES = ("vocabulary", "categories")
 
 TRIED = 3
 """Architectures of a user's supernet that the dry run extracts."""
@@ -32,8 +41,19 @@ def import_builder(reference: str) -> Builder:
     return made
 
 
-def build_own(builder: Builder, input_shape: tuple[int, ...], outputs: int, *, gated: bool = False) -> Supernet:
-    """The supernet of a user's network for examples of this shape; a dry run finds what cannot work.
+def asks_for_indices(builder: Builder) -> bool:
+    """Whether a user's network reads the categories of a table as indices, instead of one-hot encoded.
+
+    Its function says so by the argument ``categories``; a network itself by ``forward(self, numeric, categorical)``.
+    """
+    network = getattr(builder, "module", None)
+    if isinstance(network, nn.Module):
+        return {"numeric", "categorical"} <= inspect.signature(network.forward).parameters.keys()
+    return "categories" in inspect.signature(builder).parameters
+
+
+def build_own(builder: Builder, example: NetworkExample, outputs: int, *, gated: bool = False) -> Supernet:
+    """The supernet of a user's network for such examples; a dry run on them finds what cannot work.
 
     A user's own supernet is taken as it is.
 
@@ -41,31 +61,35 @@ def build_own(builder: Builder, input_shape: tuple[int, ...], outputs: int, *, g
         gated: whether its choices are channels to keep or drop, see `polyarch.supernets.gate`, instead of its blocks. A
             method ``gate_groups`` of the network may say which modules have gates.
     """
-    offered: dict[str, Any] = {"input_shape": input_shape, "outputs": outputs, "classes": outputs}
+    offered: dict[str, Any] = {"input_shape": example.shape, "outputs": outputs, "classes": outputs, **example.sizes}
     taken = inspect.signature(builder).parameters
+    for name in SIZES:
+        if name in taken and name not in offered and taken[name].default is inspect.Parameter.empty:
+            what = "tokens" if name == "vocabulary" else "a table"
+            raise InvalidInput(f"Expected {what} for a network that asks for {name}. Got other data.")
     model = builder(**{name: value for name, value in offered.items() if name in taken})
     if not isinstance(model, nn.Module):
         raise InvalidInput(f"Expected the module function to return an nn.Module. Got {type(model).__name__}.")
-    example = probe(input_shape)
+    inputs = example.inputs
     try:
-        net = _supernet(model, example, gated=gated)
+        net = _supernet(model, inputs, gated=gated)
         network = net.extract(net.space.sample(torch.Generator().manual_seed(0))).eval()
         with torch.no_grad():
-            output = network(example)
+            output = network(inputs)
     except PolyarchError:
         raise
     except Exception as error:  # whatever a user's forward can raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInput(
-            f"Expected the network to take a batch of shape {tuple(example.shape)}. Found: {reason}."
+            f"Expected the network to take a batch of shape {shape_text(inputs)}. Found: {reason}."
         ) from error
     shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-    if shape != (len(example), outputs):
-        raise InvalidInput(f"Expected the network to give outputs of shape {(len(example), outputs)}. Got {shape}.")
+    if shape != (len(inputs), outputs):
+        raise InvalidInput(f"Expected the network to give outputs of shape {(len(inputs), outputs)}. Got {shape}.")
     return net
 
 
-def _supernet(model: nn.Module, example: Tensor, *, gated: bool) -> Supernet:
+def _supernet(model: nn.Module, example: Inputs, *, gated: bool) -> Supernet:
     if not isinstance(model, Supernet):
         return _gated(model, example) if gated else from_module(model, example)
     if gated:
@@ -74,7 +98,7 @@ def _supernet(model: nn.Module, example: Tensor, *, gated: bool) -> Supernet:
     return model
 
 
-def _try(net: Supernet, example: Tensor) -> None:
+def _try(net: Supernet, example: Inputs) -> None:
     """Requires a user's supernet to agree with what is extracted from it, and with its gates if it takes any."""
     name = type(net).__name__
     if not isinstance(getattr(net, "space", None), Space):
@@ -106,7 +130,7 @@ def _require_same(found: object, expected: object, what: str, architecture: Arch
         )
 
 
-def _gated(model: nn.Module, example: Tensor) -> Supernet:
+def _gated(model: nn.Module, example: Inputs) -> Supernet:
     for name, module in model.named_modules():
         if isinstance(module, SearchModule):
             raise InvalidInput(

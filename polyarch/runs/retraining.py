@@ -135,7 +135,7 @@ def _as_member(found: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return found[0][None], found[1]
 
 
-def outputs(network: Callable[[Tensor], Tensor], batches: BatchSource) -> tuple[Tensor, Tensor]:
+def outputs(network: Callable[[Any], Tensor], batches: BatchSource) -> tuple[Tensor, Tensor]:
     """Outputs (N, O), or (K, N, O) of K members, in float64 and targets (N, ...) of all examples, on the CPU."""
     with torch.no_grad():
         pairs = [(network(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]

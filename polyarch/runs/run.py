@@ -18,9 +18,10 @@ from polyarch.randomness import generator_at
 from polyarch.runs.display import Display, Quiet
 from polyarch.runs.feed import Feed
 from polyarch.runs.networks import Networks
-from polyarch.runs.own_module import Builder
+from polyarch.runs.own_module import Builder, asks_for_indices
 from polyarch.runs.scores import Scores
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.spaces import own_builder
 from polyarch.runs.workspace import Workspace
 from polyarch.searchers import Limit, Limits
 from polyarch.spaces import Architecture, Constraint
@@ -99,8 +100,9 @@ class Run:
             builder: makes the user's own network, instead of the space that the settings name.
             others: fields of the run.
         """
-        feed = Feed.of(settings, data, unlabelled)
-        networks = Networks.of(settings.space, builder, feed.network_shape, feed.task.outputs, settings.device)
+        own = builder or own_builder(settings.space)
+        feed = Feed.of(settings, data, unlabelled, indices=own is not None and asks_for_indices(own))
+        networks = Networks.of(settings.space, builder, feed.example, feed.task.outputs, settings.device)
         net = networks.supernet(settings.seed)
         return cls(settings, method_named(settings.method), feed, networks, net, workspace, **others)
 

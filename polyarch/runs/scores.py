@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
-from polyarch.data import Batches, endless
+from polyarch.data import Batches, Inputs, InputShape, endless
 from polyarch.estimators import (
     Estimator,
     ExponentialAverage,
@@ -51,9 +49,14 @@ class Scores:
         return self.feed.in_order(self.feed.valid)
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
+    def input_shape(self) -> InputShape:
         """The shape of one preprocessed example."""
         return self.feed.network_shape
+
+    @property
+    def example(self) -> Inputs:
+        """A batch of preprocessed examples to try a network on."""
+        return self.feed.example.inputs
 
     @property
     def policy(self) -> NormPolicy:
@@ -66,7 +69,7 @@ class Scores:
         }
         return policies[self.settings.policy]()
 
-    def policy_inputs(self) -> Iterator[Tensor]:
+    def policy_inputs(self) -> Iterator[Inputs]:
         """The inputs that the policy adapts to."""
         return (batch.inputs for batch in endless(self.train))
 
@@ -150,9 +153,9 @@ def params(scores: Scores) -> Parameters:
 
 def macs(scores: Scores) -> MACs:
     """Multiply-accumulates of one example."""
-    return MACs(scores.input_shape)
+    return MACs(scores.example)
 
 
 def latency(scores: Scores) -> Latency:
     """Measured seconds of a forward pass."""
-    return Latency(scores.input_shape, batch_size=scores.settings.latency_batch_size)
+    return Latency(scores.example, batch_size=scores.settings.latency_batch_size)

@@ -5,10 +5,13 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor
 
+from polyarch.data import NetworkExample
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.nn import InterChoice, InterChoiceKind, PredecessorRule
-from polyarch.runs.own_module import build_own, import_builder
+from polyarch.plugins import is_reference
+from polyarch.runs.own_module import Builder, build_own, import_builder
 from polyarch.settings import Settings, require_images
 from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS, parse_wiring, wired_space
 from polyarch.supernets import (
@@ -32,6 +35,22 @@ from polyarch.supernets.elastic_mlp import Embedding
 DEFAULT_SPACE = "nb201"
 
 
+def float_shape(kind: str, example: NetworkExample) -> tuple[int, ...]:
+    """The shape of examples of one input of floats; polyarch's own spaces take no others."""
+    inputs = example.inputs
+    if isinstance(inputs, Tensor) and inputs.is_floating_point():
+        return tuple(inputs.shape[1:])
+    found, otherwise = (
+        ("integer tokens", ", or turn numbers into floats")
+        if isinstance(inputs, Tensor)
+        else (f"several inputs, {', '.join(inputs.keys())}", "")
+    )
+    raise ConfigError(
+        f"Expected one input of floats for space {kind!r}. "
+        f"Got {found}: bring a network of your own with --module{otherwise}."
+    )
+
+
 class SpaceSettings(Settings):
     """Names a space and builds its supernet; every space that a run description can name is a subclass.
 
@@ -43,6 +62,10 @@ class SpaceSettings(Settings):
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet with fresh weights for examples of this shape."""
         raise NotImplementedError
+
+    def build_on(self, example: NetworkExample, classes: int) -> Supernet:
+        """A supernet with fresh weights for data like these examples; spaces that try it on them override this."""
+        return self.build(float_shape(self.kind, example), classes)
 
 
 class ImageSpaceSettings(SpaceSettings):
@@ -189,11 +212,14 @@ class VectorDepthSettings(SpaceSettings):
     gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
-        """A supernet for examples of this shape."""
-        net = FullyConnectedDepth(
-            features=math.prod(input_shape), classes=classes, max_depth=self.max_depth, width=self.width
-        )
-        return GatedDepthSupernet(net, probe(input_shape)) if self.gated else net
+        """The same on random examples of this shape, where there are no data."""
+        return self.build_on(NetworkExample(probe(input_shape)), classes)
+
+    def build_on(self, example: NetworkExample, classes: int) -> Supernet:
+        """A supernet for data like these examples."""
+        features = math.prod(float_shape(self.kind, example))
+        net = FullyConnectedDepth(features=features, classes=classes, max_depth=self.max_depth, width=self.width)
+        return GatedDepthSupernet(net, example.inputs) if self.gated else net
 
 
 class ImageDepthSettings(ImageSpaceSettings):
@@ -207,12 +233,17 @@ class ImageDepthSettings(ImageSpaceSettings):
     gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """The same on random examples of this shape, where there are no data."""
+        return self.build_on(NetworkExample(probe(input_shape)), classes)
+
+    def build_on(self, example: NetworkExample, classes: int) -> Supernet:
         """A supernet for images of 6x6 or more."""
+        input_shape = float_shape(self.kind, example)
         if len(input_shape) == 3 and min(input_shape[1:]) < 6:
             raise ConfigError(f"Expected images of 6x6 or more for depth_cnn. Got {input_shape[1:]}.")
         net = super().build(input_shape, classes)
         assert isinstance(net, ConvolutionalDepth)
-        return GatedDepthSupernet(net, probe(input_shape)) if self.gated else net
+        return GatedDepthSupernet(net, example.inputs) if self.gated else net
 
     def options(self, input_shape: tuple[int, ...]) -> dict[str, Any]:
         """Gates are added afterwards."""
@@ -290,8 +321,12 @@ class ModuleSettings(SpaceSettings):
     gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
+        """The same on random examples of this shape, where there are no data."""
+        return self.build_on(NetworkExample(probe(input_shape)), classes)
+
+    def build_on(self, example: NetworkExample, classes: int) -> Supernet:
         """Calls the function; see `build_own`."""
-        return build_own(import_builder(self.module), input_shape, classes, gated=self.gated)
+        return build_own(import_builder(self.module), example, classes, gated=self.gated)
 
 
 class AutoSettings(SpaceSettings):
@@ -302,6 +337,13 @@ class AutoSettings(SpaceSettings):
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """There is nothing to build before the choice is made."""
         raise ConfigError("Expected a space that was chosen. Got 'auto', which a run replaces at its start.")
+
+
+def own_builder(space: SpaceSettings) -> Builder | None:
+    """The function that makes the user's own network, if the space names one."""
+    if not isinstance(space, ModuleSettings) or not is_reference(space.module):
+        return None
+    return import_builder(space.module)
 
 
 def interchoice_of(space: SpaceSettings) -> InterChoiceSettings | None:

@@ -13,7 +13,7 @@ from typing import Literal, cast
 from torch import Generator, Tensor
 from torch.func import functional_call
 
-from polyarch.data import Batch
+from polyarch.data import Batch, Inputs
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
@@ -61,7 +61,7 @@ class MixedSupernet:
             return self.q.mean()
         return self.q.rsample(temperature=self.temperature, mode=self.weighing, generator=generator)
 
-    def logits(self, inputs: Tensor, gates: Gates, weights: Tensors | None = None) -> Tensor:
+    def logits(self, inputs: Inputs, gates: Gates, weights: Tensors | None = None) -> Tensor:
         """(B, ...) -> (B, classes), with options mixed by the given gates.
 
         Args:

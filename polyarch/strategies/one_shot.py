@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Generator, Tensor
 
-from polyarch.data import Batch
+from polyarch.data import Batch, Inputs
 from polyarch.distributions import Uniform
 from polyarch.nn import BatchStatistics
 from polyarch.strategies.inner_loops import InnerLoop, PathGradients
@@ -61,7 +61,7 @@ class OneShot(Strategy):
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """Means over random paths, one per batch, with batch statistics."""
 
-        def predict(inputs: Tensor) -> Tensor:
+        def predict(inputs: Inputs) -> Tensor:
             path = self.net.extract(self.paths.draw(generator)[0])
             BatchStatistics().prepare(path, ())
             outputs: Tensor = path(inputs)

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Generator, Tensor
 
-from polyarch.data import Batch
+from polyarch.data import Batch, Inputs
 from polyarch.distributions import Categorical, DepthAndChannels, KeepDrop
 from polyarch.errors import InvalidInput
 from polyarch.objectives import SpikeSlab
@@ -75,7 +75,7 @@ class PosteriorGuided(Strategy):
         self.optimizer.step()
         return {"loss": loss, "penalty": penalty.item(), "kept": self.q.keep_rate}
 
-    def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
+    def objective(self, inputs: Inputs, targets: Tensor, keep: Tensor) -> Tensor:
         """The loss without the penalty, a scalar: the mean over examples with slices weighted by keep, (B, C)."""
         return self.task.loss(self.net.forward_slices(inputs, keep), targets)
 
@@ -87,7 +87,7 @@ class PosteriorGuided(Strategy):
         self.net.eval()
         return measure(self.task, lambda inputs: self.drawn_logits(inputs, generator), batches)
 
-    def drawn_logits(self, inputs: Tensor, generator: Generator) -> Tensor:
+    def drawn_logits(self, inputs: Inputs, generator: Generator) -> Tensor:
         """The output of the network with a hard draw of channels for every example."""
         return self.net.forward_slices(inputs, self.q.sample_slices(len(inputs), generator=generator))
 
@@ -130,7 +130,7 @@ class GuidedDepth(PosteriorGuided):
         """The learned distribution over depth and channels."""
         return self.joint
 
-    def objective(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
+    def objective(self, inputs: Inputs, targets: Tensor, keep: Tensor) -> Tensor:
         """The negative log-likelihood expected over depths, plus the divergence of q(d), a scalar."""
         values = self.task.log_likelihood(self.net.forward_slices(inputs, keep), targets)  # (D+1, B)
         expected = (self.joint.depth.log_probabilities().exp().to(values) * values.mean(-1)).sum()
@@ -141,7 +141,7 @@ class GuidedDepth(PosteriorGuided):
         self.net.eval()
         log_q = self.joint.depth.log_probabilities().detach()
 
-        def predict(inputs: Tensor) -> Tensor:
+        def predict(inputs: Inputs) -> Tensor:
             outputs = self.drawn_logits(inputs, generator)  # (D+1, B, O)
             return self.task.mix(outputs, log_q.to(outputs))
 

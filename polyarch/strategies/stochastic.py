@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from polyarch.data import Batch
+from polyarch.data import Batch, Inputs
 from polyarch.distributions import ArchDistribution, Empirical
 from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
@@ -27,7 +27,7 @@ AUXILIARY_WEIGHT = 0.1
 """The weight of the auxiliary classifier's loss, for networks that have one."""
 
 
-def draw_for(inputs: Tensor, q: ArchDistribution, unit: DrawUnit, generator: Generator) -> Architecture | Gates:
+def draw_for(inputs: Inputs, q: ArchDistribution, unit: DrawUnit, generator: Generator) -> Architecture | Gates:
     """One architecture from q for the whole batch, or gates (B, O) with one for every example."""
     if unit == "batch":
         return q.sample(1, generator=generator)[0]
@@ -68,6 +68,7 @@ class StochasticArchitectures(Strategy):
         architecture = draw_for(inputs, self.q, self.draws, generator)
         with skipping_zeros(per_example=True):
             if isinstance(self.net, WiredSupernet) and self.net.auxiliary is not None:
+                assert isinstance(inputs, Tensor)  # networks with a second classifier read images
                 logits, auxiliary = self.net.with_auxiliary(inputs, architecture)
                 loss = self.task.loss(logits, targets) + AUXILIARY_WEIGHT * self.task.loss(auxiliary, targets)
             else:

@@ -81,7 +81,7 @@ def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     return value
 
 
-def measure(task: Task, predict: Callable[[Tensor], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
+def measure(task: Task, predict: Callable[[Any], Tensor], batches: Iterable[Batch]) -> dict[str, float]:
     """The ``loss`` in nats per example and the selection metric of outputs ``predict(inputs)``, (B, ...) -> (B, O)."""
     with torch.no_grad():
         pairs = [(predict(batch.inputs), batch.targets) for batch in batches]

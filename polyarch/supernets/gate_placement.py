@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from torch import Tensor, nn
 
+from polyarch.data.named_inputs import Inputs, NamedInputs, mapped, shape_text
 from polyarch.errors import InvalidInput, PolyarchError, UnknownName, first_line
 from polyarch.nn.channel_gates import ChannelGate, install, sliced
 from polyarch.supernets.supernet import evaluating
@@ -12,7 +13,7 @@ Groups = Mapping[str, Iterable[str]] | Callable[[str, nn.Module], str | None]
 """Group -> names of modules, or (name, module) -> its group, ``None`` if it gets no gate."""
 
 
-def install_gates(model: nn.Module, example: Tensor, groups: Groups | None) -> list[ChannelGate]:
+def install_gates(model: nn.Module, example: Inputs, groups: Groups | None) -> list[ChannelGate]:
     """Puts gates on the layers of a network; see `gate`."""
     sizes = _output_sizes(model, example)
     if groups is None:
@@ -77,14 +78,15 @@ def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | Non
     return ChannelGate(path, group, size, "output")
 
 
-def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:
+def _output_sizes(model: nn.Module, example: Inputs) -> dict[str, int | None]:
     """The output channels of the modules that run in a pass, in the order in which they end.
 
     The pass is in evaluation mode; modes and buffers stay unchanged.
     """
     if not isinstance(model, nn.Module):
         raise InvalidInput(f"Expected a torch module to make a supernet of. Got {type(model).__name__}.")
-    if not isinstance(example, Tensor) or not example.dim() or not len(example):
+    batched = isinstance(example, NamedInputs) or (isinstance(example, Tensor) and example.dim())
+    if not batched or not len(example):
         found = f"shape {tuple(example.shape)}" if isinstance(example, Tensor) else type(example).__name__
         raise InvalidInput(f"Expected a batch of one example or more, as a tensor, to try the network on. Got {found}.")
     sizes: dict[str, int | None] = {}
@@ -99,12 +101,12 @@ def _output_sizes(model: nn.Module, example: Tensor) -> dict[str, int | None]:
     hooks = [module.register_forward_hook(noting(path)) for path, module in model.named_modules() if path]
     try:
         with evaluating(model):
-            model(example.clone())
+            model(mapped(Tensor.clone, example))
     except PolyarchError:
         raise
     except Exception as error:  # a user's network can raise anything
         raise InvalidInput(
-            f"Expected {type(model).__name__} to run on an input of shape {tuple(example.shape)}. "
+            f"Expected {type(model).__name__} to run on an input of shape {shape_text(example)}. "
             f"Got {type(error).__name__}: {first_line(error)}."
         ) from error
     finally:

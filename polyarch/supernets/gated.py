@@ -11,6 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from polyarch.data.named_inputs import Inputs, NamedInputs, call_by_name, called_by_name, cycled, shape_of, tensors_of
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChannelGraph, NetworkCost
 from polyarch.nn.channel_gates import ChannelGate, run_gated
@@ -42,12 +43,10 @@ class GatedSupernet(Supernet):
         slice_space: the choices of the slices alone.
     """
 
-    example: Tensor
-
     def __init__(
         self,
         model: nn.Module,
-        example: Tensor,
+        example: Inputs,
         gates: Iterable[ChannelGate],
         *,
         name: str,
@@ -60,7 +59,17 @@ class GatedSupernet(Supernet):
         self.model = model
         self.gates = gates
         self._graphs: dict[int, ChannelGraph] = {}
-        self.register_buffer("example", example[torch.arange(ROWS) % len(example)], persistent=False)
+        rows = cycled(example, ROWS)
+        self._input_names = tuple(rows.keys()) if isinstance(rows, NamedInputs) else None
+        for position, tensor in enumerate(tensors_of(rows)):
+            self.register_buffer(f"example{position}", tensor, persistent=False)
+
+    @property
+    def example(self) -> Inputs:
+        """The batch that the network is analysed with."""
+        names = self._input_names or ("",)
+        tensors = {name: self.get_buffer(f"example{position}") for position, name in enumerate(names)}
+        return NamedInputs.unchecked(tensors) if self._input_names else tensors[""]
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
@@ -71,13 +80,13 @@ class GatedSupernet(Supernet):
             groups.setdefault(gate.group, []).extend(next(names) for _ in range(gate.slices))
         return groups
 
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+    def forward(self, x: Inputs, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes), or any other output of the network; gates weight slices by that of ``keep``."""
         if isinstance(architecture, Architecture):
             return self.forward_slices(x, self.slices(architecture))
         return self.forward_slices(x, self.weights(architecture))
 
-    def forward_slices(self, x: Tensor, keep: Tensor) -> Tensor:
+    def forward_slices(self, x: Inputs, keep: Tensor) -> Tensor:
         """The output with slices weighted by a tensor in the order of the space, (C,) or per example (B, C)."""
         count = len(self.slice_space.choices)
         if keep.dim() not in (1, 2) or keep.shape[-1] != count:
@@ -106,7 +115,10 @@ class GatedSupernet(Supernet):
 
         ``torch.fx`` must be able to trace the network's ``forward``.
         """
-        return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
+        network = self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
+        if called_by_name(self.model):
+            call_by_name(network)
+        return network
 
     def cost(self, architecture: Architecture) -> NetworkCost:
         """Parameters and multiply-accumulates of the extracted network, without extracting it."""
@@ -186,11 +198,12 @@ class GatedSupernet(Supernet):
         """The number of weights of the extracted network."""
         return self.cost(architecture).parameters
 
-    def mac_count(self, architecture: Architecture, input_shape: Sequence[int]) -> float:
+    def mac_count(self, architecture: Architecture, example: Inputs | Sequence[int]) -> float:
         """Multiply-accumulates of the extracted network on one example."""
-        if tuple(input_shape) == tuple(self.example.shape[1:]):
+        shape = shape_of(example) if isinstance(example, Tensor | NamedInputs) else tuple(example)
+        if shape == shape_of(self.example):
             return self.cost(architecture).macs
-        return super().mac_count(architecture, input_shape)
+        return super().mac_count(architecture, example)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Drops graphs recorded on another device or in another precision."""
@@ -210,11 +223,11 @@ class GatedSupernet(Supernet):
 
 
 def probe(input_shape: Sequence[int]) -> Tensor:
-    """Two random examples to try a network on, (2, ...); zeros would hide what it computes."""
+    """Two random examples to try a network on where there are no data, (2, ...); zeros would hide what it computes."""
     return torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0))
 
 
-def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, name: str | None = None) -> GatedSupernet:
+def gate(model: nn.Module, example: Inputs, *, groups: Groups | None = None, name: str | None = None) -> GatedSupernet:
     """A supernet that keeps or drops every channel that the layers of a plain module read.
 
     >>> model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(32, 3))
@@ -228,16 +241,19 @@ def gate(model: nn.Module, example: Tensor, *, groups: Groups | None = None, nam
     Conv2d(2, 8, kernel_size=(3, 3), stride=(1, 1))
 
     Args:
-        model: takes one tensor. It is used, not copied: its layers get hooks that do nothing outside of calls of the
-            supernet. Extracted networks keep numbers that its code reads, such as a temperature, as they were at the
-            first extraction or count; make numbers that change buffers. In training every example has its own gates, so
-            the inputs of gated layers and the outputs of gated poolings must have examples as their first dimension.
-        example: a batch that shows in which order layers run and how large their inputs are, such as from `probe`.
-            Zeros could not show whether the reduced network computes the same.
+        model: takes one tensor, or several by name if the example is `NamedInputs`. It is used, not copied: its layers
+            get hooks that do nothing outside of calls of the supernet. Extracted networks keep numbers that its code
+            reads, such as a temperature, as they were at the first extraction or count; make numbers that change
+            buffers. In training every example has its own gates, so the inputs of gated layers and the outputs of gated
+            poolings must have examples as their first dimension.
+        example: a batch of the data, which shows in which order layers run and how large their inputs are. Zeros could
+            not show whether the reduced network computes the same.
         groups: which modules have gates, and which of them share a drop probability. Ungrouped convolutions and linear
             layers have gates on their input, modules without parameters, such as poolings, on their output. By default
             every ungrouped convolution and linear layer forms its own group, except for the first one that runs, which
             reads the data, and for those inside a larger layer of torch, such as ``nn.TransformerEncoderLayer``.
         name: of the space; by default the name of the module's class.
     """
+    if isinstance(example, NamedInputs) and isinstance(model, nn.Module):
+        call_by_name(model)
     return GatedSupernet(model, example, install_gates(model, example, groups), name=name or type(model).__name__)

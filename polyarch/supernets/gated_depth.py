@@ -7,6 +7,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from polyarch.data.named_inputs import Inputs
 from polyarch.nn import ChannelGraph, run_gated
 from polyarch.nn.channel_gates import sliced
 from polyarch.nn.path_recording import graphs_of
@@ -47,7 +48,7 @@ class GatedDepthSupernet(GatedSupernet):
         example: a batch to try it on.
     """
 
-    def __init__(self, depths: DepthSupernet, example: Tensor) -> None:
+    def __init__(self, depths: DepthSupernet, example: Inputs) -> None:
         model = AllDepths(depths)
         names = [name for name, module in model.named_modules() if ".blocks." in name and sliced(module)]
         gates = install_gates(model, example, {name: [name] for name in names})
@@ -59,7 +60,7 @@ class GatedDepthSupernet(GatedSupernet):
         assert isinstance(self.model, AllDepths)
         return self.model.depths
 
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+    def forward(self, x: Inputs, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes); gates mix the logits of all depths."""
         if isinstance(architecture, Architecture):
             at_depth = partial(self.depths, architecture=self._depth(architecture))

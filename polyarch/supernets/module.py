@@ -1,7 +1,7 @@
 """Any torch module as a supernet whose choices are its `OneOf`, `Repeat` and `Maybe` blocks and elastic layers."""
 
 import copy
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
+from polyarch.data.named_inputs import Inputs, NamedInputs, call_by_name, called_by_name, mapped
 from polyarch.errors import InvalidInput, first_line
 from polyarch.nn.block_selection import (
     CHOSEN,
@@ -61,19 +62,20 @@ class RunChoices:
 
     def described(self, space: Space) -> dict[str, Any]:
         """The nesting by name: the ``outer`` choices, and ``inner``: choice -> option -> choices directly inside."""
-        names = space.choice_names
-        inner = {
-            choice.name: {
-                option: [names[position] for position in inside]
-                for option, inside in zip(choice.options, self.inner[at], strict=True)
-                if inside
-            }
-            for at, choice in enumerate(space.choices)
-        }
-        return {
-            "outer": [names[position] for position in sorted(self.outer)],
-            "inner": {name: options for name, options in inner.items() if options},
-        }
+        inner: dict[str, dict[str, list[str]]] = {}
+        for positions, choices in zip(self.choices, self.inner, strict=True):
+            for position, options in zip(positions, choices, strict=True):
+                choice = space.choices[position]
+                for option, inside in zip(choice.options, options, strict=True):
+                    if inside:
+                        known = inner.setdefault(choice.name, {}).setdefault(option, [])
+                        known += [name for name in self._names(inside, space) if name not in known]
+        return {"outer": self._names(sorted(self.outer), space), "inner": inner}
+
+    def _names(self, modules: Iterable[int], space: Space) -> list[str]:
+        """The choices of these blocks and layers, each once."""
+        found = (space.choice_names[position] for module in modules for position in self.choices[module])
+        return list(dict.fromkeys(found))
 
 
 class ModuleSupernet(Supernet):
@@ -88,7 +90,7 @@ class ModuleSupernet(Supernet):
         super().__init__(_space(name or type(model).__name__, model))
         self.model = model
 
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+    def forward(self, x: Inputs, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes), or any other output of the network."""
         selected = SelectedOptions(self._selections(architecture))
         with running(selected):
@@ -98,7 +100,10 @@ class ModuleSupernet(Supernet):
     def extract(self, architecture: Architecture) -> nn.Module:
         """A copy of the network in which the chosen option replaces every block; other options are not copied."""
         chosen = dict(zip(self.space.choice_names, self.space.validate(architecture).indices, strict=True))
-        return copy.deepcopy(self.model, {id(CHOSEN): chosen})
+        network = copy.deepcopy(self.model, {id(CHOSEN): chosen})
+        if called_by_name(self.model):
+            call_by_name(network)  # the network may itself be a block, which is not in the copy
+        return network
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The number of weights of the extracted network; weights that modules share count once."""
@@ -127,7 +132,7 @@ class ModuleSupernet(Supernet):
         return {name: OptionWeights.of(gates) for name, gates in weights.items()}
 
 
-def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | None = None) -> ModuleSupernet:
+def from_module(model: nn.Module, example: Inputs | None = None, *, name: str | None = None) -> ModuleSupernet:
     """A supernet whose choices are the blocks and elastic layers of a module, in order of definition.
 
     >>> import torch
@@ -156,7 +161,7 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
     )
 
     Args:
-        model: takes one tensor. It is used, not copied.
+        model: takes one tensor, or several by name if the example is `NamedInputs`. It is used, not copied.
         example: a batch to try it on: every option runs once on the input that reaches it, every choice of sizes is
             tried at its smallest, and the first that does not fit is reported. Modes and buffers stay unchanged. If the
             only choice is a `Repeat` and a trial on a copy shows that one pass can compute all depths, the supernet is
@@ -168,6 +173,8 @@ def from_module(model: nn.Module, example: Tensor | None = None, *, name: str | 
     net = ModuleSupernet(model, name=name)
     if example is None:
         return net
+    if isinstance(example, NamedInputs):
+        call_by_name(model)
     _try(model, net.space, example)
     return repeat_supernet(net, example) or net
 
@@ -282,7 +289,7 @@ class _Trial(BlockRunner):
         return outputs[module.default]
 
 
-def _try(model: nn.Module, space: Space, example: Tensor) -> None:
+def _try(model: nn.Module, space: Space, example: Inputs) -> None:
     """Runs every option in one pass in evaluation mode, and again with the smallest of every choice of sizes."""
     trial = _Trial(space.choice_names, {})
     _run_on(model, example, trial)
@@ -300,7 +307,8 @@ def _try(model: nn.Module, space: Space, example: Tensor) -> None:
             ) from error
 
 
-def _run_on(model: nn.Module, example: Tensor, runner: BlockRunner) -> None:
+def _run_on(model: nn.Module, example: Inputs, runner: BlockRunner) -> None:
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers() if not is_lazy(buffer)}
+    copied = mapped(Tensor.clone, example)  # a layer may write into its buffers or its input
     with evaluating(model), running(runner):
-        functional_call(model, buffers, (example.clone(),))  # a layer may write into its buffers or its input
+        functional_call(model, buffers, (copied,))

@@ -5,6 +5,7 @@ al. (2020), "PC-DARTS: Partial Channel Connections for Memory-Efficient Architec
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ class Relaxation(nn.Module):
         self.net = net
         self.space = space or net.space
 
-    def forward(self, x: Tensor, gates: Gates) -> Tensor:
+    def forward(self, x: Any, gates: Gates) -> Tensor:
         """Logits (B, classes) with the options of every choice mixed by gates (O,) or (B, O)."""
         logits: Tensor = self.net(x, gates)
         return logits

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
+from polyarch.data.named_inputs import Inputs, joined, mapped
 from polyarch.errors import InvalidInput
 from polyarch.nn import Repeat
 from polyarch.nn.block_selection import BlockRunner, SearchModule, SelectedOptions, require_known, running
@@ -68,7 +70,7 @@ class RepeatSupernet(ModuleSupernet):
         (choice,) = self.space.choices
         self.statistics = nn.ModuleList(DepthStatistics(model.get_submodule(path), len(choice)) for path in norms)
 
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
+    def forward(self, x: Inputs, architecture: Architecture | Gates) -> Tensor:
         """(B, ...) -> (B, classes)."""
         (selection,) = self._selections(architecture).values()
         if isinstance(selection, int):
@@ -84,7 +86,7 @@ class RepeatSupernet(ModuleSupernet):
             weights = weights[..., list(selection.indices)]
         return mix_logits(weights, logits)
 
-    def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
+    def forward_many(self, x: Inputs, architectures: Sequence[Architecture]) -> Tensor:
         """(K, B, classes) from one pass to the deepest of them, in the given order."""
         return self._together(x, [self.space.validate(architecture).indices[0] for architecture in architectures])
 
@@ -102,11 +104,11 @@ class RepeatSupernet(ModuleSupernet):
             assert isinstance(layer, _BatchNorm) and isinstance(statistics, DepthStatistics)
             yield layer, statistics
 
-    def _together(self, x: Tensor, indices: Sequence[int]) -> Tensor:
+    def _together(self, x: Inputs, indices: Sequence[int]) -> Tensor:
         logits = self._exits(x, indices)  # (K * B, classes)
         return logits.reshape(len(indices), len(logits) // len(indices), *logits.shape[1:])
 
-    def _exits(self, x: Tensor, indices: Sequence[int]) -> Tensor:
+    def _exits(self, x: Inputs, indices: Sequence[int]) -> Tensor:
         """The logits (K * B, classes) of K depths, concatenated."""
         with ExitStack() as stack:
             exits = _JoinedExits(self, indices, stack)
@@ -189,20 +191,20 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def repeat_supernet(net: ModuleSupernet, example: Tensor) -> RepeatSupernet | None:
+def repeat_supernet(net: ModuleSupernet, example: Inputs) -> RepeatSupernet | None:
     """The same network as a `RepeatSupernet`, or None if it has other choices or exits cannot share a batch."""
     blocks = [module for module in net.model.modules() if isinstance(module, SearchModule)]
     if len(blocks) > 1 or not isinstance(blocks[0], Repeat):
         return None
     try:
         with global_seed(0, "exits"):  # for random layers; the caller's state is restored
-            norms = _try(copy.deepcopy(net.model), example.detach())
+            norms = _try(copy.deepcopy(net.model), mapped(Tensor.detach, example))
     except Exception:  # a user's forward can raise anything on a larger batch
         return None
     return None if norms is None else RepeatSupernet(net.model, norms, name=net.space.name)
 
 
-def _try(model: nn.Module, example: Tensor) -> list[str] | None:
+def _try(model: nn.Module, example: Inputs) -> list[str] | None:
     """The paths of the layers that need statistics per depth, or None if exits cannot share a batch.
 
     They can if each depth gives the same output in a joint batch as alone, and if a backward pass does not run again
@@ -217,7 +219,7 @@ def _try(model: nn.Module, example: Tensor) -> list[str] | None:
         module.register_forward_pre_hook(lambda module, _: calls.append(module))
     repeat.register_forward_hook(lambda *_: calls.append(None))
     with torch.no_grad(), running(SelectedOptions({repeat.name: 0})):
-        model.eval()(example.clone())
+        model.eval()(mapped(Tensor.clone, example))
     after = _after(calls)
     norms = [
         path
@@ -229,9 +231,7 @@ def _try(model: nn.Module, example: Tensor) -> list[str] | None:
     for _, statistics in trial.statistics_of(model):  # different ones, to detect the use of another depth's
         statistics.means.copy_(torch.rand(statistics.means.shape, generator=generator))
     # One example could be broadcast, two are symmetric once normalised, and equal ones prove nothing.
-    noise = torch.cat([example] * 3)
-    if example.is_floating_point():
-        noise = torch.rand(noise.shape, generator=generator).to(noise)
+    noise = mapped(partial(_noise, generator=generator), joined([example] * 3))
     with torch.no_grad():
         if not (_agree(trial.eval(), example) and _agree(trial, noise) and _agree(trial.train(), noise)):
             return None
@@ -250,15 +250,20 @@ def _after(calls: list[nn.Module | None]) -> set[nn.Module | None]:
     return set(calls[calls.index(None) + 1 :])
 
 
-def _agree(net: RepeatSupernet, x: Tensor) -> bool:
+def _noise(inputs: Tensor, generator: torch.Generator) -> Tensor:
+    """Random numbers in place of floats; tokens stay, as others may not exist."""
+    return torch.rand(inputs.shape, generator=generator).to(inputs) if inputs.is_floating_point() else inputs
+
+
+def _agree(net: RepeatSupernet, x: Inputs) -> bool:
     """Whether every depth gives the same output with others as alone, unless its output is random."""
     depths = list(net.space.enumerate())
-    for depth, together in zip(depths, net.forward_many(x.clone(), depths), strict=True):
+    for depth, together in zip(depths, net.forward_many(mapped(Tensor.clone, x), depths), strict=True):
         for layer, statistics in net.statistics_of(net.model):
             statistics.load_into(layer, depth.indices[0])
-        alone = ModuleSupernet.forward(net, x.clone(), depth)
+        alone = ModuleSupernet.forward(net, mapped(Tensor.clone, x), depth)
         if not _close(together, alone) and (
-            not net.training or _close(ModuleSupernet.forward(net, x.clone(), depth), alone)
+            not net.training or _close(ModuleSupernet.forward(net, mapped(Tensor.clone, x), depth), alone)
         ):
             return False
     return True

@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from polyarch.data.named_inputs import Inputs
 from polyarch.errors import InvalidInput, PolyarchError, first_line
 from polyarch.nn import ChoiceBlock, StackedNetworks, multiply_accumulates, record
 from polyarch.spaces import Architecture, Choice, Gates, Space
@@ -52,10 +53,14 @@ class Supernet(nn.Module, ABC):
         self.space = space
 
     @abstractmethod
-    def forward(self, x: Tensor, architecture: Architecture | Gates) -> Tensor:
-        """Logits (B, classes) of an architecture, which runs only what reaches the output, or of mixed options."""
+    def forward(self, x: Any, architecture: Architecture | Gates) -> Tensor:
+        """Logits (B, classes) of an architecture, which runs only what reaches the output, or of mixed options.
 
-    def forward_many(self, x: Tensor, architectures: Sequence[Architecture]) -> Tensor:
+        Args:
+            x: a batch (B, ...), or `NamedInputs` for networks with several inputs.
+        """
+
+    def forward_many(self, x: Any, architectures: Sequence[Architecture]) -> Tensor:
         """Logits of several architectures on the same batch: (S, B, classes)."""
         return torch.stack([self(x, architecture) for architecture in architectures])
 
@@ -90,9 +95,9 @@ class Supernet(nn.Module, ABC):
         """The number of weights of the extracted network; inter-choice weights, where there are any, do not count."""
         return count_parameters(self.extract(architecture))
 
-    def mac_count(self, architecture: Architecture, input_shape: Sequence[int]) -> float:
-        """Multiply-accumulates of the extracted network on one example of this shape."""
-        return multiply_accumulates(self.extract(architecture), input_shape)
+    def mac_count(self, architecture: Architecture, example: Inputs | Sequence[int]) -> float:
+        """Multiply-accumulates of the extracted network on one example; see `multiply_accumulates`."""
+        return multiply_accumulates(self.extract(architecture), example)
 
     @cached_property
     def _parameter_table(self) -> tuple[int, dict[tuple[str, int], int]]:

@@ -6,9 +6,10 @@ from typing import Any
 from unittest import TestCase
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from polyarch.data import Batch
+from polyarch.data.named_inputs import mapped
 from polyarch.errors import NotFiniteError
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Strategy
@@ -70,7 +71,7 @@ class StrategyContract:
         """NaN inputs raise before any weight or optimiser changes."""
         strategy = self._made()
         self._step(strategy, 0)
-        spoiled = [Batch(torch.full_like(inputs, torch.nan), targets) for inputs, targets in self._train(strategy, 1)]
+        spoiled = [Batch(mapped(_spoiled, inputs), targets) for inputs, targets in self._train(strategy, 1)]
         before = _learnt(strategy)
         with TestCase().assertRaises(NotFiniteError):
             strategy.step(spoiled, self._held_out(strategy), generator=generator_at(0, "step", 1))
@@ -104,3 +105,7 @@ def _learnt(strategy: Strategy) -> dict[str, Any]:
         else copy.deepcopy(part.state_dict())
         for name, part in strategy.parts().items()
     }
+
+
+def _spoiled(inputs: Tensor) -> Tensor:
+    return torch.full_like(inputs, torch.nan)

@@ -275,7 +275,7 @@ def test_states_other_than_tensors_are_not_written(tmp_path: Path, examples: Mod
         ({"calibration": Calibration(temperature=0.0)}, "temperature"),
         ({"calibration": Calibration(threshold=float("nan"))}, "threshold"),
         ({"calibration": Calibration(conformal={"method": "?"})}, "sets"),
-        ({"input_dtype": torch.int64}, "uint8 or float32"),
+        ({"input_dtype": torch.float64}, "type uint8, float32, int64, bool"),
         ({"task": Classification()}, "size"),
         ({"task": Classification(tuple("aacde"))}, "a name occurs twice"),
         ({"metrics": {"accuracy": float("nan")}}, "that JSON can hold"),

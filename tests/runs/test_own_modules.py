@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from polyarch.data import NetworkExample
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.nn import OneOf
 from polyarch.runs.own_module import build_own, import_builder
@@ -32,6 +33,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "my_test_network", raising=False)
     return "my_test_network"
+
+
+def examples(*shape: int) -> NetworkExample:
+    return NetworkExample(torch.randn(2, *shape, generator=torch.Generator().manual_seed(0)))
 
 
 def network(classes: int) -> nn.Module:
@@ -59,20 +64,20 @@ def test_wrong_names_are_refused(package: str, reference: str, words: str) -> No
 
 
 def test_builders_get_the_arguments_they_name() -> None:
-    net = build_own(lambda classes: network(classes), (2, 3), 4)
+    net = build_own(lambda classes: network(classes), examples(2, 3), 4)
     assert net.space.choice_names == ("act",)
     assert net(torch.zeros(5, 2, 3), net.space.architecture(["tanh"])).shape == (5, 4)
-    build_own(lambda: network(4), (2, 3), 4)
-    build_own(lambda input_shape, classes: network(classes), (2, 3), 4)
+    build_own(lambda: network(4), examples(2, 3), 4)
+    build_own(lambda input_shape, classes: network(classes), examples(2, 3), 4)
 
 
 def test_networks_of_other_shapes_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"logits of shape \(2, 5\). Got \(2, 4\)"):
-        build_own(lambda: network(4), (2, 3), 5)
+        build_own(lambda: network(4), examples(2, 3), 5)
     with pytest.raises(InvalidInput, match=r"take a batch of shape \(2, 3, 3\). Found: "):
-        build_own(lambda: network(4), (3, 3), 4)
+        build_own(lambda: network(4), examples(3, 3), 4)
     with pytest.raises(InvalidInput, match=r"return an nn\.Module\. Got str"):
-        build_own(lambda: "network", (2, 3), 4)  # type: ignore[return-value,arg-type]
+        build_own(lambda: "network", examples(2, 3), 4)  # type: ignore[return-value,arg-type]
 
 
 @pytest.mark.parametrize(("groups", "found"), [(["last"], "list"), (lambda: ["last"], "list")])
@@ -81,7 +86,7 @@ def test_groups_of_gates_that_are_none_are_refused(groups: Any, found: str) -> N
         gate_groups = staticmethod(groups) if callable(groups) else groups
 
     with pytest.raises(InvalidInput, match=rf"gate_groups\(\) .* names of their modules\. Got {found}"):
-        build_own(lambda: Odd(nn.Linear(2, 3), nn.Linear(3, 4)), (2,), 4, gated=True)
+        build_own(lambda: Odd(nn.Linear(2, 3), nn.Linear(3, 4)), examples(2), 4, gated=True)
 
 
 def test_a_network_that_another_would_be_cut_from_is_refused() -> None:
@@ -98,4 +103,4 @@ def test_a_network_that_another_would_be_cut_from_is_refused() -> None:
             return self.last(inner)
 
     with pytest.raises(InvalidInput, match="to compute the same as the network"):
-        build_own(Changed, (2,), 4, gated=True)
+        build_own(Changed, examples(2), 4, gated=True)

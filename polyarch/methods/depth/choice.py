@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from polyarch.data import Inputs
 from polyarch.distributions import Categorical
 from polyarch.errors import ConfigError
 from polyarch.methods.depth.functions import depth_functions
@@ -240,7 +241,7 @@ def _prior_in_words(run: Run) -> str:
 
 
 @torch.no_grad()
-def forward_seconds(networks: Mapping[str, nn.Module], inputs: Tensor, *, rounds: int = 15) -> dict[str, float]:
+def forward_seconds(networks: Mapping[str, nn.Module], inputs: Inputs, *, rounds: int = 15) -> dict[str, float]:
     """The median seconds of a forward pass of every network; passes are interleaved, so that noise hits all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in networks}
     for network in networks.values():

@@ -23,8 +23,9 @@ def depth_functions(run: Run, exits: nn.Module, depths: Sequence[int]) -> DepthF
     Args:
         exits: preprocessed inputs (B, 2) -> logits (K, B, C), in evaluation mode.
     """
-    is_plane = run.feed.data.input_shape == (2,) and isinstance(run.task, Classification)
-    if not is_plane or any(column.categories for column in run.feed.data.columns):
+    data = run.feed.data
+    is_plane = data.input_shape == (2,) and data.input_dtype == torch.float32
+    if not (is_plane and isinstance(run.task, Classification)) or any(column.categories for column in data.columns):
         return None
     train = resident(run.feed.train)
     known = train.inputs[train.inputs.isfinite().all(1)]

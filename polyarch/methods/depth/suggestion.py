@@ -72,7 +72,7 @@ def _widest(asked: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tupl
 
 def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     """Networks from wide to narrow."""
-    if not data.is_image or min(data.input_shape[1:]) < 6:
+    if not data.is_image or min(data.image_shape[1:]) < 6:
         width = 20 if data.input_shape == (2,) else 64
         reason = f"a fully connected residual network of width {width}"
         yield SpaceProposal({"kind": "depth_fc", "width": width}, reason)
@@ -86,7 +86,7 @@ def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
 
 def _epoch_work(run: Run) -> float:
     """Multiply-accumulates of an epoch at full depth."""
-    example = MACs(run.feed.network_shape).score(run.net, run.net.space.members[-1])
+    example = MACs(run.feed.example.inputs).score(run.net, run.net.space.members[-1])
     return max(example, SMALLEST_EXAMPLE) * len(run.feed.train)
 
 

@@ -99,7 +99,7 @@ def staged(run: Run, stage: StageSettings, stages: int) -> Run:
         if space.kind not in DEPTHS:
             raise ConfigError(f"Expected no depth in differentiable.stages for space {space.kind}. Got {stage.depth}.")
         space = space.model_copy(update={DEPTHS[space.kind]: stage.depth})
-        make = partial(space.build, run.feed.network_shape, run.task.outputs)
+        make = partial(space.build_on, run.feed.example, run.task.outputs)
         networks = replace(networks, make=make)
     settings = settings.changed({"train": {"epochs": max(settings.train.epochs // stages, 1)}})
     settings = settings.model_copy(update={"space": space})

@@ -103,7 +103,7 @@ def affordable(run: Run, ordered: Sequence[Architecture], most: int | None = Non
     most = most or chosen.members
     if chosen.max_macs is None:
         return list(ordered[:most])
-    macs = shared_macs(run.net, run.feed.network_shape)
+    macs = shared_macs(run.net, run.feed.example.inputs)
     return members_within(ordered, lambda some: macs(some) if len(some) <= most else math.inf, chosen.max_macs)
 
 
@@ -140,7 +140,7 @@ def find_ensemble(run: Run, outcome: Outcome, chosen: ChosenMembers) -> None:
 
 def _record(run: Run, chosen: ChosenMembers, ensemble: Ensemble, temperature: float) -> StochasticRecord:
     settings, drawn = run.settings.section(StochasticSettings), drawn_architectures(run)
-    macs = shared_macs(run.net, run.feed.network_shape)
+    macs = shared_macs(run.net, run.feed.example.inputs)
     return StochasticRecord(
         draws=settings.draws,
         own_weights=settings.own_weights,
@@ -248,6 +248,7 @@ def corrupted_detection(ensemble: Ensemble, run: Run, temperature: float) -> dic
     seed, test = run.settings.seed, run.feed.data.test
     rows = torch.randperm(len(test), generator=generator_at(seed, "corrupted", 0))[:MOST_IMAGES]
     (images,) = test.stream([rows])
+    assert isinstance(images, Tensor)
     if images.is_floating_point() and not ((images >= 0) & (images <= 1)).all():
         return {}
     known, _ = ensemble.outputs(_batches(images, run))

@@ -15,15 +15,21 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from polyarch.data import Column
+from polyarch.data import Column, Inputs, NamedInputs
 from polyarch.data.columns import MISSING_WORDS
 from polyarch.data.decoding import decode_image
+from polyarch.data.sequences import PADDING
 from polyarch.errors import CorruptFile, DataError, InvalidInput
 from polyarch.prediction.inputs import as_input
 from polyarch.prediction.predictor import Predictor
 
 IMAGE_FORMATS = ("PNG", "JPEG", "WEBP")
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
+RANGES: dict[torch.dtype, tuple[float, float]] = {
+    torch.uint8: (0, 255),
+    torch.float32: (-LARGEST_FLOAT, LARGEST_FLOAT),
+    torch.int64: (0, 2**53),
+}
 
 
 @dataclass(frozen=True)
@@ -35,24 +41,73 @@ class RequestLimits:
     max_pixels: int
 
 
-def parse_instances(body: bytes, predictor: Predictor, limits: RequestLimits) -> Tensor:
+def parse_instances(body: bytes, predictor: Predictor, limits: RequestLimits) -> Inputs:
     """Parses the body of a request into raw examples (B, *input_shape), or raises `InvalidInput` with the place."""
     instances = _instances(_parse(body), limits)
-    pixels_left = limits.max_pixels
-    examples = []
-    for number, instance in enumerate(instances):
-        place = f"instances[{number}]"
-        if predictor.is_table:
-            example = torch.tensor(_row(instance, predictor.columns, place), dtype=torch.float32)
-        elif predictor.is_image and isinstance(instance, dict):
-            content = _image_bytes(instance, place)
-            pixels_left -= _pixels(content, place, pixels_left)
-            example = as_input(_decoded(content, predictor.input_shape, place), predictor)
-        else:
-            values = list(_numbers(instance, predictor.input_shape, place, predictor.input_dtype))
-            example = torch.tensor(values, dtype=predictor.input_dtype).view(predictor.input_shape)
-        examples.append(example)
-    return torch.stack(examples)
+    places = [f"instances[{number}]" for number in range(len(instances))]
+    shapes, dtypes = predictor.input_shape, predictor.input_dtype
+    if predictor.is_table:
+        rows = [_row(one, predictor.columns, place) for one, place in zip(instances, places, strict=True)]
+        return torch.tensor(rows, dtype=torch.float32)
+    pixels = _PixelBudget(limits.max_pixels)
+    if not isinstance(shapes, dict) or not isinstance(dtypes, dict):
+        assert isinstance(shapes, tuple) and isinstance(dtypes, torch.dtype)
+        return torch.stack(
+            [_example(one, shapes, dtypes, place, pixels) for one, place in zip(instances, places, strict=True)]
+        )
+    parts = [_parts(one, predictor, place) for one, place in zip(instances, places, strict=True)]
+    tensors: dict[str, Tensor] = {}
+    for name, shape in shapes.items():
+        values = [part[name] for part in parts]
+        named = [f"{place}.{name}" for place in places]
+        tensors[name] = torch.stack(
+            [_example(one, shape, dtypes[name], place, pixels) for one, place in zip(values, named, strict=True)]
+        )
+    return NamedInputs(tensors)
+
+
+@dataclass
+class _PixelBudget:
+    """The pixels that the encoded images of a request may still have."""
+
+    left: int
+
+
+def _parts(instance: Any, predictor: Predictor, place: str) -> dict[str, Any]:
+    """The inputs of one example by name; sequences are padded and their masks made, where the masks are missing."""
+    assert isinstance(predictor.input_shape, dict)
+    shapes, masks = predictor.input_shape, predictor.masks
+    asked = [name for name in shapes if name not in masks.values()]
+    if isinstance(instance, list) and len(asked) == 1:
+        instance = {asked[0]: instance}
+    if not isinstance(instance, dict):
+        raise InvalidInput(f"Expected an object with {', '.join(asked)} in {place}. Got {_kind(instance)}.")
+    for name in instance:
+        if name not in shapes:
+            raise InvalidInput(f"Expected the inputs {', '.join(shapes)} in {place}. Got {_shown(name)}.")
+    for name in asked:
+        if name not in instance:
+            raise InvalidInput(f"Expected {name!r} in {place}. Got none of that name.")
+    parts = dict(instance)
+    for name, mask in masks.items():
+        if mask not in parts:
+            (length,) = shapes[name]
+            tokens = parts[name]
+            if not isinstance(tokens, list) or len(tokens) > length:
+                found = f"{len(tokens)}" if isinstance(tokens, list) else _kind(tokens)
+                raise InvalidInput(f"Expected a list of up to {length} tokens in {place}.{name}. Got {found}.")
+            absent = length - len(tokens)
+            parts[name], parts[mask] = tokens + [PADDING] * absent, [True] * len(tokens) + [False] * absent
+    return parts
+
+
+def _example(instance: Any, shape: tuple[int, ...], dtype: torch.dtype, place: str, pixels: _PixelBudget) -> Tensor:
+    """One input of one example: an encoded image or nested lists."""
+    if len(shape) == 3 and isinstance(instance, dict):
+        content = _image_bytes(instance, place)
+        pixels.left -= _pixels(content, place, pixels.left)
+        return as_input(_decoded(content, shape, place), dtype)
+    return torch.tensor(list(_numbers(instance, shape, place, dtype)), dtype=dtype).view(shape)
 
 
 def _parse(body: bytes) -> Any:
@@ -145,16 +200,22 @@ def _numbers(value: Any, shape: tuple[int, ...], place: str, dtype: torch.dtype)
         for number, inner in enumerate(value):
             yield from _numbers(inner, shape[1:], f"{place}[{number}]", dtype)
         return
+    if dtype == torch.bool:
+        for number, entry in enumerate(value):
+            if not isinstance(entry, bool):
+                raise InvalidInput(f"Expected true or false in {place}[{number}]. Got {_kind(entry)}.")
+        yield from value
+        return
     for number, entry in enumerate(value):  # millions of times, so the text of an error is made only when needed
         if type(entry) is not float and type(entry) is not int:
             _number(entry, f"{place}[{number}]")
-    low, high = (0, 255) if dtype == torch.uint8 else (-LARGEST_FLOAT, LARGEST_FLOAT)
-    if min(value) < low or max(value) > high:
+    low, high = RANGES[dtype]
+    if value and (min(value) < low or max(value) > high):
         found = "a smaller one" if min(value) < low else "a larger one"
         raise InvalidInput(f"Expected numbers {low:g}..{high:g} in {place}. Got {found}.")
-    if dtype == torch.uint8 and any(entry % 1 for entry in value):
-        raise InvalidInput(f"Expected whole numbers 0..255 in {place}. Got a fraction.")
-    yield from map(float, value)  # torch takes integers of up to 64 bits only
+    if dtype != torch.float32 and any(entry % 1 for entry in value):
+        raise InvalidInput(f"Expected whole numbers {low:g}..{high:g} in {place}. Got a fraction.")
+    yield from map(int if dtype == torch.int64 else float, value)  # torch takes integers of up to 64 bits only
 
 
 def _image_bytes(instance: dict[str, Any], place: str) -> bytes:

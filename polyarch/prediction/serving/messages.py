@@ -15,7 +15,8 @@ class Request(BaseModel):
             "One or more examples. A row of a table is an object with every column by name, or a list of values in the "
             'order of the columns; null is a missing value. An image is {"image": "..."} with a PNG, JPEG or WebP file '
             "in base64, or nested lists of numbers in the shape of the input. Any other example is a nested list in "
-            "the shape of the input."
+            "the shape of the input. If there are several inputs, an example is an object with each of them by name. "
+            "A sequence whose input has a mask may be shorter than the shape, and its mask is then left out."
         ),
         min_length=1,
     )
@@ -90,8 +91,17 @@ class InputDescription(BaseModel):
     """The format of one example."""
 
     shape: list[int] = Field(description="Of one example.")
-    dtype: str = Field(description="uint8 (whole numbers 0..255) or float32.")
+    dtype: str = Field(description="uint8 (whole numbers 0..255), float32, int64 (tokens) or bool (masks).")
     columns: list[ColumnDescription] = Field(description="Of a table; empty for other data.")
+
+
+class NamedInputDescription(BaseModel):
+    """The format of one of several inputs."""
+
+    name: str
+    shape: list[int] = Field(description="Of one example.")
+    dtype: str = Field(description="uint8 (whole numbers 0..255), float32, int64 (tokens) or bool (masks).")
+    mask: str | None = Field(description="The input that is true for the tokens of this one that are not padding.")
 
 
 class Health(BaseModel):
@@ -101,7 +111,8 @@ class Health(BaseModel):
     task: str = Field(description="What is predicted: classification, regression, multi-label or own.")
     names: list[str] = Field(description="Of the classes, numbers or labels.")
     classes: list[str] = Field(description="Of the classes; empty where no classes are predicted.")
-    input: InputDescription
+    input: InputDescription | None = Field(None, description="Of data with one input.")
+    inputs: list[NamedInputDescription] = Field([], description="Of data with several inputs.")
 
 
 class Error(BaseModel):

@@ -41,7 +41,7 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
     turn = asyncio.Lock()
     waiting = 0
 
-    @application.get("/health", response_model=messages.Health)
+    @application.get("/health", response_model=messages.Health, response_model_exclude_defaults=True)
     async def health() -> Any:
         """Whether the service is up, and what it takes and returns."""
         return _health(predictor)
@@ -103,14 +103,23 @@ def _answer(body: bytes, predictor: Predictor, limits: RequestLimits) -> dict[st
 
 
 def _health(predictor: Predictor) -> dict[str, Any]:
-    return {
+    shapes, dtypes = predictor.input_shape, predictor.input_dtype
+    found: dict[str, Any] = {
         "status": "ok",
         "task": predictor.task.kind,
         "names": list(predictor.task.names),
         "classes": list(predictor.classes),
-        "input": {
-            "shape": list(predictor.input_shape),
-            "dtype": str(predictor.input_dtype).removeprefix("torch."),
-            "columns": [column.to_dict() for column in predictor.columns],
-        },
     }
+    if isinstance(shapes, dict) and isinstance(dtypes, dict):
+        found["inputs"] = [
+            {"name": name, "shape": list(shape), "dtype": _name(dtypes[name]), "mask": predictor.masks.get(name)}
+            for name, shape in shapes.items()
+        ]
+    else:
+        columns = [column.to_dict() for column in predictor.columns]
+        found["input"] = {"shape": list(shapes), "dtype": _name(dtypes), "columns": columns}
+    return found
+
+
+def _name(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,142 @@
+"""The preprocessing of table rows: standardised numbers and one-hot categories, or categories as indices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyarch.data.columns import Column
+from polyarch.data.examples import Examples, resident
+from polyarch.data.named_inputs import InputShape, NamedInputs
+from polyarch.errors import DataError
+
+TABLE_STATISTICS = ("medians", "means", "stds", "marked")
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """Turns table rows into features: standardised numbers, marks for missing numbers, one-hot categories.
+
+        number    (x - mean) / std; a missing x is replaced by the median
+        mark      1 if x is missing, else 0; for each numeric column with missing values in training
+        category  one-hot; all zeros if missing or unknown
+
+    in this order, each in the order of the columns. Mean and std are computed on training values after imputation.
+    """
+
+    kind: ClassVar = "table"
+
+    columns: tuple[Column, ...]  # the columns of the raw rows (N, columns)
+    medians: tuple[float, ...]  # one per numeric column, like means and stds
+    means: tuple[float, ...]
+    stds: tuple[float, ...]
+    marked: tuple[int, ...]  # the numeric columns that get a mark, counted among the numeric ones
+
+    @classmethod
+    def of(cls, train: Examples, columns: Sequence[Column]) -> Self:
+        """Fits the statistics on training rows; a column that never varies gets std 1, an empty one median 0."""
+        rows = resident(train).inputs.double().numpy()
+        statistics: list[tuple[float, float, float]] = []
+        marked: list[int] = []
+        for index in _numeric(columns):
+            values = rows[:, index]
+            missing = np.isnan(values)
+            if missing.any():
+                marked.append(len(statistics))
+            median = 0.0 if missing.all() else float(np.median(values[~missing]))
+            filled = np.where(missing, median, values)
+            std = float(filled.std())  # tiny but not zero for a constant column, due to rounding
+            varies = filled.min() < filled.max() and std > np.finfo(np.float32).tiny
+            statistics.append((median, float(filled.mean()), std if varies else 1.0))
+        medians, means, stds = zip(*statistics, strict=True) if statistics else ((), (), ())
+        return cls(tuple(columns), medians, means, stds, tuple(marked))
+
+    def __call__(self, inputs: Tensor) -> Any:
+        """(B, columns) raw rows -> (B, features) floats."""
+        device = inputs.device
+        parts = self._numbers(inputs)
+        places = [
+            (index, category)
+            for index, column in enumerate(self.columns)
+            for category in range(len(column.categories or ()))
+        ]
+        if places:  # NaN and -1 match no category
+            index, category = torch.tensor(places, device=device).unbind(1)
+            parts.append((inputs.index_select(1, index) == category).float())
+        return torch.cat(parts, 1)
+
+    def _numbers(self, inputs: Tensor) -> list[Tensor]:
+        """The standardised numbers and the marks, (B, ...) each, without those that no column needs."""
+        numeric = _numeric(self.columns)
+        if not numeric:
+            return []
+        device = inputs.device
+        numbers = inputs.index_select(1, torch.tensor(numeric, device=device))
+        missing = numbers.isnan()
+        medians, means, stds = (
+            torch.tensor(values, dtype=torch.float32, device=device) for values in (self.medians, self.means, self.stds)
+        )
+        parts = [(torch.where(missing, medians, numbers) - means) / stds]
+        if self.marked:
+            parts.append(missing.index_select(1, torch.tensor(self.marked, device=device)).float())
+        return parts
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> InputShape:
+        """(columns,) -> (features,)."""
+        self._require_rows(input_shape)
+        categories = sum(len(column.categories or ()) for column in self.columns)
+        return (len(self.means) + len(self.marked) + categories,)
+
+    def _require_rows(self, input_shape: tuple[int, ...]) -> None:
+        if input_shape != (len(self.columns),):
+            raise DataError(f"Expected rows of {len(self.columns)} columns. Got examples of shape {input_shape}.")
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """No indices."""
+        return {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, to write to a file; `preprocessing_from` reads them."""
+        numbers = {name: list(getattr(self, name)) for name in TABLE_STATISTICS}
+        return {"kind": self.kind, "columns": [column.to_dict() for column in self.columns], **numbers}
+
+
+class TableIndices(TableEncoding):
+    """Turns table rows into two inputs, for networks that embed categories.
+
+    numeric      (B, numbers + marks) floats, as in `TableEncoding`
+    categorical  (B, categorical columns) int64: 0 if missing or unknown, 1 + its index for a known category
+    """
+
+    kind = "table indices"
+
+    def __call__(self, inputs: Tensor) -> NamedInputs:
+        """(B, columns) raw rows -> ``numeric`` and ``categorical``."""
+        numbers = self._numbers(inputs) or [inputs[:, :0]]
+        categorical = torch.tensor(_categorical(self.columns), dtype=torch.int64, device=inputs.device)
+        codes = inputs.index_select(1, categorical).nan_to_num(-1.0).long() + 1  # the code of an unknown one is -1
+        known = (codes > 0) & (codes < torch.tensor(self.sizes["categories"], dtype=torch.int64, device=codes.device))
+        return NamedInputs.unchecked({"numeric": torch.cat(numbers, 1), "categorical": codes * known})
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> InputShape:
+        """(columns,) -> the shapes of ``numeric`` and ``categorical``."""
+        self._require_rows(input_shape)
+        return {"numeric": (len(self.means) + len(self.marked),), "categorical": (len(_categorical(self.columns)),)}
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """``categories``: the number of indices of every categorical column."""
+        known = [column.categories for column in self.columns if column.categories is not None]
+        return {"categories": tuple(len(categories) + 1 for categories in known)}
+
+
+def _numeric(columns: Sequence[Column]) -> list[int]:
+    return [index for index, column in enumerate(columns) if column.categories is None]
+
+
+def _categorical(columns: Sequence[Column]) -> list[int]:
+    return [index for index, column in enumerate(columns) if column.categories is not None]
