@@ -17,7 +17,7 @@ from polyarch.prediction.inputs import Inputs
 from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.prediction.rows import columns_of, rows_of
 from polyarch.runs.display import Report
-from polyarch.tasks import Regression
+from polyarch.tasks import MultiLabel, Regression, Task
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets run cells that start with these as formulas."""
@@ -47,21 +47,30 @@ def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: 
             writer.writerows(_lines(ids, predictions, predictor))
             if inputs.targets is not None:
                 targets = inputs.targets[done : done + len(batch)]
-                errors.append(predictor.task.errors(list(predictions.values.values()), targets))
+                errors.append(_errors(predictor.task, predictions, targets))
             flagged += int(predictions.flagged.sum())
             if predictions.depths is not None:
                 depth += int(predictions.depths.sum())
             done += len(batch)
             report(done, total, "")
-    metrics = _metrics(predictor, torch.cat(errors)) if errors else {}
+    metrics = _metrics(predictor.task, torch.cat(errors)) if errors else {}
     return PredictionSummary(done, flagged, metrics, depth / done if predictor.exits else None)
 
 
-def _metrics(predictor: Predictor, errors: Tensor) -> dict[str, float]:
-    """What the errors (N,) of predictions whose targets are known amount to."""
-    if isinstance(predictor.task, Regression):
-        return {"RMSE": float(errors.square().mean().sqrt()), "MAE": float(errors.mean())}
-    return {"Accuracy": 1 - float(errors.mean())}
+def _errors(task: Task, predictions: Predictions, targets: Tensor) -> Tensor:
+    """By how much numbers are wrong, (B, T), whether classes are, or which share of the labels is, (B,)."""
+    if isinstance(task, Regression):
+        return (predictions.mean - targets).double()
+    return task.errors(list(predictions.values.values()), targets)
+
+
+def _metrics(task: Task, errors: Tensor) -> dict[str, float]:
+    """What the errors of all predictions amount to; those of several numbers count in units of their scale."""
+    if isinstance(task, Regression):
+        relative = errors / errors.new_tensor(task.scale) if len(task.names) > 1 else errors
+        return {"RMSE": float(relative.square().mean(0).sqrt().mean()), "MAE": float(relative.abs().mean())}
+    name = "Label accuracy" if isinstance(task, MultiLabel) else "Accuracy"
+    return {name: 1 - float(errors.mean())}
 
 
 def spreadsheet_safe(text: str) -> str:

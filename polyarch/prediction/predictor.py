@@ -115,7 +115,7 @@ class Predictor:
                 )
             forward, exits = _early_exit(load_artifact(folder, module=module), confidence)
         elif is_own_module(description.network) and module is None:
-            forward = _onnx_program(folder, metadata.outputs, metadata.input_shape)
+            forward = _onnx_program(folder, metadata.described_task.readouts, metadata.input_shape)
         else:
             forward = Program.of(load_artifact(folder, module=module))
         return cls(
@@ -178,7 +178,7 @@ class Predictor:
             if name not in values or values[name].shape != wanted:
                 found = tuple(values[name].shape) if name in values else "nothing"
                 raise CorruptFile(f"Expected {name} of shape {wanted}. Found {found}.")
-        finite = torch.stack([value.isfinite().flatten(1).all(1) for value in values.values()]).all(0)
+        finite = torch.stack([value.isfinite().reshape(len(inputs), -1).all(1) for value in values.values()]).all(0)
         if not finite.all():
             raise NotFiniteError(
                 f"Expected a finite prediction for every example. Found NaN for {_first(~finite, names)}; "
@@ -280,6 +280,8 @@ def _onnx_program(folder: Path, readouts: Iterable[str], shape: InputShape) -> O
 
 def _early_exit(artifact: Artifact, confidence: float) -> tuple[Forward, tuple[int, ...]]:
     """The artifact with early exit, and the depths of its exits."""
+    if not isinstance(artifact.task, Classification):
+        raise InvalidInput(f"Expected classes for early exit. Got the task {artifact.task.kind}.")
     if not isinstance(artifact.networks, Exits):
         raise InvalidInput("Expected a network with exits at several depths for early exit. Got one without.")
     weights = [member.weight for member in artifact.members]

@@ -79,12 +79,13 @@ def vector_artifact(members: int = 1) -> Artifact:
 def numbers_artifact(members: int = 1) -> Artifact:
     """Of vectors; two numbers of very different size, with conformal intervals."""
     task = Regression(("weight", "=price"), (3.0, 5e5), (0.1, 1e5), coverage=0.8)
-    return replace(_vector_artifact(members, task), calibration=Calibration(0.8, 0.6, INTERVALS))
+    return replace(_vector_artifact(members, task), calibration=Calibration(0.8, 1.1, INTERVALS))
 
 
 def labels_artifact(members: int = 1) -> Artifact:
     """Of vectors; three labels of which several may be present."""
-    return _vector_artifact(members, MultiLabel(("hot", "=wet", "loud")))
+    artifact = _vector_artifact(members, MultiLabel(("hot", "=wet", "loud")))
+    return replace(artifact, calibration=Calibration(0.8, 2.0))
 
 
 def _vector_artifact(members: int, task: Task) -> Artifact:

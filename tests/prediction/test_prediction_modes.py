@@ -64,7 +64,7 @@ def by_hand(artifact: Artifact, inputs: Tensor, confidence: float) -> tuple[Tens
     depths = [int(member.architecture["depth"]) for member in artifact.members]
     with torch.no_grad():
         logits = artifact.networks.eval()(artifact.preprocessing(inputs)).double()
-    members = torch.softmax(logits / artifact.temperature, -1)
+    members = torch.softmax(logits / artifact.calibration.temperature, -1)
     told, used = [], []
     for example in members.transpose(0, 1):
         for position, depth in enumerate(depths):
@@ -91,7 +91,7 @@ class TestPredictor:
         torch.testing.assert_close(found.probabilities.double(), probabilities, rtol=1e-4, atol=1e-5)
         entropy = torch.special.entr(probabilities).sum(1)
         torch.testing.assert_close(found.entropy.double(), entropy, rtol=1e-3, atol=1e-4)
-        assert torch.equal(found.flagged, found.entropy > artifact.threshold)
+        assert torch.equal(found.flagged, found.entropy > artifact.calibration.threshold)
         assert bool(found.mutual_information[depths == 0].eq(0).all())  # of one member
 
     def test_above_one_nobody_leaves(self, run: Path, artifact: Artifact, inputs: Tensor) -> None:

@@ -32,7 +32,7 @@ class TestPredictor:
         torch.testing.assert_close(found.probabilities, probabilities)
         torch.testing.assert_close(found.entropy, entropy)
         torch.testing.assert_close(found.mutual_information, information)
-        assert torch.equal(found.flagged, found.entropy > artifact.threshold)
+        assert torch.equal(found.flagged, found.entropy > artifact.calibration.threshold)
         assert 0 < int(found.flagged.sum()) < 600 and len(found) == 600
         assert not found.probabilities.requires_grad
 

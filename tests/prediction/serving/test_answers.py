@@ -48,6 +48,7 @@ def ask(client: httpx.Client, instances: list[Any]) -> list[dict[str, Any]]:
 
 def assert_same(found: list[dict[str, Any]], predictor: Predictor, inputs: Tensor) -> None:
     expected = predictor(inputs)
+    sets = predictor.sets(expected.probabilities) if predictor.sets else None
     assert len(found) == len(inputs)
     for row, answer in enumerate(found):
         probabilities = expected.probabilities[row].tolist()
@@ -58,6 +59,9 @@ def assert_same(found: list[dict[str, Any]], predictor: Predictor, inputs: Tenso
         assert answer["entropy"] == pytest.approx(float(expected.entropy[row]), abs=1e-5)
         assert answer["mutual_information"] == pytest.approx(float(expected.mutual_information[row]), abs=1e-5)
         assert answer["flagged"] is bool(expected.flagged[row])
+        assert ("set" in answer) == (sets is not None)
+        if sets is not None:
+            assert answer["set"] == [predictor.classes[index] for index in sets[row].nonzero().flatten().tolist()]
 
 
 def test_nested_lists(clients: Clients, predictors: Predictors, examples: ModuleType) -> None:
@@ -117,13 +121,14 @@ def test_images_of_floats(predictors: Predictors, served: ModuleType, examples: 
 
 def test_health_and_documents_work_offline(clients: Clients) -> None:
     health = clients["table"].get("/health").json()
-    assert health["status"] == "ok" and health["classes"] == ["low", "=high", "-"]
+    assert health["status"] == "ok" and health["classes"] == health["names"] == ["low", "=high", "-"]
+    assert health["task"] == "classification"
     assert health["input"]["shape"] == [4] and health["input"]["dtype"] == "float32"
     assert health["input"]["columns"][1] == {"name": "colour", "categories": ["red", "green", "blue"]}
     for kind, client in clients.items():
         api = client.get("/openapi.json").json()
         assert set(api["paths"]) == {"/health", "/predict"}
-        assert "class" in api["components"]["schemas"]["Prediction"]["properties"]
+        assert "class" in api["components"]["schemas"]["ClassPrediction"]["properties"]
         assert "instances" in json.dumps(api["paths"]["/predict"]["post"]["requestBody"])
         page = client.get("/docs")
         assert page.status_code == 200 and "/predict" in page.text
