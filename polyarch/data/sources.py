@@ -61,7 +61,7 @@ def load(
         data = read_pair(*source, test_share=test_share)
     else:
         raise InvalidInput(f"Expected a name, a path, a pair (X, y) or a torch data set. Got {_name_of(source)}.")
-    if size is None or (data.is_image and data.image_shape[1:] == (size, size)):
+    if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
         return data
     return data.resized(size)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ class Inputs:
     """
 
     ids: list[str]
-    batches: Iterator[RawExamples]
+    batches: Iterator[Any]
     target: str | None = None
     targets: Tensor | None = None
 

@@ -10,6 +10,8 @@ from unittest import TestCase
 import torch
 from torch import Tensor, fx, nn
 
+from polyarch.data import Inputs, NamedInputs
+from polyarch.data.named_inputs import call_plainly, mapped
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock
 from polyarch.nn.choice_vectors import ChoiceVectors
@@ -28,8 +30,8 @@ class SupernetContract:
         """The supernet under test; its weights come from torch's global generator, which the contract seeds."""
         raise NotImplementedError
 
-    def make_inputs(self) -> Tensor:
-        """A batch of 4 or more examples for the supernet, (B, ...)."""
+    def make_inputs(self) -> Inputs:
+        """A batch of 4 or more examples for the supernet, (B, ...), or several inputs by name."""
         raise NotImplementedError
 
     def make_architectures(self, space: Space) -> list[Architecture]:
@@ -118,10 +120,16 @@ class SupernetContract:
         net, x, architectures = self._trained()
         for architecture in architectures:
             network = net.extract(architecture).eval()
+            expected = network(x)
+            call_plainly(network)
             assert all("polyarch" not in type(module).__module__ for module in network.modules())
             content = pickle.dumps(network)
             assert b"polyarch" not in content
-            self._assert_close(pickle.loads(content)(x), network(x))
+            loaded = pickle.loads(content)
+            if isinstance(x, NamedInputs) and not isinstance(network, fx.GraphModule):
+                self._assert_close(loaded(**x), expected)
+            else:
+                self._assert_close(loaded(x), expected)
 
     def test_extracted_networks_survive_saving(self) -> None:
         """Their state, loaded into the same architectures of another supernet, gives the same outputs."""
@@ -200,7 +208,7 @@ class SupernetContract:
             with TestCase().assertRaises(InvalidInput):
                 call()
 
-    def _trained(self) -> tuple[Supernet, Tensor, list[Architecture]]:
+    def _trained(self) -> tuple[Supernet, Inputs, list[Architecture]]:
         """A supernet in evaluation mode with changed weights and statistics, inputs and architectures."""
         with global_seed(0, "contract"):
             net, x = self.make_supernet(), self.make_inputs()
@@ -209,8 +217,8 @@ class SupernetContract:
         net.train()
         with torch.no_grad():
             for position, architecture in enumerate(architectures):
-                net(x * (1 + 0.1 * position), architecture)
-            net(x + 0.5, {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices})
+                net(_changed(x, 1 + 0.1 * position, 0.0), architecture)
+            net(_changed(x, 1.0, 0.5), {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices})
         return net.eval(), x, architectures
 
     @staticmethod
@@ -220,6 +228,11 @@ class SupernetContract:
 
     def _assert_close(self, actual: Tensor, expected: Tensor) -> None:
         torch.testing.assert_close(actual, expected, rtol=self.tolerance, atol=self.tolerance)
+
+
+def _changed(x: Inputs, scale: float, shift: float) -> Inputs:
+    """Other numbers; tokens and masks stay."""
+    return mapped(lambda part: part * scale + shift if part.is_floating_point() else part, x)
 
 
 def _disturb(module: nn.Module, stream: str) -> None:
