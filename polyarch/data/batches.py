@@ -19,7 +19,7 @@ Augmentation = Callable[[Tensor, Generator], Tensor]
 class Batch(NamedTuple):
     """Inputs (B, ...), or several by name, and class indices (B,)."""
 
-    inputs: Inputs
+    inputs: Any  # `Inputs`: almost every network reads one tensor and need not ask
     targets: Tensor
 
 

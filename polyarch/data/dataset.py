@@ -10,7 +10,7 @@ from torch import Tensor
 from polyarch.data.columns import Column
 from polyarch.data.examples import Examples, NamedData, TensorData, resident
 from polyarch.data.image_files import ImageFiles
-from polyarch.data.named_inputs import InputShape, InputType, type_of
+from polyarch.data.named_inputs import InputType, type_of
 from polyarch.data.preprocessing import Identity, NamedPreprocessing, Normalisation, Preprocessing
 from polyarch.data.resizing import resize
 from polyarch.data.splits import RandomSplit, Rows, Split
@@ -92,8 +92,11 @@ class Dataset:
         return len(self.class_names)
 
     @property
-    def input_shape(self) -> InputShape:
-        """The shape of one raw example; `Preprocessing.output_shape` gives the shape that a network reads."""
+    def input_shape(self) -> Any:
+        """The shape of one raw example, or `InputShape` of several inputs.
+
+        `Preprocessing.output_shape` gives the shape that a network reads.
+        """
         return self.train.input_shape
 
     @property
@@ -105,14 +108,6 @@ class Dataset:
     def is_image(self) -> bool:
         """Whether examples are images (C, H, W)."""
         return isinstance(self.input_shape, tuple) and len(self.input_shape) == 3
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W)."""
-        if not isinstance(self.input_shape, tuple) or len(self.input_shape) != 3:
-            raise DataError(f"Expected images. Got examples of shape {self.input_shape}.")
-        channels, height, width = self.input_shape
-        return channels, height, width
 
     @property
     def is_table(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ class Examples(Protocol):
     def subset(self, rows: Tensor | Sequence[int], /) -> Self:
         """The examples at these rows, in this order."""
 
-    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Inputs]:
+    def stream(self, orders: Sequence[Tensor], /) -> Iterator[Any]:
         """Yields the raw inputs (B, ...) for each tensor of rows (B,)."""
 
 

@@ -38,8 +38,8 @@ def examples_like(other: Dataset, data: Dataset, origin: str) -> Examples:
             f"Got {other.input_shape} of {next(kinds)}."
         )
     if isinstance(train, ImageFiles):
-        return replace(train, targets=targets, classes=data.classes, input_shape=data.image_shape)
-    return TensorData(shaped_like(resident(train).inputs, data.image_shape, as_bytes=True), targets, data.classes)
+        return replace(train, targets=targets, classes=data.classes, input_shape=data.input_shape)
+    return TensorData(shaped_like(resident(train).inputs, data.input_shape, as_bytes=True), targets, data.classes)
 
 
 def _class_indices(names: Sequence[str], known: Sequence[str], origin: str) -> list[int]:

@@ -2,7 +2,7 @@
 
 import keyword
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -101,6 +101,8 @@ pytree.register_pytree_node(
 Inputs = Tensor | NamedInputs
 """A batch: one tensor (B, ...), or several by name."""
 
+AnyInputs = TypeVar("AnyInputs", bound=Inputs)
+
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]
 """The shape of one example, or of every named input of one."""
 
@@ -113,20 +115,21 @@ def tensors_of(inputs: Inputs) -> list[Tensor]:
     return [tensor for _, tensor in inputs.items()] if isinstance(inputs, NamedInputs) else [inputs]
 
 
-def mapped(function: Callable[[Tensor], Tensor], inputs: Inputs) -> Inputs:
+def mapped(function: Callable[[Tensor], Tensor], inputs: AnyInputs) -> AnyInputs:
     """``function`` of the tensor, or of every named one."""
-    return inputs.map(function) if isinstance(inputs, NamedInputs) else function(inputs)
+    found: AnyInputs = pytree.tree_map(function, inputs)
+    return found
 
 
-def joined(parts: Sequence[Inputs]) -> Inputs:
+def joined(parts: Sequence[AnyInputs]) -> AnyInputs:
     """Batches one after the other: (B_1, ...), (B_2, ...) -> (B_1 + B_2, ...)."""
-    joint: Inputs = pytree.tree_map(lambda *tensors: torch.cat(tensors), *parts)
+    joint: AnyInputs = pytree.tree_map(lambda *tensors: torch.cat(tensors), *parts)
     return joint
 
 
-def cycled(inputs: Inputs, rows: int) -> Inputs:
+def cycled(inputs: AnyInputs, rows: int) -> AnyInputs:
     """A batch of ``rows`` examples: the given ones, repeated from the start or cut off."""
-    return inputs[torch.arange(rows, device=inputs.device) % len(inputs)]
+    return mapped(lambda tensor: tensor[torch.arange(rows, device=tensor.device) % len(tensor)], inputs)
 
 
 def shape_of(inputs: Inputs) -> InputShape:
@@ -153,7 +156,7 @@ def shape_text(inputs: Inputs) -> str:
 def call_by_name(network: nn.Module) -> None:
     """Lets a network be called with `NamedInputs`, whose tensors reach its ``forward`` by name.
 
-    A hook does it, so that the network stays the user's own and still takes plain arguments.
+    A hook does it, so that the network stays the user's own and still takes plain arguments; `call_plainly` removes it.
     """
     if not called_by_name(network):
         network.register_forward_pre_hook(_by_name, with_kwargs=True)
@@ -162,6 +165,14 @@ def call_by_name(network: nn.Module) -> None:
 def called_by_name(network: nn.Module) -> bool:
     """Whether `call_by_name` has been applied to the network."""
     return _by_name in network._forward_pre_hooks.values()
+
+
+def call_plainly(network: nn.Module) -> None:
+    """Undoes `call_by_name`: the network then refers to nothing of this package, and can be pickled for elsewhere."""
+    for key, hook in list(network._forward_pre_hooks.items()):
+        if hook is _by_name:
+            del network._forward_pre_hooks[key]
+            del network._forward_pre_hooks_with_kwargs[key]
 
 
 def _by_name(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyarch.data.columns import Column
 from polyarch.data.examples import Examples, TensorData
-from polyarch.data.named_inputs import InputShape, NamedInputs
+from polyarch.data.named_inputs import NamedInputs
 from polyarch.data.table_encoding import TABLE_STATISTICS, TableEncoding, TableIndices
 from polyarch.errors import CorruptFile
 from polyarch.randomness import generator_at
@@ -28,8 +28,8 @@ class Preprocessing(Protocol):
     def __call__(self, inputs: Any) -> Any:
         """(B, ...) raw examples -> (B, ...) network inputs; either may be `NamedInputs`."""
 
-    def output_shape(self, input_shape: Any) -> InputShape:
-        """The shape of one preprocessed example."""
+    def output_shape(self, input_shape: Any) -> Any:
+        """The shape of one preprocessed example, as an `InputShape`."""
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -127,8 +127,7 @@ class NamedPreprocessing:
 
     def output_shape(self, input_shape: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """The shapes of the preprocessed inputs."""
-        shapes = {name: part.output_shape(input_shape[name]) for name, part in self.parts.items()}
-        return {name: shape for name, shape in shapes.items() if isinstance(shape, tuple)}
+        return {name: part.output_shape(input_shape[name]) for name, part in self.parts.items()}
 
     @property
     def sizes(self) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _held_out(source: Source | Dataset, data: Dataset, keys: SplitKeys) -> tuple
         other = source
     else:
         is_sized = data.is_image and data.is_bytes and not isinstance(source, tuple | DataLoader)
-        size = data.image_shape[1] if is_sized else None
+        size = data.input_shape[1] if is_sized else None
         other = _load(source, data_root(), Reading(None, size, data.kind, None, SplitKeys()))
     if data.is_table or other.is_table:
         what = "the path of a table" if data.is_table else "no table"
@@ -181,7 +181,7 @@ def _load(source: Source, root: Path, reading: Reading) -> Dataset:
         )
     if reading.task is not None and data.kind != reading.task:
         raise InvalidInput(f"Expected data for the task {reading.task}. Got {data.name!r}, whose task is {data.kind}.")
-    if size is None or (data.is_image and data.image_shape[1:] == (size, size)):
+    if size is None or (data.is_image and data.input_shape[1:] == (size, size)):
         return data
     return data.resized(size)
 

@@ -10,24 +10,23 @@ from torch import Tensor
 
 from polyarch.data.columns import Column
 from polyarch.data.examples import Examples, resident
-from polyarch.data.named_inputs import InputShape, NamedInputs
+from polyarch.data.named_inputs import NamedInputs
 from polyarch.errors import DataError
 
 TABLE_STATISTICS = ("medians", "means", "stds", "marked")
 
 
 @dataclass(frozen=True)
-class TableEncoding:
-    """Turns table rows into features: standardised numbers, marks for missing numbers, one-hot categories.
+class TableStatistics:
+    """What is known of the columns of a table from its training rows; subclasses make network inputs with it.
 
         number    (x - mean) / std; a missing x is replaced by the median
         mark      1 if x is missing, else 0; for each numeric column with missing values in training
-        category  one-hot; all zeros if missing or unknown
 
-    in this order, each in the order of the columns. Mean and std are computed on training values after imputation.
+    Mean and std are computed on training values after imputation.
     """
 
-    kind: ClassVar = "table"
+    kind: ClassVar[str]
 
     columns: tuple[Column, ...]  # the columns of the raw rows (N, columns)
     medians: tuple[float, ...]  # one per numeric column, like means and stds
@@ -54,21 +53,7 @@ class TableEncoding:
         medians, means, stds = zip(*statistics, strict=True) if statistics else ((), (), ())
         return cls(tuple(columns), medians, means, stds, tuple(marked))
 
-    def __call__(self, inputs: Tensor) -> Any:
-        """(B, columns) raw rows -> (B, features) floats."""
-        device = inputs.device
-        parts = self._numbers(inputs)
-        places = [
-            (index, category)
-            for index, column in enumerate(self.columns)
-            for category in range(len(column.categories or ()))
-        ]
-        if places:  # NaN and -1 match no category
-            index, category = torch.tensor(places, device=device).unbind(1)
-            parts.append((inputs.index_select(1, index) == category).float())
-        return torch.cat(parts, 1)
-
-    def _numbers(self, inputs: Tensor) -> list[Tensor]:
+    def numbers(self, inputs: Tensor) -> list[Tensor]:
         """The standardised numbers and the marks, (B, ...) each, without those that no column needs."""
         numeric = _numeric(self.columns)
         if not numeric:
@@ -84,20 +69,10 @@ class TableEncoding:
             parts.append(missing.index_select(1, torch.tensor(self.marked, device=device)).float())
         return parts
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> InputShape:
-        """(columns,) -> (features,)."""
-        self._require_rows(input_shape)
-        categories = sum(len(column.categories or ()) for column in self.columns)
-        return (len(self.means) + len(self.marked) + categories,)
-
-    def _require_rows(self, input_shape: tuple[int, ...]) -> None:
+    def require_rows(self, input_shape: tuple[int, ...]) -> None:
+        """Refuses examples that are not rows of the table."""
         if input_shape != (len(self.columns),):
             raise DataError(f"Expected rows of {len(self.columns)} columns. Got examples of shape {input_shape}.")
-
-    @property
-    def sizes(self) -> dict[str, Any]:
-        """No indices."""
-        return {}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to write to a file; `preprocessing_from` reads them."""
@@ -105,10 +80,44 @@ class TableEncoding:
         return {"kind": self.kind, "columns": [column.to_dict() for column in self.columns], **numbers}
 
 
-class TableIndices(TableEncoding):
+class TableEncoding(TableStatistics):
+    """Turns table rows into features: standardised numbers, marks for missing numbers, one-hot categories.
+
+    They are in this order, each in the order of the columns. A category that is missing or unknown is all zeros.
+    """
+
+    kind = "table"
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """(B, columns) raw rows -> (B, features) floats."""
+        device = inputs.device
+        parts = self.numbers(inputs)
+        places = [
+            (index, category)
+            for index, column in enumerate(self.columns)
+            for category in range(len(column.categories or ()))
+        ]
+        if places:  # NaN and -1 match no category
+            index, category = torch.tensor(places, device=device).unbind(1)
+            parts.append((inputs.index_select(1, index) == category).float())
+        return torch.cat(parts, 1)
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """(columns,) -> (features,)."""
+        self.require_rows(input_shape)
+        categories = sum(len(column.categories or ()) for column in self.columns)
+        return (len(self.means) + len(self.marked) + categories,)
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """No indices."""
+        return {}
+
+
+class TableIndices(TableStatistics):
     """Turns table rows into two inputs, for networks that embed categories.
 
-    numeric      (B, numbers + marks) floats, as in `TableEncoding`
+    numeric      (B, numbers + marks) floats
     categorical  (B, categorical columns) int64: 0 if missing or unknown, 1 + its index for a known category
     """
 
@@ -116,15 +125,15 @@ class TableIndices(TableEncoding):
 
     def __call__(self, inputs: Tensor) -> NamedInputs:
         """(B, columns) raw rows -> ``numeric`` and ``categorical``."""
-        numbers = self._numbers(inputs) or [inputs[:, :0]]
+        numbers = self.numbers(inputs) or [inputs[:, :0]]
         categorical = torch.tensor(_categorical(self.columns), dtype=torch.int64, device=inputs.device)
         codes = inputs.index_select(1, categorical).nan_to_num(-1.0).long() + 1  # the code of an unknown one is -1
         known = (codes > 0) & (codes < torch.tensor(self.sizes["categories"], dtype=torch.int64, device=codes.device))
         return NamedInputs.unchecked({"numeric": torch.cat(numbers, 1), "categorical": codes * known})
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> InputShape:
+    def output_shape(self, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
         """(columns,) -> the shapes of ``numeric`` and ``categorical``."""
-        self._require_rows(input_shape)
+        self.require_rows(input_shape)
         return {"numeric": (len(self.means) + len(self.marked),), "categorical": (len(_categorical(self.columns)),)}
 
     @property

@@ -64,7 +64,7 @@ def _images(folder: Path, data: Dataset) -> Examples:
     if not paths:
         raise DataError(f"Expected images in {folder}. Found none with a suffix such as .png or .jpg.")
     images = ImageFiles(
-        ImagePaths(tuple(paths)), torch.arange(len(paths)), _no_labels(len(paths)), data.classes, data.image_shape
+        ImagePaths(tuple(paths)), torch.arange(len(paths)), _no_labels(len(paths)), data.classes, data.input_shape
     )
     if data.is_bytes and not fits_in_memory(images):
         return images
@@ -95,7 +95,7 @@ def _inputs(inputs: Inputs, data: Dataset) -> Examples:
     if shape_of(inputs) != data.input_shape or type_of(inputs) != data.input_dtype:
         if not isinstance(inputs, Tensor) or inputs.dim() != 4 or not data.is_image:
             raise DataError(f"Expected examples of shape {data.input_shape} without labels. Got {shape_of(inputs)}.")
-        inputs = shaped_like(inputs, data.image_shape, as_bytes=data.is_bytes)
+        inputs = shaped_like(inputs, data.input_shape, as_bytes=data.is_bytes)
     if isinstance(inputs, Tensor) and data.is_table:
         return TableData(inputs, _no_labels(len(inputs)), data.classes)
     return examples_of(inputs, _no_labels(len(inputs)), data.classes)

@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from polyarch.data import Column, Inputs, NamedInputs, Preprocessing
-from polyarch.data.named_inputs import cycled, mapped, shape_of, shape_text, type_of
+from polyarch.data.named_inputs import AnyInputs, cycled, mapped, shape_of, shape_text, type_of
 from polyarch.errors import CorruptFile, ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
 from polyarch.export.records import METADATA_FILE, PROGRAM_FILES, one_line, read_object
@@ -174,7 +174,7 @@ def export_programs(
     return differences
 
 
-def random_inputs(artifact: Artifact, examples: Inputs) -> Iterator[Inputs]:
+def random_inputs(artifact: Artifact, examples: AnyInputs) -> Iterator[AnyInputs]:
     """Batches of several sizes in the range of the examples; tables include missing and unknown values."""
     generator = Generator().manual_seed(0)
     for size in BATCH_SIZES:

@@ -30,6 +30,7 @@ PROGRAM_FILES = {"pt2": "model.pt2", "onnx": "model.onnx"}
 
 INPUT_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
 
+InputTypeName = Literal["uint8", "float32", "int64", "bool"]
 Shape = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 Share = Annotated[FiniteFloat, Field(gt=0, le=1)]
@@ -63,13 +64,15 @@ class InputRecord(Record):
     """The only input of the program, which is called ``inputs``: batches (B, *shape)."""
 
     shape: Shape
-    dtype: Literal["uint8", "float32", "int64", "bool"]
+    dtype: InputTypeName
 
 
-class NamedInputRecord(InputRecord):
+class NamedInputRecord(Record):
     """One of several inputs; ``mask`` is the input that is true for real tokens, where this one is padded with 0."""
 
     name: Annotated[str, Field(pattern=r"^[^\W\d]\w*$")]
+    shape: Shape
+    dtype: InputTypeName
     mask: str | None = None
 
 

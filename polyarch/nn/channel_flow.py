@@ -1,6 +1,7 @@
 """What is known about the channels of a graph, and the smaller graph built from the remaining ones."""
 
 import copy
+import operator
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
@@ -43,6 +44,7 @@ class ChannelFlow:
         self.graph = fx.Graph()
         self._model, self._recording = model, recording
         self._input = next(node for node in recording.network.graph.nodes if node.op == "placeholder")
+        self._named_inputs: fx.Node | None = None
         self._root = nn.Module().train(model.training)
         self._copied: dict[int, Any] = {}  # the smaller network shares the same modules
         self._taken: dict[tuple[fx.Node, tuple[bool, ...]], fx.Node] = {}
@@ -51,6 +53,17 @@ class ChannelFlow:
         """The new graph with its modules."""
         self.graph.lint()
         return fx.GraphModule(self._root, self.graph, class_name="Network")
+
+    def input(self, node: fx.Node) -> fx.Node:
+        """An input of the new graph, whose ``forward`` takes one value: the tensor, or all named ones together.
+
+        Arguments by name would need a hook, which graphs lose when they are copied.
+        """
+        if not self._recording.named:
+            return self.graph.placeholder("x")
+        if self._named_inputs is None:
+            self._named_inputs = self.graph.placeholder("inputs")
+        return self.graph.call_function(operator.getitem, (self._named_inputs, str(node.target)))
 
     def shape(self, node: fx.Node) -> tuple[int, ...] | None:
         """(B, C, ...) if the value has channels, otherwise None."""

@@ -38,6 +38,7 @@ class Recording:
     batched: frozenset[fx.Node]  # the nodes whose values have one row per row of the batch
     macs: dict[fx.Node, float]  # the multiply-accumulates of every node for one row
     constants: dict[str, Tensor]  # tensors that the code of the network creates, by name
+    named: bool  # whether the inputs of the network are named
 
 
 def recorded(model: nn.Module, example: Inputs) -> Recording:
@@ -74,7 +75,7 @@ def recorded(model: nn.Module, example: Inputs) -> Recording:
     pairs = ((node, values.found[node], of_one_row.found[node]) for node in graph.nodes)
     batched = frozenset(node for node, many, one in pairs if _follows_rows(many, one, len(example)))
     macs = {node: flops / 2 for node, flops in of_one_row.flops.items()}
-    return Recording(network, values.found, batched, macs, recorder.constants)
+    return Recording(network, values.found, batched, macs, recorder.constants, isinstance(example, NamedInputs))
 
 
 def _follows_rows(many: Any, one: Any, rows: int) -> bool:

@@ -42,11 +42,11 @@ class Rule(ABC):
 
 
 class Input(Rule):
-    """The input of the network, of which every channel stays."""
+    """An input of the network, of which every channel stays."""
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
-        """Adds the input of the new graph."""
-        return flow.graph.placeholder("x"), flow.everything(node)
+        """Adds the input to the new graph."""
+        return flow.input(node), flow.everything(node)
 
 
 class BatchSize(Rule):

@@ -40,7 +40,7 @@ class Inputs:
     """
 
     ids: list[str]
-    batches: Iterator[RawExamples]
+    batches: Iterator[Any]
     target: str | None = None
     targets: Tensor | None = None
 

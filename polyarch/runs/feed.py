@@ -94,7 +94,7 @@ class Feed:
         return replace(self, augmentations=_augmentations(new, self.data))
 
     @property
-    def network_shape(self) -> InputShape:
+    def network_shape(self) -> Any:
         """The shape of one preprocessed example."""
         return self.preprocessing.output_shape(self.data.input_shape)
 
@@ -106,7 +106,8 @@ class Feed:
 
     def raw_examples(self, count: int) -> Inputs:
         """Up to ``count`` test examples before preprocessing, (B, ...)."""
-        return next(iter(self.data.test.stream([torch.arange(min(count, len(self.data.test)))])))
+        examples: Inputs = next(iter(self.data.test.stream([torch.arange(min(count, len(self.data.test)))])))
+        return examples
 
     def summary(self) -> dict[str, Any]:
         """The data in numbers, for the results."""

@@ -228,10 +228,10 @@ def ood_batches(run: Run) -> BatchSource | None:
     other = load(name)
     if not (run.feed.data.is_image and other.is_image):
         raise ConfigError(f"Expected images on both sides for data.ood. Got {run.feed.data.name!r} and {name!r}.")
-    _, height, width = run.feed.data.image_shape
+    _, height, width = run.feed.data.input_shape
     if height != width:
         raise ConfigError(f"Expected square images for data.ood. Got {height}x{width} pixels.")
-    shaped = shaped_like(resident(other.test).inputs, run.feed.data.image_shape, as_bytes=run.feed.data.is_bytes)
+    shaped = shaped_like(resident(other.test).inputs, run.feed.data.input_shape, as_bytes=run.feed.data.is_bytes)
     return run.feed.in_order(TensorData(shaped, torch.zeros(len(shaped), dtype=torch.int64), 1))
 
 

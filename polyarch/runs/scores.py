@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from polyarch.data import Batches, Inputs, InputShape, endless
+from polyarch.data import Batches, Inputs, endless
 from polyarch.estimators import (
     Estimator,
     ExponentialAverage,
@@ -49,7 +50,7 @@ class Scores:
         return self.feed.in_order(self.feed.valid)
 
     @property
-    def input_shape(self) -> InputShape:
+    def input_shape(self) -> Any:
         """The shape of one preprocessed example."""
         return self.feed.network_shape
 

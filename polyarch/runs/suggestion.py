@@ -130,7 +130,7 @@ def merged(suggested: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, 
 
 
 def _augmentation(data: Dataset) -> dict[str, Any]:
-    channels, height, width = data.image_shape
+    channels, height, width = data.input_shape
     side = min(height, width)
     return {
         "shift": side // 14 if channels == 1 else side // 8,
@@ -173,7 +173,7 @@ def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     if not data.is_image:
         yield from fully_connected(data)
         return
-    side = min(data.image_shape[1:])
+    side = min(data.input_shape[1:])
     if side <= SMALL_IMAGE:
         widest = min(max(side // 2, 4), 16)
         for cell_channels in [c for c in (16, 12, 8, 6, 4, 2) if c <= widest]:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from polyarch.data import Batch, Inputs
+from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
@@ -34,7 +34,7 @@ class RandomPass(ABC):
     """The network that is trained."""
 
     @abstractmethod
-    def logits(self, inputs: Inputs, generator: Generator) -> Tensor:
+    def logits(self, inputs: Any, generator: Generator) -> Tensor:
         """One random pass: (B, ...) -> (B, C)."""
 
 
@@ -53,7 +53,7 @@ class WiringPass(RandomPass):
         self.q = q
         self.draws: DrawUnit = draws
 
-    def logits(self, inputs: Inputs, generator: Generator) -> Tensor:
+    def logits(self, inputs: Any, generator: Generator) -> Tensor:
         """A pass under a new draw, in training and in evaluation mode."""
         with skipping_zeros(per_example=True):  # every operation runs on the examples that drew it
             output: Tensor = self.net(inputs, draw_for(inputs, self.q, self.draws, generator))
@@ -68,7 +68,7 @@ class DropoutPass(RandomPass):
             raise InvalidInput("Expected a network with dropout layers of p above 0. Got one without.")
         self.module = network
 
-    def logits(self, inputs: Inputs, generator: Generator) -> Tensor:
+    def logits(self, inputs: Any, generator: Generator) -> Tensor:
         """A pass whose masks come from torch's global generator, which `Consistency` seeds."""
         output: Tensor = self.module(inputs)
         return output

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from polyarch.data import Batch, Inputs
 from polyarch.distributions import ArchDistribution, Empirical
@@ -68,7 +68,6 @@ class StochasticArchitectures(Strategy):
         architecture = draw_for(inputs, self.q, self.draws, generator)
         with skipping_zeros(per_example=True):
             if isinstance(self.net, WiredSupernet) and self.net.auxiliary is not None:
-                assert isinstance(inputs, Tensor)  # networks with a second classifier read images
                 logits, auxiliary = self.net.with_auxiliary(inputs, architecture)
                 loss = self.task.loss(logits, targets) + AUXILIARY_WEIGHT * self.task.loss(auxiliary, targets)
             else:

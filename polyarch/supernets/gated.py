@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from polyarch.data.named_inputs import Inputs, NamedInputs, call_by_name, called_by_name, cycled, shape_of, tensors_of
+from polyarch.data.named_inputs import Inputs, NamedInputs, call_by_name, cycled, shape_of, tensors_of
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChannelGraph, NetworkCost
 from polyarch.nn.channel_gates import ChannelGate, run_gated
@@ -113,12 +113,10 @@ class GatedSupernet(Supernet):
     def extract(self, architecture: Architecture) -> nn.Module:
         """The network without the dropped slices and everything that nothing reads any more; see `ChannelGraph`.
 
-        ``torch.fx`` must be able to trace the network's ``forward``.
+        ``torch.fx`` must be able to trace the network's ``forward``. Several inputs are one argument of the result,
+        a mapping of their names.
         """
-        network = self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
-        if called_by_name(self.model):
-            call_by_name(network)
-        return network
+        return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
 
     def cost(self, architecture: Architecture) -> NetworkCost:
         """Parameters and multiply-accumulates of the extracted network, without extracting it."""

@@ -10,6 +10,8 @@ from unittest import TestCase
 import torch
 from torch import Tensor, fx, nn
 
+from polyarch.data import Inputs, NamedInputs
+from polyarch.data.named_inputs import call_plainly, mapped
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, ElasticConv2d, ElasticLayer
 from polyarch.nn.choice_vectors import ChoiceVectors
@@ -31,8 +33,8 @@ class HardPathContract:
         """The supernet under test; its weights come from torch's global generator, which the contract seeds."""
         raise NotImplementedError
 
-    def make_inputs(self) -> Tensor:
-        """A batch of 4 or more examples for the supernet, (B, ...)."""
+    def make_inputs(self) -> Inputs:
+        """A batch of 4 or more examples for the supernet, (B, ...), or several inputs by name."""
         raise NotImplementedError
 
     def make_architectures(self, space: Space) -> list[Architecture]:
@@ -108,10 +110,16 @@ class HardPathContract:
         net, x, architectures = self._trained()
         for architecture in architectures:
             network = net.extract(architecture).eval()
+            expected = network(x)
+            call_plainly(network)
             assert all("polyarch" not in type(module).__module__ for module in network.modules())
             content = pickle.dumps(network)
             assert b"polyarch" not in content
-            self._assert_close(pickle.loads(content)(x), network(x))
+            loaded = pickle.loads(content)
+            if isinstance(x, NamedInputs) and not isinstance(network, fx.GraphModule):
+                self._assert_close(loaded(**x), expected)
+            else:
+                self._assert_close(loaded(x), expected)
 
     def test_extracted_networks_survive_saving(self) -> None:
         """Their state, loaded into the same architectures of another supernet, gives the same outputs."""
@@ -192,7 +200,7 @@ class HardPathContract:
             with TestCase().assertRaises(InvalidInput):
                 call()
 
-    def _trained(self) -> tuple[Supernet, Tensor, list[Architecture]]:
+    def _trained(self) -> tuple[Supernet, Inputs, list[Architecture]]:
         """A supernet in evaluation mode with changed weights and statistics, inputs and architectures."""
         with global_seed(0, "contract"):
             net, x = self.make_supernet(), self.make_inputs()
@@ -201,11 +209,11 @@ class HardPathContract:
         net.train()
         with torch.no_grad():
             for position, architecture in enumerate(architectures):
-                net(x * (1 + 0.1 * position), architecture)
-            self._pass_further(net, x + 0.5)
+                net(_changed(x, 1 + 0.1 * position, 0.0), architecture)
+            self._pass_further(net, _changed(x, 1.0, 0.5))
         return net.eval(), x, architectures
 
-    def _pass_further(self, net: Supernet, x: Tensor) -> None:
+    def _pass_further(self, net: Supernet, x: Inputs) -> None:
         """More passes in training mode, before the tests."""
 
     @staticmethod
@@ -248,7 +256,7 @@ class SupernetContract(HardPathContract):
         assert all(gradient.isfinite().all() for gradient in gradients)
         assert all(gradient.any() for gradient, c in zip(gradients, net.space.choices, strict=True) if len(c) > 1)
 
-    def _pass_further(self, net: Supernet, x: Tensor) -> None:
+    def _pass_further(self, net: Supernet, x: Inputs) -> None:
         net(x, {c.name: torch.full((len(c),), 1 / len(c)) for c in net.space.choices})
 
 
@@ -265,6 +273,11 @@ def _neighbours(architecture: Architecture) -> Iterator[Architecture]:
 def _layers(network: nn.Module) -> list[str]:
     """What a network is made of, in words."""
     return sorted(repr(module) for module in network.modules() if not list(module.children()))
+
+
+def _changed(x: Inputs, scale: float, shift: float) -> Inputs:
+    """Other numbers; tokens and masks stay."""
+    return mapped(lambda part: part * scale + shift if part.is_floating_point() else part, x)
 
 
 def _disturb(module: nn.Module, stream: str) -> None:

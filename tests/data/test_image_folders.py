@@ -104,7 +104,8 @@ class TestSizeAndChannels:
         for number, extent in enumerate(sizes):
             for name in ("a", "b"):
                 write_images(folder / name / str(number), 3, size=extent, mode=mode)
-        return load(folder, size=size).input_shape
+        shape: tuple[int, ...] = load(folder, size=size).input_shape
+        return shape
 
     def test_squares_of_one_size_keep_it(self, tmp_path: Path) -> None:
         assert self.shape(tmp_path, (70, 70)) == (3, 70, 70)

@@ -61,7 +61,7 @@ def costs(make: Callable[[], GatedSupernet]) -> dict[Architecture, tuple[int, fl
     for architecture in net.space.enumerate():
         network = net.extract(architecture)
         parameters = sum(parameter.numel() for parameter in network.parameters())
-        found[architecture] = parameters, multiply_accumulates(network, net.example.shape[1:])
+        found[architecture] = parameters, multiply_accumulates(network, net.example)
     return found
 
 

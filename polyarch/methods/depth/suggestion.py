@@ -72,7 +72,7 @@ def _widest(asked: RunSettings, data: Dataset, found: Mapping[str, Any]) -> tupl
 
 def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     """Networks from wide to narrow."""
-    if not data.is_image or min(data.image_shape[1:]) < 6:
+    if not data.is_image or min(data.input_shape[1:]) < 6:
         width = 20 if data.input_shape == (2,) else 64
         reason = f"a fully connected residual network of width {width}"
         yield SpaceProposal({"kind": "depth_fc", "width": width}, reason)

@@ -69,7 +69,7 @@ def _widest(asked: RunSettings, data: Dataset) -> SpaceProposal:
     examples = min(len(data.train), asked.data.limit or len(data.train))
     proposals, outputs = list(_proposals(data)), task_of(asked.task, data, data.train).outputs
     for proposal in proposals[:-1]:
-        net = MultiBranchSettings(**proposal.settings).build(data.image_shape, outputs)
+        net = MultiBranchSettings(**proposal.settings).build(data.input_shape, outputs)
         assert isinstance(net, GatedSupernet)
         if WORK / (net.cost(net.whole()).macs * examples) >= FEWEST_EPOCHS:
             return proposal
@@ -78,11 +78,11 @@ def _widest(asked: RunSettings, data: Dataset) -> SpaceProposal:
 
 def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     """Networks from wide to narrow."""
-    if not data.is_image or min(data.image_shape[1:]) < SMALLEST_IMAGE:
+    if not data.is_image or min(data.input_shape[1:]) < SMALLEST_IMAGE:
         what = f"{len(data.columns)} columns" if data.is_table else f"examples of shape {data.input_shape}"
         yield SpaceProposal({"kind": "residual_mlp"}, f"{what} go to a fully connected residual network")
         return
-    side = min(data.image_shape[1:])
+    side = min(data.input_shape[1:])
     for width in WIDTHS:
         yield SpaceProposal(
             {"kind": "multi_branch", "width": width},

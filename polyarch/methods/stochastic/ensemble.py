@@ -248,7 +248,6 @@ def corrupted_detection(ensemble: Ensemble, run: Run, temperature: float) -> dic
     seed, test = run.settings.seed, run.feed.data.test
     rows = torch.randperm(len(test), generator=generator_at(seed, "corrupted", 0))[:MOST_IMAGES]
     (images,) = test.stream([rows])
-    assert isinstance(images, Tensor)
     if images.is_floating_point() and not ((images >= 0) & (images <= 1)).all():
         return {}
     known, _ = ensemble.outputs(_batches(images, run))

@@ -64,14 +64,14 @@ def suggest_stochastic(asked: RunSettings, data: Dataset, builder: Builder | Non
 
 def _proposals(asked: RunSettings, data: Dataset) -> Iterator[SpaceProposal]:
     """Networks from wide to narrow; of wired ones those with which enough epochs fit into the work."""
-    if not data.is_image or min(data.image_shape[1:]) < SMALLEST_IMAGE:
+    if not data.is_image or min(data.input_shape[1:]) < SMALLEST_IMAGE:
         yield from fully_connected(data)
         return
     examples = min(len(data.train), asked.data.limit or len(data.train))
-    side = min(data.image_shape[1:])
+    side = min(data.input_shape[1:])
     for width in WIDTHS:
-        net = WiredSettings(width=width).build(data.image_shape, task_of(asked.task, data, data.train).outputs)
-        work = MACs(data.image_shape).score(net, residual_wiring(net.space)) * examples
+        net = WiredSettings(width=width).build(data.input_shape, task_of(asked.task, data, data.train).outputs)
+        work = MACs(data.input_shape).score(net, residual_wiring(net.space)) * examples
         if WORK / work >= FEWEST_EPOCHS or width == WIDTHS[-1]:
             yield SpaceProposal(
                 {"kind": "wired", "width": width},
