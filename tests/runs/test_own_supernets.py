@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_supernet_examples as examples
 import pytest
 import torch
+from stopping import Stopping
 from torch import Tensor
 
 import polyarch
@@ -29,8 +31,6 @@ from polyarch.strategies.consistency import WiringPass
 from polyarch.supernets import Relaxation, Supernet
 from polyarch.testing import HardPathContract, SupernetContract, same_bits
 from polyarch.training import StopRequest
-from tests.runs import own_supernet_examples as examples
-from tests.runs.stopping import Stopping
 from tests.test_facade import TINY
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
