@@ -26,7 +26,17 @@ from . import (
     truths,
 )
 from .facade import SearchResult, search
-from .nn import Maybe, OneOf, Repeat
+from .nn import (
+    ElasticBatchNorm1d,
+    ElasticBatchNorm2d,
+    ElasticConv2d,
+    ElasticLayerNorm,
+    ElasticLinear,
+    Maybe,
+    OneOf,
+    Repeat,
+    Sizes,
+)
 from .prediction.predictor import Predictor
 from .scikit import PolyarchClassifier
 from .supernets import from_module, gate
@@ -34,12 +44,18 @@ from .supernets import from_module, gate
 __version__: str
 
 __all__ = [
+    "ElasticBatchNorm1d",
+    "ElasticBatchNorm2d",
+    "ElasticConv2d",
+    "ElasticLayerNorm",
+    "ElasticLinear",
     "Maybe",
     "OneOf",
     "PolyarchClassifier",
     "Predictor",
     "Repeat",
     "SearchResult",
+    "Sizes",
     "data",
     "distributions",
     "errors",
