@@ -27,7 +27,17 @@ from . import (
     truths,
 )
 from .facade import SearchResult, search
-from .nn import Maybe, OneOf, Repeat
+from .nn import (
+    ElasticBatchNorm1d,
+    ElasticBatchNorm2d,
+    ElasticConv2d,
+    ElasticLayerNorm,
+    ElasticLinear,
+    Maybe,
+    OneOf,
+    Repeat,
+    Sizes,
+)
 from .prediction.predictor import Predictor
 from .scikit import PolyarchClassifier, PolyarchRegressor
 from .supernets import from_module, gate
@@ -35,6 +45,11 @@ from .supernets import from_module, gate
 __version__: str
 
 __all__ = [
+    "ElasticBatchNorm1d",
+    "ElasticBatchNorm2d",
+    "ElasticConv2d",
+    "ElasticLayerNorm",
+    "ElasticLinear",
     "Maybe",
     "OneOf",
     "PolyarchClassifier",
@@ -42,6 +57,7 @@ __all__ = [
     "Predictor",
     "Repeat",
     "SearchResult",
+    "Sizes",
     "data",
     "distributions",
     "errors",

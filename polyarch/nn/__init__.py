@@ -5,7 +5,8 @@ from polyarch.nn.channel_removal import ChannelGraph
 from polyarch.nn.choice_block import ChoiceBlock, adds, gate_for, options_run, plus, skipping_zeros, skips_zeros
 from polyarch.nn.choice_vectors import Selection
 from polyarch.nn.dropout import drawing_from, dropout_layers, dropping
-from polyarch.nn.elastic_layers import ElasticConv2d, ElasticLayer, ElasticLinear
+from polyarch.nn.elastic_convolution import ElasticConv2d
+from polyarch.nn.elastic_layers import ElasticLayer, ElasticLinear
 from polyarch.nn.elastic_norms import ElasticBatchNorm1d, ElasticBatchNorm2d, ElasticLayerNorm
 from polyarch.nn.interchoice import InterChoice, InterChoiceKind, PredecessorRule, SplitCopies, dependent_weights
 from polyarch.nn.norm_policies import (

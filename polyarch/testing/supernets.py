@@ -303,15 +303,10 @@ def _slice_gradients(net: Supernet, architecture: Architecture) -> Iterator[Tens
     indices = dict(zip(net.space.choice_names, architecture.indices, strict=True))
     for layer in net.modules():
         if isinstance(layer, ElasticLayer):
-            for name, shape in layer.shapes(indices).items():
-                parameter = layer.get_parameter(name)
+            for parameter, part in layer.pieces(indices):
                 if parameter.grad is not None:
-                    # Leading channels, and the centre of the kernel in all further dimensions.
-                    starts = [(whole - part) // 2 for whole, part in zip(parameter.shape, shape, strict=True)]
-                    starts[:2] = [0] * len(shape[:2])
-                    used = parameter.grad[tuple(slice(a, a + size) for a, size in zip(starts, shape, strict=True))]
-                    assert used.count_nonzero() == parameter.grad.count_nonzero()
-                    yield used
+                    assert parameter.grad[part].count_nonzero() == parameter.grad.count_nonzero()
+                    yield parameter.grad[part]
 
 
 def _transforms_kernels(net: Supernet) -> bool:
