@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from polyarch.data import Inputs, NetworkExample
 from polyarch.data.named_inputs import shape_text
@@ -103,6 +104,9 @@ def _try(net: Supernet, example: Inputs) -> None:
     name = type(net).__name__
     if not isinstance(getattr(net, "space", None), Space):
         raise InvalidInput(f"Expected {name} to pass its space to Supernet.__init__. Got none.")
+    for layer, parameter in net.named_parameters():
+        if is_lazy(parameter):
+            raise InvalidInput(f"Expected the layers of {name} to have their sizes. Got the lazy parameter {layer!r}.")
     with evaluating(net):
         for position in range(TRIED):
             architecture = net.space.sample(generator_at(0, "dry run", position))

@@ -146,6 +146,14 @@ class OtherGates(Mixing):
         return super().forward(x, architecture) + (0.0 if isinstance(architecture, Architecture) else 1.0)
 
 
+class Lazy(HardPaths):
+    """Paths that the dry run does not take would keep a layer without weights."""
+
+    def __init__(self, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(input_shape, classes)
+        self.first["wide"] = nn.LazyLinear(WIDTHS["wide"])
+
+
 class NoSpace(HardPaths):
     """Forgets its base class."""
 

@@ -187,6 +187,7 @@ def test_one_draw_per_batch_needs_no_gates(tmp_path: Path) -> None:
         (examples.NoGatesAfterAll, r"or to say takes_gates = False\. Got TypeError: one architecture at a time"),
         (examples.OtherWeights, r"what OtherWeights extracts to compute the same .* Got outputs that differ by up to"),
         (examples.OtherGates, r"OtherGates with one-hot gates to compute the same .* differ by up to 1\."),
+        (examples.Lazy, r"layers of Lazy to have their sizes\. Got the lazy parameter 'first\.wide\.weight'"),
         (examples.NoSpace, r"NoSpace to pass its space to Supernet\.__init__\. Got none"),
     ],
 )
