@@ -38,6 +38,10 @@ def resume(folder: Path) -> Results:
     return perform(Beginning(folder, Quiet(), StopRequest()).resume(None, {}, "the test"))
 
 
+def numbers_of(record: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in record.items() if isinstance(value, float)}
+
+
 @pytest.mark.parametrize("path", PREDICTED, ids=lambda path: f"{path.parent.name} {path.stem}")
 def test_predictions_are_the_same(path: Path, tmp_path: Path) -> None:
     """By default and by mode; the default is the one of that version."""
@@ -68,7 +72,7 @@ def test_artifacts_load(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["depth", "one_shot", "stochastic"])
 def test_results_are_refused_with_the_way_out(name: str) -> None:
-    with pytest.raises(CorruptFile, match=r"version 3\. Found 2; `polyarch search --resume --out`") as caught:
+    with pytest.raises(CorruptFile, match=r"version 4\. Found 2; `polyarch search --resume --out`") as caught:
         Results.read(RUNS / name / "results.json")
     assert "\n" not in str(caught.value)
 
@@ -81,15 +85,24 @@ def test_a_finished_run_is_written_anew_without_training(name: str, tmp_path: Pa
     results = resume(folder)
     assert Results.read(folder / "results.json") == results
     now = results.model_dump(mode="json")
-    assert now["version"] == 3 and now["default"] == {"depth": "posterior", "stochastic": "ensemble"}[name]
+    assert now["version"] == 4 and now["default"] == {"depth": "posterior", "stochastic": "ensemble"}[name]
     assert now["data"].pop("split")["test"] == "those of the source"  # which results of 0.7 do not say
-    for section in ("data", "artifact", "decisions"):
-        assert now[section] == before[section]
+    assert now["data"] == {**before["data"], "targets": []} and now["decisions"] == before["decisions"]
+    before["artifact"]["score"] = before["artifact"].pop("accuracy")
+    assert now["artifact"] == before["artifact"]
+    assert now["task"]["names"] == before["data"]["classes"] and now["task"]["metric"] == "accuracy"
     assert now["training"]["history"] == before["training"]["history"]
-    for key in ("comparison", "predictors"):
-        for one, other in zip(now[key], before[key], strict=True):
-            numbers, expected = ({k: v for k, v in side.items() if isinstance(v, float)} for side in (one, other))
-            assert numbers and numbers == pytest.approx(expected, abs=1e-6)
+    for one, other in zip(now["comparison"], before["comparison"], strict=True):
+        assert numbers_of(one) == pytest.approx(numbers_of(other), abs=1e-6)
+        for run, then in zip(one["runs"], other["runs"], strict=True):
+            assert (run["score"], run["valid_score"]) == (then["accuracy"], then["valid_accuracy"])
+            assert run["metrics"]["calibration_error"] == pytest.approx(then["calibration_error"], abs=1e-6)
+    for one, other in zip(now["predictors"], before["predictors"], strict=True):
+        found = {**numbers_of(one), "accuracy": one.pop("score")} | one["metrics"]
+        found |= {f"uncalibrated_{name}": one["uncalibrated"][name] for name in ("loss", "calibration_error")}
+        expected = numbers_of(other)
+        assert len(expected) >= 8
+        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     assert '"event": "epoch"' not in (folder / "log.jsonl").read_text()
 
 

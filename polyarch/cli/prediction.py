@@ -66,7 +66,7 @@ def predict(
     share = written.flagged / written.examples
     console.print(
         f"{written.examples:,} examples, {written.flagged:,} flagged ({share:.1%}): "
-        f"{_uncertainty_in_words(predictor)} above {predictor.threshold:.4g}",
+        f"{_limit_in_words(predictor)}",
         markup=False,
     )
     if written.mean_depth is not None:
@@ -76,13 +76,16 @@ def predict(
     console.print(f"Predictions: {out}", markup=False, soft_wrap=True)
 
 
-def _uncertainty_in_words(predictor: Predictor) -> str:
+def _limit_in_words(predictor: Predictor) -> str:
+    """Which predictions are flagged."""
+    threshold = f"{predictor.threshold:.4g}"
     match predictor.task:
         case Classification() | MultiLabel():
-            return "entropy in nats"
+            return f"entropy above {threshold} nats"
         case Regression(names=names):
-            return "standard deviation in units of the target's" if len(names) == 1 else "mean standard deviation"
-    return "disagreement"
+            whose = "that of the target" if len(names) == 1 else "those of the targets, on average"
+            return f"standard deviation above {threshold} times {whose}"
+    return f"disagreement above {threshold}"
 
 
 def serve(

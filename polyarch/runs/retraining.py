@@ -104,10 +104,19 @@ def train_all(
     if len(records) < len(keyed):
         run.workspace.log("out of time", trained=len(records), planned=len(keyed))
     return {
-        item: NetworkRecord(architecture=item[0].to_dict(), seed=item[1], **records[key])
+        item: NetworkRecord(architecture=item[0].to_dict(), seed=item[1], **_renamed(records[key]))
         for key, item in keyed.items()
         if key in records
     }
+
+
+def _renamed(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of the journal; those of polyarch 0.8 and earlier call scores accuracies."""
+    if "accuracy" not in record:
+        return record
+    metrics = {name: record[name] for name in ("loss", "accuracy", "calibration_error")}
+    scores = {"score": record["accuracy"], "valid_score": record["valid_accuracy"]}
+    return {**scores, "loss": record["loss"], "metrics": metrics, "history": record["history"]}
 
 
 def trained_network(task: Retraining, item: TrainingItem) -> nn.Module:

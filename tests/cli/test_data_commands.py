@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from polyarch.cli.data import data_app
-from polyarch.errors import MissingData, UnknownName
+from polyarch.data import load
+from polyarch.errors import InvalidInput, MissingData, UnknownName
 
 
 @pytest.fixture
@@ -65,10 +66,25 @@ def test_info_of_a_table(data: Path) -> None:
 def test_info_of_many_columns(data: Path) -> None:
     path = data / "wide.npz"
     np.savez(path, x=np.random.default_rng(0).normal(size=(300, 60)), y=np.arange(300) % 50)
-    text = shown("info", str(path))
+    text = shown("info", str(path), "--task", "classification")
     assert "rows of numbers of shape 60, 50 classes" in text
     assert "and 10 more" in text
     assert "of every number: (" in text and "; ..." in text
+
+
+def test_info_of_numbers_and_labels(data: Path) -> None:
+    rows = "".join(f"{row},{row / 3},{2 * row},{row % 2},{int(row % 3 == 0)}\n" for row in range(60))
+    path = data / "t.csv"
+    path.write_text(f"a,[price],c,hot,wet\n{rows}")
+    text = shown("info", str(path), "--target", "[price]")
+    prices = load(path, target="[price]").train.targets.double()
+    assert "rows of a table of shape 4, a regression of 1 number" in text
+    assert f"│ [price] │ {prices.mean():.5g} │ {prices.std(correction=0):.5g} │" in text
+    assert "Column '[price]' has 60 different numbers: a regression; --task classification says otherwise" in text
+    assert "a regression of 2 numbers" in shown("info", str(path), "--target", "[price],c")
+    text = shown("info", str(path), "--target", "hot,wet")
+    assert "2 labels that may be present together" in text and "│ hot │ 2" in text
+    assert "60 classes" not in text
 
 
 def test_download_of_what_is_there(data: Path) -> None:
@@ -85,6 +101,8 @@ def test_download_of_what_is_there(data: Path) -> None:
         (["info", "digit"], UnknownName, "Did you mean 'digits'"),
         (["info", "mnist"], MissingData, "polyarch data download mnist"),
         (["info", "no/where.csv"], MissingData, "Expected a file or folder at no/where.csv"),
+        (["info", "digits", "--task", "ranking"], UnknownName, "task out of classification, regression, multi-label"),
+        (["info", "digits", "--task", "regression"], InvalidInput, "data for the task regression. Got 'digits'"),
         (["download", "imagenet"], UnknownName, "Expected a data set to download out of mnist"),
     ],
 )

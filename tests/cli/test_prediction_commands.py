@@ -71,7 +71,7 @@ class TestOutputs:
             assert [float(line[name]) for line in lines] == pytest.approx(values.tolist(), abs=1e-6)
         assert written.examples == 40 and written.flagged == int(expected.flagged.sum())
         right = sum(index == target for index, target in zip(best, [0, 1, 2, 0] * 10, strict=True))
-        assert written.accuracy == right / 40
+        assert written.metrics == {"Accuracy": pytest.approx(right / 40)}
 
     def test_nothing_is_left_of_a_failure(self, tmp_path: Path, predictors: dict[str, Predictor]) -> None:
         images, out = tmp_path / "images", tmp_path / "out"

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from record_examples import contender, history, predictor
+from record_examples import contender, history, made, predictor
 
 from polyarch.methods.depth.record import (
     FULL,
@@ -51,7 +51,7 @@ def spirals_results(**changes: Any) -> Results:
     data = {"name": "spirals", "classes": ["inner", "outer"], "input_shape": [2], "dtype": "float32"}
     content = {**_common(record), "data": {**data, "train": 150, "valid": 50, "test": 1800}, **changes}
     content.setdefault("seconds", {"train": 21.4, "forward_full": 0.0021, "forward_pruned": 0.00095})
-    return Results(**content)
+    return made(content)
 
 
 def photos_results(**changes: Any) -> Results:
@@ -72,7 +72,7 @@ def photos_results(**changes: Any) -> Results:
     classes = [str(digit) for digit in range(10)]
     data = {"name": "photographs", "classes": classes, "input_shape": [3, 32, 32], "dtype": "uint8"}
     content = {**_common(record), "data": {**data, "train": 50_000, "valid": 10_000, "test": 10_000}, **changes}
-    return Results(**content)
+    return made(content)
 
 
 def baseline_results(**changes: Any) -> Results:
@@ -95,7 +95,7 @@ def baseline_results(**changes: Any) -> Results:
     )
     data = {"name": "flowers", "classes": ["setosa", "versicolor", "virginica"], "input_shape": [2]}
     content = {**_common(record), "data": {**data, "train": 100, "valid": 25, "test": 25}, **changes}
-    return Results(**content)
+    return made(content)
 
 
 def _common(record: DepthRecord) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _common(record: DepthRecord) -> dict[str, Any]:
     alone = next(one for one in record.depths if one.depth == record.chosen)
     name = PRUNED if is_learned else "depth 6 alone"
     ways = sorted(record.predictors, key=lambda way: way.name != name)
-    contenders = [contender(way.name, ROLES[way.name], [{"depth": str(way.blocks)}], way.accuracy, 0.0) for way in ways]
+    contenders = [contender(way.name, ROLES[way.name], [{"depth": str(way.blocks)}], way.score, 0.0) for way in ways]
     if is_learned:  # the weights are those of the supernet
         for side in contenders:
             side.runs[0].history = []
@@ -129,8 +129,8 @@ def _common(record: DepthRecord) -> dict[str, Any]:
         ),
         "record": record,
         "comparison": contenders,
-        "artifact": {"architecture": chosen, "seed": 0, "accuracy": alone.accuracy, "parameters": alone.parameters},
-        "predictors": [predictor(name, "artifact", [chosen], alone.accuracy, 1.3), *([mixture] if is_learned else [])],
+        "artifact": {"architecture": chosen, "seed": 0, "score": alone.score, "parameters": alone.parameters},
+        "predictors": [predictor(name, "artifact", [chosen], alone.score, 1.3), *([mixture] if is_learned else [])],
         "default": "posterior" if is_learned else "artifact",
         "decisions": [f"method {method}: the data have few examples"],
     }
@@ -147,9 +147,9 @@ def measures(deepest: int, best: int, spread: float) -> list[DepthMeasure]:
             DepthMeasure(
                 depth=depth,
                 parameters=102 + 460 * depth,
-                valid_accuracy=1 - 0.6 * loss + 0.004 * math.sin(3 * depth),
+                valid_score=1 - 0.6 * loss + 0.004 * math.sin(3 * depth),
                 valid_loss=1.1 * loss,
-                accuracy=1 - 0.55 * loss,
+                score=1 - 0.55 * loss,
                 loss=loss,
                 q=weights[depth] / sum(weights),
                 prior=priors[depth] / sum(priors),
@@ -161,8 +161,8 @@ def measures(deepest: int, best: int, spread: float) -> list[DepthMeasure]:
 def ways(depths: Sequence[DepthMeasure], chosen: int) -> list[DepthPredictor]:
     """Pruning costs a little, alone more than as a mixture."""
     return [
-        way(MIXTURE, depths[-1], accuracy=0.9878, loss=0.0433, mean_probability=0.9631),
-        way(PRUNED_MIXTURE, depths[chosen], accuracy=0.9861, loss=0.0447, mean_probability=0.9622),
+        way(MIXTURE, depths[-1], score=0.9878, loss=0.0433, mean_probability=0.9631),
+        way(PRUNED_MIXTURE, depths[chosen], score=0.9861, loss=0.0447, mean_probability=0.9622),
         way(PRUNED, depths[chosen]),
         way(FULL, depths[-1]),
     ]
@@ -171,7 +171,8 @@ def ways(depths: Sequence[DepthMeasure], chosen: int) -> list[DepthPredictor]:
 def way(name: str, measured: DepthMeasure, **changes: float) -> DepthPredictor:
     """The depth alone, with some numbers changed."""
     content: dict[str, Any] = measured.model_dump(exclude={"depth", "q", "prior"})
-    content |= {"blocks": measured.depth, "mean_probability": math.exp(-measured.loss), "calibration_error": 0.0123}
+    content |= {"blocks": measured.depth, "mean_probability": math.exp(-measured.loss)}
+    content |= {"metrics": {"calibration_error": 0.0123}}
     return DepthPredictor(name=name, **{**content, **changes})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from record_examples import contender, predictor
+from record_examples import contender, made, predictor
 
 from polyarch.methods.differentiable.record import DifferentiableRecord
 from polyarch.results import Results, Role, TrainingRecord
@@ -109,7 +109,7 @@ def differentiable_results(record: DifferentiableRecord | None = None, **changes
             contender("random architectures, retrained", Role.RANDOM, others, 0.962, 0.011),
             contender("best architecture, inherited weights", Role.INHERITED, [best], 0.9, 0.0),
         ],
-        "artifact": {"architecture": best, "seed": 1, "accuracy": 0.95, "parameters": 12_345},
+        "artifact": {"architecture": best, "seed": 1, "score": 0.95, "parameters": 12_345},
         "predictors": [
             predictor("best architecture", "artifact", [best], 0.951, 1.31),
             predictor("ensemble of 4", "ensemble", others, 0.96, 1.12),
@@ -117,7 +117,7 @@ def differentiable_results(record: DifferentiableRecord | None = None, **changes
         "default": "ensemble",
         "seconds": {"train": 28.36, "choose": 1.2, "retrain": 29.73},
     }
-    return Results(**{**content, **changes})
+    return made({**content, **changes})
 
 
 def _row(epoch: int, marginals: dict[str, list[float]], architecture: Architecture) -> dict[str, float]:

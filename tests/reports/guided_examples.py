@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from record_examples import contender, history, predictor
+from record_examples import contender, history, made, predictor
 
 from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer, GuidedDraw, GuidedRecord
 from polyarch.results import Contender, Results, Role, TrainingRecord
@@ -46,7 +46,7 @@ def draws(count: int, accuracy: float, seed: int) -> list[GuidedDraw]:
         found.append(
             GuidedDraw(
                 position=position,
-                accuracy=right,
+                score=right,
                 loss=-math.log(max(right, 0.01)),
                 parameters=round(250_000 * size),
                 macs=float(round(4_000_000 * size)),
@@ -66,7 +66,7 @@ def record(found: list[GatedLayer], **changes: Any) -> GuidedRecord:
         "layers": found,
         "guided": guided,
         "random": draws(24, 0.8, 2),
-        "best": max(guided, key=lambda draw: draw.accuracy).position,
+        "best": max(guided, key=lambda draw: draw.score).position,
         "full_parameters": 250_000,
         "full_macs": 4_000_000.0,
         "members": 5,
@@ -107,7 +107,7 @@ def large_results(**changes: Any) -> Results:
     names = [f"stages.{place // 30}.cells.{place // 10}.operations.{place % 10}.4.kernel5.1" for place in range(150)]
     found = layers(names, [(37 * place % 100) / 100 for place in range(150)], sizes)
     guided = draws(1500, 0.93, 1)
-    best = max(guided, key=lambda draw: draw.accuracy).position
+    best = max(guided, key=lambda draw: draw.score).position
     return results(record(found, guided=guided, random=draws(1500, 0.8, 2), best=best), "enas", **changes)
 
 
@@ -159,7 +159,7 @@ def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
         "artifact": {
             # as some files have it: a choice for every channel
             "architecture": {name: ("drop", "keep")[place % 2] for place, name in enumerate(channels)},
-            "accuracy": 0.9272,
+            "score": 0.9272,
             "parameters": found.best_draw.parameters,
         },
         "predictors": [
@@ -172,7 +172,7 @@ def results(found: GuidedRecord, kind: str, **changes: Any) -> Results:
         "decisions": ["prior: length scale 7.07 for 4,000 training examples; a larger one makes smaller networks"],
         "seconds": {"train": 93.1, "draw": 12.0, "retrain": 46.0},
     }
-    return Results(**{**content, **changes})
+    return made({**content, **changes})
 
 
 def once(name: str, role: Role, architecture: dict[str, str], accuracy: float) -> Contender:

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 from polyarch.methods.one_shot.record import IntervalRecord, RankingRecord, ScoredArchitecture, ScoreRecord, TrustRecord
-from polyarch.results import Accuracy, Contender, PredictorRecord, ReliabilityBin, Role
+from polyarch.results import (
+    ConformalRecord,
+    Contender,
+    NetworkRecord,
+    PredictorRecord,
+    ReliabilityBin,
+    Results,
+    Role,
+    TaskRecord,
+)
 
 Architecture = dict[str, str]
 Choices = dict[str, list[str]]
+
+SETS = {"method": "lac", "coverage": 0.9, "threshold": 0.71, "examples": 359, "penalty": 0.0, "free_ranks": 0}
+
+
+def made(content: dict[str, Any]) -> Results:
+    """Results whose task, unless they say otherwise, is to tell the classes of their data apart."""
+    return Results(**{"task": TaskRecord(names=content["data"]["classes"]), **content})
 
 
 def draw(choices: Choices, generator: random.Random) -> Architecture:
@@ -76,17 +93,17 @@ def interval(value: float | None, low: float | None, high: float | None) -> Inte
 
 
 def contender(name: str, role: Role, architectures: list[Architecture], mean: float, std: float) -> Contender:
-    """Accuracies that lie around the mean."""
+    """Scores that lie around the mean."""
     count = len(architectures)
     steps = [(2 * index - (count - 1)) / max(count - 1, 1) for index in range(count)]
     runs = [
-        Accuracy(
+        NetworkRecord(
             architecture=architecture,
             seed=index,
-            accuracy=mean + std * step,
+            score=mean + std * step,
             loss=0.1,
-            calibration_error=0.011,
-            valid_accuracy=0.95,
+            valid_score=0.95,
+            metrics={"loss": 0.1, "accuracy": mean + std * step, "calibration_error": 0.011},
             history=history(20, seed=index),
         )
         for index, (architecture, step) in enumerate(zip(architectures, steps, strict=True))
@@ -95,7 +112,7 @@ def contender(name: str, role: Role, architectures: list[Architecture], mean: fl
 
 
 def predictor(
-    name: str, folder: str | None, members: list[Architecture], accuracy: float, temperature: float
+    name: str, folder: str | None, members: list[Architecture], score: float, temperature: float
 ) -> PredictorRecord:
     """Slightly overconfident; the last bins hold most examples."""
     bins = []
@@ -114,15 +131,14 @@ def predictor(
         members=members,
         weights=[weight / sum(weights) for weight in weights],
         temperature=temperature,
-        accuracy=accuracy,
+        score=score,
         loss=0.1312,
-        brier=0.0523,
-        calibration_error=0.0121,
-        uncalibrated_loss=0.1497,
-        uncalibrated_calibration_error=0.0268,
+        metrics={"loss": 0.1312, "accuracy": score, "brier": 0.0523, "calibration_error": 0.0121},
+        uncalibrated={"loss": 0.1497, "accuracy": score, "brier": 0.0561, "calibration_error": 0.0268},
+        conformal=ConformalRecord(asked=0.9, covered=0.9123, size=1.34, values=SETS),
         reliability=bins,
         coverage=coverage,
-        risk=[(1 - accuracy) * share**3 for share in coverage],
+        risk=[(1 - score) * share**3 for share in coverage],
         threshold=0.612,
         flagged=0.05 * temperature,
         detection={"entropy": {"auroc": 0.9312, "aupr": 0.8874, "fpr95": 0.2143}},

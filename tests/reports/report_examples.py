@@ -9,8 +9,9 @@ from typing import Any
 from depth_examples import baseline_results, photos_results, spirals_results
 from differentiable_examples import differentiable_results
 from guided_examples import guided_depth_results, guided_results, unfinished_guided_results
-from record_examples import Choices, contender, draw, history, predictor, ranking, scored
+from record_examples import Choices, contender, draw, history, made, predictor, ranking, scored
 from stochastic_examples import cells_results, stochastic_results
+from task_examples import as_labels, as_numbers
 
 from polyarch.methods.one_shot.record import OneShotRecord, SearchRecord
 from polyarch.results import Results, Role, TrainingRecord
@@ -40,6 +41,16 @@ def table_results(**changes: Any) -> Results:
     """A run on a table; the best network is within the spread of random ones."""
     data = {"name": "wine quality", "classes": ["bad", "good"], "input_shape": [11], "dtype": "float32"}
     return make(TABLE, "mlp", 324, gain=0.003, data={**data, "train": 4000, "valid": 900, "test": 1200}, **changes)
+
+
+def numbers_results(**changes: Any) -> Results:
+    """The run on a table with two numbers to predict."""
+    return as_numbers(table_results(**changes))
+
+
+def labels_results(**changes: Any) -> Results:
+    """The run on a table with three labels to predict."""
+    return as_labels(table_results(**changes))
 
 
 def own_results(**changes: Any) -> Results:
@@ -116,7 +127,7 @@ def make(
             contender("random architectures, retrained", Role.RANDOM, random_ones, 0.962, 0.011),
             contender("best architecture, inherited weights", Role.INHERITED, [best.architecture], 0.934, 0.0),
         ],
-        "artifact": {"architecture": best.architecture, "seed": 1, "accuracy": 0.98, "parameters": best.parameters},
+        "artifact": {"architecture": best.architecture, "seed": 1, "score": 0.98, "parameters": best.parameters},
         "predictors": [
             predictor("best architecture", "artifact", [best.architecture], 0.961 + gain, 1.31),
             predictor("ensemble of 5", "ensemble", [item.architecture for item in members], 0.972 + gain, 1.12),
@@ -131,12 +142,14 @@ def make(
         ],
         "seconds": {"train": 28.36, "rank": 15.64, "search": 21.14, "retrain": 29.73},
     }
-    return Results(**{**content, **changes})
+    return made({**content, **changes})
 
 
 RUNS = {
     "cell": cell_results,
     "table": table_results,
+    "numbers": numbers_results,
+    "labels": labels_results,
     "own": own_results,
     "depth": depth_results,
     "spirals": spirals_results,

@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from record_examples import contender, draw, history, predictor
+from record_examples import contender, draw, history, made, predictor
 
 from polyarch.methods.stochastic.record import EnsemblePoint, NormModesRecord, StochasticMember, StochasticRecord
 from polyarch.randomness import generator_at
@@ -34,9 +34,9 @@ def record(architectures: list[dict[str, str]], notations: list[str | None], **c
             StochasticMember(
                 architecture=architecture,
                 notation=notation,
-                valid_accuracy=0.97 - 0.004 * place,
+                valid_score=0.97 - 0.004 * place,
                 valid_loss=0.1 + 0.01 * place,
-                accuracy=0.965 - 0.003 * place,
+                score=0.965 - 0.003 * place,
                 loss=0.12 + 0.01 * place,
                 weight=1 / count,
             )
@@ -45,7 +45,7 @@ def record(architectures: list[dict[str, str]], notations: list[str | None], **c
         "curve": [
             EnsemblePoint(
                 members=members,
-                accuracy=0.965 + 0.01 * (1 - 1 / members),
+                score=0.965 + 0.01 * (1 - 1 / members),
                 loss=0.12 - 0.03 * (1 - 1 / members),
                 calibration_error=0.02 * math.exp(-members / 4),
             )
@@ -96,8 +96,8 @@ def results(choices: dict[str, list[str]], kind: str, found: StochasticRecord, n
     kept = [member.architecture for member in found.members if member.weight]
     name = f"ensemble of {len(kept)} {noun}s"
     baseline = "residual network, trained alone" if kind == "wired" else "best architecture, trained alone"
-    shared = contender(f"best {noun}, shared weights", Role.BEST, kept[:1], found.members[0].accuracy, 0.0)
-    together = contender(name, Role.MIXTURE, kept[:1], found.curve[len(kept) - 1].accuracy, 0.0)
+    shared = contender(f"best {noun}, shared weights", Role.BEST, kept[:1], found.members[0].score, 0.0)
+    together = contender(name, Role.MIXTURE, kept[:1], found.curve[len(kept) - 1].score, 0.0)
     for one in (shared, together):
         one.runs[0].history = []
     every = contender(f"mean of {len(kept)} {noun}s, shared weights", Role.OTHER, kept, 0.961, 0.004)
@@ -120,10 +120,10 @@ def results(choices: dict[str, list[str]], kind: str, found: StochasticRecord, n
         "space": {"name": kind, "kind": kind, "size": 262_144, "choices": choices, "supernet_parameters": 225_000},
         "training": TrainingRecord(strategy="stochastic", history=history(27)),
         "comparison": [together, shared, every, contender(baseline, Role.BASELINE, kept[:1], 0.968, 0.0)],
-        "artifact": {"architecture": kept[0], "accuracy": found.members[0].accuracy, "parameters": 218_520},
+        "artifact": {"architecture": kept[0], "score": found.members[0].score, "parameters": 218_520},
         "predictors": [
             predictor(name, "ensemble", kept, together.mean, 0.84),
-            predictor(f"best {noun}", "artifact", kept[:1], found.members[0].accuracy, 1.01),
+            predictor(f"best {noun}", "artifact", kept[:1], found.members[0].score, 1.01),
             predictor(baseline, None, kept[:1], 0.968, 1.08),
         ],
         "default": "ensemble",
@@ -131,4 +131,4 @@ def results(choices: dict[str, list[str]], kind: str, found: StochasticRecord, n
         "decisions": ["space wired: images of 8 pixels go to three stages of modules whose wiring is drawn"],
         "seconds": {"train": 43.1, "choose": 2.0, "retrain": 46.0},
     }
-    return Results(**{**content, **changes})
+    return made({**content, **changes})

@@ -14,7 +14,7 @@ altair = pytest.importorskip("altair", reason="needs the extra 'report'")
 vl_convert = pytest.importorskip("vl_convert", reason="needs the extra 'report'")
 
 NAMES = (
-    *("cell", "table", "own", "depth", "spirals", "photos", "baseline"),
+    *("cell", "table", "numbers", "labels", "own", "depth", "spirals", "photos", "baseline"),
     *("differentiable", "stochastic", "guided", "hostile"),
 )
 
@@ -45,9 +45,9 @@ def test_contenders_show_means_and_every_run(examples: Any) -> None:
         mean, low, high = shown[contender.name]
         assert mean == contender.mean
         assert (low, high) == (contender.mean - contender.std, contender.mean + contender.std)
-        runs = [value for name, value in rows(spec, "name", "accuracy") if name == contender.name]
-        assert runs == [run.accuracy for run in contender.runs]
-    assert shown["ensemble of 5"][0] == results.predictors[1].accuracy
+        runs = [value for name, value in rows(spec, "name", "score") if name == contender.name]
+        assert runs == [run.score for run in contender.runs]
+    assert shown["ensemble of 5"][0] == results.predictors[1].score
 
 
 def test_curves_show_the_history(examples: Any) -> None:
@@ -60,7 +60,7 @@ def test_curves_show_the_history(examples: Any) -> None:
     assert [(epoch, value) for series, epoch, value in values if series == "training loss"] == losses
     assert [(epoch, value) for series, epoch, value in values if series == "validation loss"] == valid
     for run in results.comparison[0].runs:
-        values = rows(found["retraining-accuracy"], "seed", "epoch", "value")
+        values = rows(found["retraining-score"], "seed", "epoch", "value")
         expected = [(row["epoch"], row["valid_accuracy"]) for row in run.history]
         assert [(epoch, value) for seed, epoch, value in values if seed == run.seed] == expected
 

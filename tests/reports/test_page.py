@@ -17,7 +17,7 @@ from rendered import charts_of, page_of, plain, snippets
 from polyarch.errors import MissingExtra
 from polyarch.reports import write_report
 from polyarch.reports.headline import entries, sentences, tiles
-from polyarch.reports.page import classes_text, exports, render
+from polyarch.reports.page import exports, prediction_text, render
 from polyarch.reports.scripts import embedded_json, library
 from polyarch.reports.section import Section, Tile
 from polyarch.reports.text import breakable, compared, count, figures, limits_text, listed, percent, several, the
@@ -204,10 +204,47 @@ def test_the_default_predictor_is_the_one_in_the_snippets(examples: Any) -> None
 
 def test_many_classes_are_cut_short(examples: Any) -> None:
     results = examples.cell_results()
-    assert classes_text(results) == "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
-    assert classes_text(results, most=2) == "10 classes: 0, 1, … (8 more)"
-    results.data["classes"] = ["only"]
-    assert classes_text(results) == "1 class: only"
+    start, end = "a probability for each of ", "; and the entropy in nats"
+    assert prediction_text(results) == f"{start}10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9{end}"
+    assert prediction_text(results, most=2) == f"{start}10 classes: 0, 1, … (8 more){end}"
+    results.task.names = ["only"]
+    assert prediction_text(results) == f"{start}1 class: only{end}"
+
+
+def test_what_other_tasks_predict(examples: Any) -> None:
+    numbers, labels = examples.numbers_results(), examples.labels_results()
+    assert prediction_text(numbers) == "mean, standard deviation and interval of 2 numbers: price, weight of it"
+    assert prediction_text(labels) == "a probability for each of 3 labels: hot, wet, loud; and the entropy in nats"
+    numbers.task.kind = "own"
+    assert prediction_text(numbers) == "the outputs of the network, and how far its members disagree"
+
+
+def test_a_report_of_numbers(examples: Any) -> None:
+    """Lower errors are better; intervals take the place of sets, predicted against true that of reliability."""
+    results = examples.numbers_results()
+    said = plain(" ".join(sentences(results)))
+    assert "reaches 0.07000 ± 0.006000 test RMSE" in said
+    assert "0.006000 below the mean of 10 random architectures" in said and "within the spread" in said
+    content = render(results)
+    text = plain(" ".join(Page(content).text.split()))
+    for words in ("Prediction intervals", "89.67 %", "mean width", "price", "weight of it", "RMSE", "R²"):
+        assert words in text
+    for words in ("accuracy", "Prediction sets", "classes per set", "Brier"):
+        assert words not in text
+    charts = set(json.loads(Page(content).scripts[0]))
+    assert {"predicted-0", "predicted-1", "residuals-0", "residuals-1", "levels", "risk", "retraining-score"} <= charts
+    assert "reliability" not in charts
+    code = snippets(content)["With ONNX Runtime"]
+    assert "mean, std, noise_std, disagreement_std, low, high = session.run" in code
+
+
+def test_a_better_error_is_a_gain(examples: Any) -> None:
+    results = examples.numbers_results()
+    results.comparison[0].mean, results.comparison[1].mean = 0.05, 0.2
+    assert "0.1500 below the mean of 10 random architectures" in plain(" ".join(sentences(results)))
+    assert "more than the spread" in " ".join(sentences(results)) and "did not find" not in " ".join(sentences(results))
+    results.comparison[0].mean, results.comparison[1].mean = 0.2, 0.05
+    assert "did not find an architecture that is better" in " ".join(sentences(results))
 
 
 def test_report_before_the_first_epoch(examples: Any) -> None:

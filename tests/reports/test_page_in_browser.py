@@ -157,7 +157,7 @@ def test_charts_of_depths_show_their_numbers(opened: Opened) -> None:
     shown = hover(page, "#chart-depth-exits path[aria-roledescription=point]", -1)
     assert "90\u00a0%" in shown
     assert "mean depth used" in shown
-    assert "depth" in hover(page, "#chart-depth-accuracy path[aria-roledescription=point]", 30)
+    assert "depth" in hover(page, "#chart-depth-score path[aria-roledescription=point]", 30)
 
 
 @pytest.mark.parametrize("width", [400, 1200])

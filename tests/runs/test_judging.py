@@ -45,7 +45,7 @@ def test_losses_are_finite_where_probabilities_are_not_told_from_zero() -> None:
         last.weight.mul_(1e5)
         inputs, targets = next(iter(run.feed.in_order(run.feed.valid).epoch(0)))
         expected = F.cross_entropy(network(inputs).double(), targets).item()
-    found = evaluate(network, run.feed.in_order(run.feed.valid))["loss"]
+    found = evaluate(run.task, network, run.feed.in_order(run.feed.valid))["loss"]
     assert len(targets) == len(run.feed.valid) and found == pytest.approx(expected) and found > 1000
 
 
@@ -55,7 +55,7 @@ def test_a_mixture_of_two() -> None:
     members = [(architecture, run.net.extract(architecture).eval()) for architecture in architectures]
     foreign_batches = ood_batches(run)
     assert foreign_batches is not None
-    record = judge(Ensemble.of("two", members, [0.3, 0.7]), run, foreign_batches)
+    record, calibration = judge(Ensemble.of("two", members, [0.3, 0.7]), run, foreign_batches)
 
     def logits(inputs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -69,14 +69,16 @@ def test_a_mixture_of_two() -> None:
         return torch.einsum("k,knc->nc", weights, torch.softmax(values / temperature, -1))
 
     mixture = mix(logits(inputs), record.temperature)
-    assert record.accuracy == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
+    assert record.temperature == calibration.temperature and record.threshold == calibration.threshold
+    assert record.score == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
+    assert record.score == record.metrics["accuracy"]
     assert record.loss == pytest.approx(float(F.nll_loss(mixture.log(), targets)), rel=1e-5)
     plain = mix(logits(inputs), 1.0)
-    assert record.uncalibrated_loss == pytest.approx(float(F.nll_loss(plain.log(), targets)), rel=1e-5)
+    assert record.uncalibrated["loss"] == pytest.approx(float(F.nll_loss(plain.log(), targets)), rel=1e-5)
     entropy = torch.special.entr(mixture).sum(1)
     assert record.flagged == pytest.approx(float((entropy > record.threshold).double().mean()), abs=0.01)
     assert sum(part.count for part in record.reliability) == len(targets)
-    assert record.coverage[-1] == 1 and record.risk[-1] == pytest.approx(1 - record.accuracy)
+    assert record.coverage[-1] == 1 and record.risk[-1] == pytest.approx(1 - record.score)
     assert len(record.coverage) <= CURVE_POINTS
     (foreign,) = (torch.cat([batch.inputs for batch in foreign_batches.epoch(0)]),)
     with torch.no_grad():
@@ -96,7 +98,7 @@ def test_the_temperature_is_that_of_the_validation_data() -> None:
     with torch.no_grad():
         linear.weight.copy_(3 * torch.eye(3, 64))  # the brightest of the first three pixels, too surely
     network = nn.Sequential(nn.Flatten(), linear)
-    record = judge(Ensemble.of("one", [(architecture, network)]), run, None)
+    record, _ = judge(Ensemble.of("one", [(architecture, network)]), run, None)
     assert record.detection == {}
     (inputs,) = run.feed.valid.stream([torch.arange(len(run.feed.valid))])
     with torch.no_grad():
@@ -138,12 +140,12 @@ def test_one_network_for_all_members_is_judged_like_separate_ones() -> None:
     network.register_forward_pre_hook(lambda _, inputs: calls.append(len(inputs[0])))
     together = Ensemble("depths", depths, network, SHARES)
     batches = run.feed.in_order(run.feed.valid)
-    for found, expected in zip(together.logits(batches), apart.logits(batches), strict=True):
+    for found, expected in zip(together.outputs(batches), apart.outputs(batches), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
     assert sum(calls) == len(run.feed.valid)
-    one, other = (judge(ensemble, run, None).model_dump() for ensemble in (together, apart))
+    one, other = (judge(ensemble, run, None)[0].model_dump() for ensemble in (together, apart))
     assert one["members"] == other["members"] and one["weights"] == SHARES
-    for name in ("temperature", "accuracy", "loss", "brier", "calibration_error", "threshold", "risk"):
+    for name in ("temperature", "score", "loss", "metrics", "uncalibrated", "threshold", "risk"):
         assert one[name] == pytest.approx(other[name], rel=1e-4, abs=1e-5)
 
 
@@ -165,8 +167,8 @@ def test_artifacts_of_one_network_and_of_separate_ones(tmp_path: Path) -> None:
     with torch.no_grad():
         for found, expected in zip(Program.of(shared)(inputs), Program.of(apart)(inputs), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert shared.temperature == pytest.approx(records[0].temperature)
-    assert shared.metrics["accuracy"] == records[0].accuracy
+    assert shared.calibration.temperature == pytest.approx(records[0].temperature)
+    assert shared.metrics["accuracy"] == records[0].score
 
 
 def test_ood_data_must_be_images() -> None:

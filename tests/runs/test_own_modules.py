@@ -72,7 +72,7 @@ def test_builders_get_the_arguments_they_name() -> None:
 
 
 def test_networks_of_other_shapes_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"logits of shape \(2, 5\). Got \(2, 4\)"):
+    with pytest.raises(InvalidInput, match=r"outputs of shape \(2, 5\). Got \(2, 4\)"):
         build_own(lambda: network(4), examples(2, 3), 5)
     with pytest.raises(InvalidInput, match=r"take a batch of shape \(2, 3, 3\). Found: "):
         build_own(lambda: network(4), examples(3, 3), 4)

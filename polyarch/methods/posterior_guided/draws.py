@@ -99,7 +99,9 @@ def draw_candidates(run: Run, learned: LearnedPosterior) -> DrawnCandidates:
         )
     found: dict[str, list[JudgedDraw]] = {kind: [] for kind in counts}
     for key, record in records.items():
-        found[items[key][0]].append(JudgedDraw(**record))
+        # Journals of polyarch 0.8 and earlier call the score an accuracy.
+        values = {"score" if name == "accuracy" else name: value for name, value in record.items()}
+        found[items[key][0]].append(JudgedDraw(**values))
     return DrawnCandidates(learned.net, draws["guided"].strength, found["guided"], found["random"])
 
 
