@@ -77,14 +77,15 @@ def search(
     """Finds an architecture for the data, trains it alone, calibrates it and writes artifacts and a report.
 
     Args:
-        data: a known name, a path, a torch ``Dataset``, a pair (X, y), or a `polyarch.data.Dataset`.
+        data: a known name, a path, a torch ``Dataset``, a pair (X, y), in which X may be a mapping of names to several
+            inputs, or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the label column of a table.
         method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, or any network for methods that gate
-            channels: a module, a function that makes one (polyarch passes ``input_shape`` and ``classes`` if the
-            function declares them), or ``"package.module:function"``.
+            channels: a module, a function that makes one (polyarch passes ``input_shape``, ``classes``, ``vocabulary``
+            and ``categories`` if the function declares them), or ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
         ood: out-of-distribution images, to try the uncertainty on.
         unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set
