@@ -88,7 +88,8 @@ def search(
     """Finds an architecture for the data, trains it alone, calibrates it and writes artifacts and a report.
 
     Args:
-        data: a known name, a path, a torch ``Dataset`` or ``DataLoader``, a pair (X, y), or a `polyarch.data.Dataset`.
+        data: a known name, a path, a torch ``Dataset`` or ``DataLoader``, a pair (X, y), in which X may be a mapping of
+            names to several inputs, or a `polyarch.data.Dataset`.
         out: the folder of the run; new or empty, unless ``resume``.
         target: the column of a table to predict, or several, separated by commas.
         task: ``classification``, ``regression`` or ``multi-label``, what the target looks like by default; or a
@@ -102,8 +103,9 @@ def search(
         method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, your own `Supernet`, or any network for
-            methods that gate channels: a module, a function or class that makes one (polyarch passes ``input_shape``
-            and ``outputs``, or ``classes``, if they are declared), or ``"package.module:function"``.
+            methods that gate channels: a module, a function or class that makes one (polyarch passes ``input_shape``,
+            ``outputs`` or ``classes``, ``vocabulary`` and ``categories`` if they are declared), or
+            ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
         ood: out-of-distribution images, to try the uncertainty on.
         unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set

@@ -1,6 +1,6 @@
 """`polyarch data`: what there is to learn from."""
 
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import torch
 import typer
@@ -85,7 +85,7 @@ def describe_data(
         console.print(f"Validation examples: {len(data.valid):,}, {data.valid_origin}", markup=False)
     for note in data.notes:
         console.print(note, markup=False)
-    console.print("Preprocessing: " + _in_words(data.preprocessing(data.train), data), markup=False)
+    console.print("Preprocessing: " + _in_words(data.preprocessing(data.train), data.input_shape), markup=False)
 
 
 @data_app.command("download")
@@ -176,7 +176,7 @@ def _add_rest(table: Table, rows: int) -> None:
         table.add_row(f"and {rows - MOST_ROWS} more")
 
 
-def _in_words(preprocessing: Preprocessing, data: Dataset) -> str:
+def _in_words(preprocessing: Preprocessing, shape: Any) -> str:
     match preprocessing:
         case TableEncoding(means=means, marked=marked, columns=columns):
             places = sum(len(column.categories or ()) for column in columns)
@@ -189,10 +189,10 @@ def _in_words(preprocessing: Preprocessing, data: Dataset) -> str:
             shown = zip(mean[:4], std[:4], strict=True)
             channels = "; ".join(f"({center:.3g}, {spread:.3g})" for center, spread in shown)
             more = "; ..." if len(mean) > 4 else ""
-            return f"normalised by (mean, std) of every {'channel' if data.is_image else 'number'}: {channels}{more}"
+            return f"normalised by (mean, std) of every {'channel' if len(shape) == 3 else 'number'}: {channels}{more}"
         case Identity(vocabulary=vocabulary):
             return "none" if vocabulary is None else f"none; tokens 0 to {vocabulary - 1}"
         case NamedPreprocessing(parts=parts):
-            return "; ".join(f"{name}: {_in_words(part, data)}" for name, part in parts.items())
+            return "; ".join(f"{name}: {_in_words(part, shape[name])}" for name, part in parts.items())
         case _:
             return type(preprocessing).__name__

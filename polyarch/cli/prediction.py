@@ -65,8 +65,7 @@ def predict(
         written = write_predictions(out, predictor, inputs, report)
     share = written.flagged / written.examples
     console.print(
-        f"{written.examples:,} examples, {written.flagged:,} flagged ({share:.1%}): "
-        f"{_limit_in_words(predictor)}",
+        f"{written.examples:,} examples, {written.flagged:,} flagged ({share:.1%}): {_limit_in_words(predictor)}",
         markup=False,
     )
     if written.mean_depth is not None:

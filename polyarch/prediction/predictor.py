@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyarch.data import Column, Inputs, InputShape, InputType, NamedInputs, padded
 from polyarch.data.named_inputs import shape_of, shape_text, tensors_of, type_of
-from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError, first_line
+from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError
 from polyarch.export import Artifact, OnnxSession, Program, read_records
 from polyarch.export.formats import run_program
 from polyarch.export.records import PROGRAM_FILES
@@ -198,8 +198,10 @@ class Predictor:
     def _outputs(self, batch: Inputs) -> Sequence[Tensor]:
         try:
             return run_program(self.forward, batch)
-        except IndexError as error:  # of an embedding
-            raise DataError(f"Expected indices that the network knows. Found: {first_line(error)}.") from None
+        except (IndexError, CorruptFile) as error:
+            if isinstance(error, CorruptFile) and "out of data bounds" not in str(error):
+                raise
+            raise DataError("Expected tokens that the network has embeddings for. Found a larger one.") from None
 
     def completed(self, inputs: Any) -> Inputs:
         """The inputs with what follows from them: sequences padded to the length of the network's, and their masks.

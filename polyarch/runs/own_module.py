@@ -47,9 +47,12 @@ def asks_for_indices(builder: Builder) -> bool:
 
     Its function says so by the argument ``categories``; a network itself by ``forward(self, numeric, categorical)``.
     """
-    network = getattr(builder, "module", None)
-    if isinstance(network, nn.Module):
-        return {"numeric", "categorical"} <= inspect.signature(network.forward).parameters.keys()
+    is_class = isinstance(builder, type) and issubclass(builder, nn.Module)
+    network = builder if is_class else getattr(builder, "module", None)
+    if is_class or isinstance(network, nn.Module):
+        arguments = inspect.signature(network.forward).parameters  # type: ignore[union-attr]
+        if {"numeric", "categorical"} <= arguments.keys():
+            return True
     return "categories" in inspect.signature(builder).parameters
 
 

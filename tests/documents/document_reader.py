@@ -67,6 +67,7 @@ TINY_METHOD = {key: value for key, value in TINY.items() if not key.startswith("
 EXPORTED: dict[str, dict[str, Any]] = {
     "runs/customers": {"programs": ["pt2", "onnx"]},
     "runs/own": {"programs": ["onnx"], "retrain.members": 1},
+    "runs/texts": {"programs": ["pt2", "onnx"], "retrain.members": 1},
 }
 """Folders of runs whose exported programs a page uses; others leave them out, because exporting takes longest."""
 WITHOUT_PROGRAMS = ("README.md",)
@@ -250,7 +251,8 @@ class TinySearch:
         tiny = TINY_METHOD if "method" in options else TINY
         small = {key: min(value, given.get(key, value)) for key, value in tiny.items()}
         options = {**options, "workers": 1, "quiet": True}
-        return self.real(*args, settings={**given, **small, "programs": []}, **options)
+        exported = EXPORTED.get(str(options.get("out")), {"programs": []})
+        return self.real(*args, settings={**given, **small, **exported}, **options)
 
 
 def shim(address: Path, page: Path) -> str:

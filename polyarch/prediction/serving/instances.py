@@ -28,7 +28,7 @@ LARGEST_FLOAT = float(np.finfo(np.float32).max)
 RANGES: dict[torch.dtype, tuple[float, float]] = {
     torch.uint8: (0, 255),
     torch.float32: (-LARGEST_FLOAT, LARGEST_FLOAT),
-    torch.int64: (0, 2**53),
+    torch.int64: (0, 2**31 - 1),
 }
 
 
@@ -214,7 +214,8 @@ def _numbers(value: Any, shape: tuple[int, ...], place: str, dtype: torch.dtype)
         found = "a smaller one" if min(value) < low else "a larger one"
         raise InvalidInput(f"Expected numbers {low:g}..{high:g} in {place}. Got {found}.")
     if dtype != torch.float32 and any(entry % 1 for entry in value):
-        raise InvalidInput(f"Expected whole numbers {low:g}..{high:g} in {place}. Got a fraction.")
+        wanted = "tokens" if dtype == torch.int64 else f"whole numbers {low:g}..{high:g}"
+        raise InvalidInput(f"Expected {wanted} in {place}. Got a fraction.")
     yield from map(int if dtype == torch.int64 else float, value)  # torch takes integers of up to 64 bits only
 
 
