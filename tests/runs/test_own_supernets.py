@@ -31,9 +31,25 @@ from polyarch.strategies.consistency import WiringPass
 from polyarch.supernets import Relaxation, Supernet
 from polyarch.testing import HardPathContract, SupernetContract, same_bits
 from polyarch.training import StopRequest
-from tests.test_facade import TINY
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+TINY: dict[str, Any] = {
+    "data.limit": 120,
+    "train.epochs": 2,
+    "train.batch_size": 32,
+    "scores.steps": 2,
+    "scores.policy_batches": 2,
+    "rank.architectures": 3,
+    "search.budget": 4,
+    "search.batch": 2,
+    "search.population": 2,
+    "search.tournament": 2,
+    "retrain.epochs": 2,
+    "retrain.seeds": 1,
+    "retrain.members": 2,
+    "retrain.random_architectures": 1,
+}
+
 SHAPE = (1, 8, 8)
 
 
