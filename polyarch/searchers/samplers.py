@@ -6,7 +6,7 @@ NSGA-II", IEEE Transactions on Evolutionary Computation 6(2).
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,11 @@ Accept = Callable[[Architecture], bool]
 def search_space(space: Space) -> dict[str, BaseDistribution]:
     """The space for Optuna: one categorical parameter per choice, options by name."""
     return {choice.name: CategoricalDistribution(choice.options) for choice in space.choices}
+
+
+def architecture_of(space: Space, parameters: Mapping[str, Any]) -> Architecture:
+    """The architecture behind Optuna's parameters, within the constraints of the space or not."""
+    return Architecture(space, tuple(choice.index(parameters[choice.name]) for choice in space.choices))
 
 
 class NothingLeft(Exception):
@@ -83,7 +88,7 @@ class ArchitectureSampler(BaseSampler):
         """The architectures of all other trials, in order."""
         return [
             Proposed(
-                self.space.architecture(other.params),
+                architecture_of(self.space, other.params),  # maybe one that was rejected for the constraints
                 tuple(other.values) if other.state == TrialState.COMPLETE and other.values else None,
             )
             for other in study.get_trials(deepcopy=False)
@@ -205,7 +210,7 @@ class DistinctNSGAII(NSGAIISampler):
         for _ in range(FRESH_DRAWS if parents else 0):
             inherited = self._child_generation_strategy(study, mixed, parents)  # without what mutates
             child = space.sample(generator).to_dict() | inherited
-            architecture = Architecture(space, tuple(choice.index(child[choice.name]) for choice in space.choices))
+            architecture = architecture_of(space, child)
             is_new = architecture in space and architecture.canonical() not in seen
             if is_new and self._random.accepts(architecture):
                 return child

@@ -23,6 +23,7 @@ from polyarch.searchers.samplers import (
     NothingLeft,
     RandomSampler,
     RegularisedEvolution,
+    architecture_of,
     search_space,
 )
 from polyarch.spaces import Architecture
@@ -222,8 +223,7 @@ class StudySearcher(Searcher):
         Trial(self.study, trial._trial_id).set_user_attr(key, value)
 
     def _architecture(self, trial: FrozenTrial | Trial) -> Architecture:
-        choices = self.space.choices
-        return Architecture(self.space, tuple(choice.index(trial.params[choice.name]) for choice in choices))
+        return architecture_of(self.space, trial.params)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from polyarch.estimators import Goal, Latency, Parameters
 from polyarch.searchers import Limit, Limits, StudySearcher, evolution, exhaustive_search, nsga2, random_search
 from polyarch.searchers.searcher import MakeSampler
-from polyarch.spaces import Architecture
+from polyarch.spaces import Architecture, Constraint
 from polyarch.supernets import NB201Supernet
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -63,6 +63,16 @@ def test_ends_when_all_networks_are_known(sampler: str) -> None:
     }  # fmt: skip
     assert searcher.count() == 5
     assert searcher.ask(1) == []
+
+
+def test_a_sampler_that_misses_the_constraints_is_helped_out() -> None:
+    """Plain Optuna would need 729 proposals for one that fits."""
+    net = NB201Supernet(channels=2, cells=1, operations=("none", "skip_connect", "nor_conv_1x1"))
+    net.space = net.space.constrained(Constraint("six convolutions", lambda a: set(a.names) == {"nor_conv_1x1"}))
+    searcher = StudySearcher(Limits(net), plain_optuna, seed=0)
+    assert [architecture.names for architecture in searcher.ask(2)] == [("nor_conv_1x1",) * 6]
+    reasons = [trial.user_attrs.get("rejected") for trial in searcher.study.trials]
+    assert reasons.count("outside the constraints of the space") >= 20
 
 
 def test_limits_and_their_end_go_by_network() -> None:
