@@ -15,10 +15,11 @@ from polyarch.export import Program
 from polyarch.methods.posterior_guided.draws import _choose_default
 from polyarch.predictive import Mixture
 from polyarch.randomness import generator_at
-from polyarch.runs.judging import Ensemble, MemberLogits
+from polyarch.runs.judging import Ensemble, MemberOutputs
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
 from polyarch.runs.workspace import Workspace
+from polyarch.tasks import Classification
 
 TINY: dict[str, Any] = {
     "train.epochs": 2, "train.batch_size": 20, "retrain.epochs": 1, "scores.steps": 1, "scores.policy_batches": 1,
@@ -97,7 +98,7 @@ def test_the_lower_validation_loss_is_the_answer(sure: float, folder: str, tmp_p
 
     def ensemble(name: str, scale: float, members: int) -> Ensemble:
         logits = (scale * right).expand(members, 2, 2)
-        known = MemberLogits(logits, targets, logits, targets)
+        known = MemberOutputs(Classification(), logits, targets, logits, targets)
         return Ensemble(name, [], torch.nn.Identity(), [1 / members] * members, known=known)
 
     outcome = Outcome()

@@ -103,17 +103,18 @@ def check_numbers(results: Results, *, limited: bool = False) -> None:
     for way in found.values():
         where = -1 if way.name in ("mixture of all depths", "full depth alone") else position
         assert (way.blocks, way.parameters) == (depths[where], parameters[where])
-        assert 0 <= way.mean_probability <= 1 and way.mean_probability >= np.exp(-way.loss) - 1e-9  # Jensen
+        assert way.mean_probability is not None and 0 <= way.mean_probability <= 1
+        assert way.mean_probability >= np.exp(-way.loss) - 1e-9  # Jensen
     for name, where in (("pruned network alone", position), ("full depth alone", -1)):
-        for key in ("accuracy", "loss", "valid_accuracy", "valid_loss"):
+        for key in ("score", "loss", "valid_score", "valid_loss"):
             assert getattr(found[name], key) == pytest.approx(getattr(record.depths[where], key), abs=1e-12)
 
     assert results.artifact is not None and results.comparison is not None
     assert results.artifact["parameters"] == parameters[position]
     assert list(results.artifact["architecture"].values()) == [str(record.chosen)]
-    assert results.artifact["accuracy"] == found["pruned network alone"].accuracy
+    assert results.artifact["score"] == found["pruned network alone"].score
     assert [side.name for side in results.comparison] == sorted(WAYS, key=lambda name: name != "pruned network alone")
-    assert [side.mean for side in results.comparison] == [found[side.name].accuracy for side in results.comparison]
+    assert [side.mean for side in results.comparison] == [found[side.name].score for side in results.comparison]
     assert results.contender(Role.BEST) == results.comparison[0]
 
     alone, mixture = results.predictors
@@ -122,8 +123,9 @@ def check_numbers(results: Results, *, limited: bool = False) -> None:
     assert [list(member.values()) for member in mixture.members] == [[str(depth)] for depth in depths[: position + 1]]
     assert mixture.weights == pytest.approx(prune(posterior, position).probabilities.tolist(), abs=1e-6)
     for predictor, name in ((alone, "pruned network alone"), (mixture, "pruned mixture")):
-        assert predictor.uncalibrated_loss == pytest.approx(found[name].loss, rel=1e-6)
-        assert predictor.uncalibrated_calibration_error == pytest.approx(found[name].calibration_error, abs=1e-6)
+        assert predictor.uncalibrated["loss"] == pytest.approx(found[name].loss, rel=1e-6)
+        error = found[name].metrics["calibration_error"]
+        assert predictor.uncalibrated["calibration_error"] == pytest.approx(error, abs=1e-6)
     check_exits(record)
     assert {"train", "choose", "forward_full", "forward_pruned"} <= set(results.seconds)
 
@@ -137,12 +139,12 @@ def check_exits(record: DepthRecord) -> None:
     assert record.depths[0].depth <= used[0] and used[-1] <= record.chosen
     if record.exit_confidence is not None:
         (kept,) = (point for point in record.exits if point.confidence == record.exit_confidence)
-        assert kept.valid_accuracy >= ways(record)["pruned mixture"].valid_accuracy
+        assert kept.valid_accuracy >= ways(record)["pruned mixture"].valid_score
 
 
 def check_artifacts(found: SearchResult, data: Any) -> None:
     """What is loaded back predicts on the test set what the results say."""
     for predictor, record in zip(map(found.predictor, ("single", "marginal")), found.results.predictors, strict=True):
         seen = measured(predictor, data)
-        assert seen["accuracy"] == pytest.approx(record.accuracy, abs=0.005)  # float32 against float64
+        assert seen["accuracy"] == pytest.approx(record.score, abs=0.005)  # float32 against float64
         assert seen["loss"] == pytest.approx(record.loss, abs=1e-4)

@@ -66,12 +66,12 @@ def test_the_network_alone_comes_first_and_the_mixture_after_it() -> None:
 def test_gains_and_losses_are_called_what_they_are() -> None:
     results = spirals_results(seconds={"forward_full": 0.002, "forward_pruned": 0.0021})
     mixture, alone = record_of(results).predictors[0], record_of(results).at(9)
-    mixture.accuracy, mixture.loss = alone.accuracy, alone.loss
+    mixture.score, mixture.loss = alone.score, alone.loss
     assert "at depth 9 alone, the same as the mixture over all depths; a forward pass is not faster (105 %)." in said(
         results
     )
     assert "-0.044, the same as that of the mixture over" in said(results)
-    mixture.accuracy, mixture.loss = alone.accuracy - 0.01, 0.1
+    mixture.score, mixture.loss = alone.score - 0.01, 0.1
     assert "1.00 percentage points above the mixture over all depths" in said(results)
     assert "-0.044, better than the -0.100 of the mixture" in said(results)
 
@@ -124,7 +124,7 @@ def test_charts_show_the_record() -> None:
     posterior = [(one.depth, one.q, one.prior) for one in depths]
     assert set(rows(charts_of(results)["depth-posterior"], "depth", "q", "prior")) == set(posterior)
     for name, values in (
-        ("depth-accuracy", [("validation", "valid_accuracy", 1), ("test", "accuracy", 1)]),
+        ("depth-score", [("validation", "valid_score", 1), ("test", "score", 1)]),
         ("depth-likelihood", [("validation", "valid_loss", -1), ("test", "loss", -1)]),
     ):
         found = rows(charts_of(results)[name], "depth", "series", "value")

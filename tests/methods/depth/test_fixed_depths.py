@@ -113,9 +113,9 @@ def test_the_comparison_has_both_seeds_of_every_depth(found: SearchResult) -> No
         runs = by_name[f"depth {measure.depth}"].runs
         assert [run.seed for run in runs] == [0, 1]
         assert all(run.architecture == {"depth": str(measure.depth)} for run in runs)
-        assert measure.accuracy == pytest.approx(statistics.fmean(run.accuracy for run in runs))
+        assert measure.score == pytest.approx(statistics.fmean(run.score for run in runs))
         assert measure.loss == pytest.approx(statistics.fmean(run.loss for run in runs))
-        assert measure.valid_accuracy == pytest.approx(statistics.fmean(run.valid_accuracy for run in runs))
+        assert measure.valid_score == pytest.approx(statistics.fmean(run.valid_score for run in runs))
         assert len(runs[0].history) == 20
         assert runs[0].loss != runs[1].loss
 
@@ -124,19 +124,19 @@ def test_the_artifact_is_the_better_seed_of_the_chosen_depth(found: SearchResult
     results = found.results
     record, comparison, artifact = depth_of(results), results.comparison, results.artifact
     assert comparison is not None and artifact is not None
-    best = max(comparison[0].runs, key=lambda run: run.valid_accuracy)
+    best = max(comparison[0].runs, key=lambda run: run.valid_score)
     assert artifact["architecture"] == {"depth": str(record.chosen)}
-    assert (artifact["seed"], artifact["accuracy"]) == (best.seed, best.accuracy)
+    assert (artifact["seed"], artifact["score"]) == (best.seed, best.score)
     (chosen,) = (measure for measure in record.depths if measure.depth == record.chosen)
     assert artifact["parameters"] == chosen.parameters
     test = load("spirals").test
     (inputs,) = test.stream([torch.arange(len(test))])
     predictions = found.predictor()(inputs)
     accuracy = (predictions.probabilities.argmax(1) == test.targets).double().mean()
-    assert float(accuracy) == pytest.approx(best.accuracy, abs=0.002)
+    assert float(accuracy) == pytest.approx(best.score, abs=0.002)
     (predictor,) = results.predictors
     assert (predictor.name, predictor.members) == ("best depth", [artifact["architecture"]])
-    assert predictor.uncalibrated_loss == pytest.approx(best.loss, rel=1e-5)
+    assert predictor.uncalibrated["loss"] == pytest.approx(best.loss, rel=1e-5)
     assert torch.equal(found.predictor("single")(inputs).probabilities, predictions.probabilities)
     assert (results.default, predictor.folder) == ("artifact", "artifact")
     assert not (found.folder / "posterior").exists() and not (found.folder / "ensemble").exists()
@@ -207,7 +207,7 @@ def test_other_networks(data: str, settings: dict[str, Any], module: Any, tmp_pa
     test = load(data).test
     (inputs,) = test.stream([torch.arange(len(test))])
     accuracy = (found.predictor()(inputs).probabilities.argmax(1) == test.targets).double().mean()
-    assert float(accuracy) == pytest.approx(artifact["accuracy"], abs=0.005)
+    assert float(accuracy) == pytest.approx(artifact["score"], abs=0.005)
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])

@@ -135,7 +135,7 @@ def test_programs_of_folded_networks_agree(tmp_path: Path) -> None:
         member = run.net.space.architecture(names)
         networks.append((member, inherited_network(run, member).eval()))
     ensemble = Ensemble.of("folded", networks, inherited=True)
-    artifact = artifact_of(run, ensemble, judge(ensemble, run, None))
+    artifact = artifact_of(run, ensemble, *judge(ensemble, run, None))
     write_artifact(tmp_path, artifact)
     differences = export_programs(tmp_path, artifact, run.feed.raw_examples(8))
     assert set(differences) == {"model.pt2", "model.onnx"} and max(differences.values()) < 1e-5

@@ -96,10 +96,10 @@ class TestRun:
                 architecture = draws[kind](draw.position)
                 with torch.no_grad():
                     right = [learned.net(x, architecture).argmax(1) == targets for x, targets in batches]
-                assert draw.accuracy == pytest.approx(float(torch.cat(right).double().mean()), abs=1e-6)
+                assert draw.score == pytest.approx(float(torch.cat(right).double().mean()), abs=1e-6)
                 network = learned.net.extract(architecture)
                 assert draw.parameters == sum(parameter.numel() for parameter in network.parameters())
-        assert record.best_draw.accuracy == max(draw.accuracy for draw in record.guided)
+        assert record.best_draw.score == max(draw.score for draw in record.guided)
 
     def test_what_was_learned_and_kept_layer_by_layer(
         self, run: SearchResult, again: Run, learned: LearnedPosterior
@@ -136,14 +136,14 @@ class TestRun:
         assert run.results.comparison is not None and run.results.artifact is not None
         drawn, further = (one.runs[0] for one in run.results.comparison[:2])
         exported = run.results.predictors[0]
-        better = further if further.valid_accuracy >= drawn.valid_accuracy else drawn
+        better = further if further.valid_score >= drawn.valid_score else drawn
         best = run.results.contender(Role.BEST)
         assert best is not None and best.runs == [better]
-        assert exported.accuracy == pytest.approx(better.accuracy, abs=1e-6)
+        assert exported.score == pytest.approx(better.score, abs=1e-6)
         inputs, targets = test_inputs()
         found = run.predictor("single")(inputs)
         assert float((found.probabilities.argmax(1) == targets).float().mean()) == pytest.approx(
-            better.accuracy, abs=1e-6
+            better.score, abs=1e-6
         )
         network = load_artifact(run.folder / "artifact").networks
         assert run.results.artifact["parameters"] == sum(parameter.numel() for parameter in network.parameters())
@@ -270,7 +270,7 @@ class TestOtherNetworks:
         assert found.results.artifact["architecture"]["depth"] == str(record.best_depth)
         inputs, targets = test_inputs()
         right = float((found.predictor("single")(inputs).probabilities.argmax(1) == targets).float().mean())
-        assert right == pytest.approx(found.results.predictors[0].accuracy, abs=1e-6)
+        assert right == pytest.approx(found.results.predictors[0].score, abs=1e-6)
 
     @pytest.mark.parametrize("space", ["enas", "inflated_resnet", "densenet"])
     @pytest.mark.slow

@@ -16,6 +16,7 @@ from polyarch.objectives import SpikeSlab
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import GuidedDepth, PosteriorGuided
 from polyarch.supernets import ConvolutionalDepth, GatedDepthSupernet, GatedSupernet, gate
+from polyarch.tasks import OwnTask
 from polyarch.testing import random_data
 from polyarch.training import Schedule, cosine, fit
 
@@ -100,17 +101,14 @@ def test_a_depth_is_learned_also_where_drops_are_not() -> None:
 
 
 def test_the_strategy_of_plain_networks() -> None:
-    """With settings where they belong, and a loss of one's own."""
-
-    def loss(logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits, targets, label_smoothing=0.1)
-
+    """With settings where they belong, and a task of one's own."""
+    task = OwnTask(lambda outputs, targets: F.cross_entropy(outputs, targets, reduction="none"), size=3)
     net = convolutions()
     search = PosteriorSearch(2.0, drop=0.25, temperature=0.7, constant_decay=0.03, learning_rate=0.2, momentum=0.5)
-    strategy = search.strategy(net, num_data=77, loss=loss)
+    strategy = search.strategy(net, num_data=77, task=task)
     assert type(strategy) is PosteriorGuided
     assert isinstance(strategy.posterior, KeepDrop) and strategy.posterior is strategy.q
-    assert strategy.loss is loss and strategy.temperature == 0.7
+    assert strategy.task is task and strategy.temperature == 0.7
     assert strategy.penalty == SpikeSlab(77, 2.0, weight_decay=0.03)
     torch.testing.assert_close(strategy.q.drop, torch.full((3,), 0.25))
     assert strategy.q.groups == ("pool", "convolution", "linear")

@@ -23,10 +23,11 @@ from polyarch.methods.stochastic.ensemble import (
 from polyarch.methods.stochastic.strategy import drawn_architectures
 from polyarch.predictive import corrupt, detect
 from polyarch.randomness import generator_at
-from polyarch.runs.judging import Ensemble, MemberLogits
+from polyarch.runs.judging import Ensemble, MemberOutputs
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.workspace import Workspace
+from polyarch.tasks import Classification
 
 BITS = ["000", "100", "010", "001", "110"]
 WIRED: dict[str, Any] = {
@@ -69,7 +70,7 @@ def test_the_lowest_validation_loss_comes_first() -> None:
     assert losses == sorted(losses) and losses[0] < losses[-1]
     assert {one.key for one in chosen.architectures} == {one.key for one in drawn_architectures(run)}
     assert list(chosen.members) == [0, 1, 2] and chosen.weights == pytest.approx([1 / 3] * 3)
-    torch.testing.assert_close(chosen.logits.valid, logits, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(chosen.outputs.valid, logits, rtol=1e-5, atol=1e-6)
 
 
 def test_posterior_shares_are_those_of_the_likelihoods() -> None:
@@ -174,8 +175,8 @@ def test_corrupted_copies_are_scored_by_hand() -> None:
 def test_members_alone_and_together() -> None:
     logits = torch.tensor([[[2.0, 0.0], [0.0, 1.0]], [[0.0, 3.0], [1.0, 0.0]]], dtype=torch.float64)
     targets = torch.tensor([0, 1])
-    found = MemberLogits(logits, targets, logits, targets)
-    assert found.alone(0)["accuracy"] == 1.0 and found.alone(1)["accuracy"] == 0.0
+    found = MemberOutputs(Classification(), logits, targets, logits, targets)
+    assert found.alone(0)["score"] == 1.0 and found.alone(1)["score"] == 0.0
     expected = F.cross_entropy(logits[1], targets)
     assert found.alone(1)["loss"] == pytest.approx(float(expected), rel=1e-12)
     shares = torch.tensor([0.25, 0.75], dtype=torch.float64)

@@ -87,7 +87,7 @@ def test_the_section_tells_what_was_done() -> None:
         '<td class="number">0.8765</td> <td class="number">43.21 %</td></tr>',
     ):
         assert words in section
-    for name in ("members-accuracy", "members-loss", "members-calibration", "norm-modes"):
+    for name in ("members-score", "members-loss", "members-calibration", "norm-modes"):
         assert f'id="chart-{name}"' in section
     assert section.count("<svg") == 5 and "left out" not in section
 
@@ -120,7 +120,7 @@ def test_cells_shares_and_examples_without_labels() -> None:
 
 def test_charts() -> None:
     drawn = charts_of(cells_results())
-    accuracy = values_of(drawn["members-accuracy"])
+    accuracy = values_of(drawn["members-score"])
     assert [row["value"] for row in accuracy if "value" in row] == pytest.approx(
         [0.965 + 0.01 * (1 - 1 / members) for members in range(1, 7)]
     )
@@ -134,7 +134,7 @@ def test_one_member_has_no_curve_and_many_have_few_pictures() -> None:
     results = stochastic_results()
     record = record_of(results)
     record.curve = record.curve[:1]
-    assert "members-accuracy" not in charts_of(results) and "What more members bring" not in page_of(results)
+    assert "members-score" not in charts_of(results) and "What more members bring" not in page_of(results)
     record.members = record.members * 4
     assert section_of(results).count("<svg") == MOST_PICTURES < len(record.members)
     record.members = record.members[:1]

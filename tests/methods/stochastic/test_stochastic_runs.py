@@ -102,7 +102,7 @@ class TestRun:
             assert parse_wiring(member.notation or "", net.space) == architecture
             with torch.no_grad():
                 logits = net(trained.feed.preprocessing(inputs), architecture).double()
-            assert member.accuracy == pytest.approx(float((logits.argmax(1) == targets).double().mean()))
+            assert member.score == pytest.approx(float((logits.argmax(1) == targets).double().mean()))
             assert member.loss == pytest.approx(float(nn.functional.cross_entropy(logits, targets)), rel=1e-5)
         losses = [member.valid_loss for member in record.members]
         assert losses == sorted(losses)
@@ -110,14 +110,14 @@ class TestRun:
     def test_the_curve_leads_from_the_best_member_to_all(self, run: SearchResult, trained: Run) -> None:
         record = record_of(run.results)
         assert [point.members for point in record.curve] == [1, 2, 3, 4, 5]
-        assert record.curve[0].accuracy == record.members[0].accuracy
+        assert record.curve[0].score == record.members[0].score
         assert record.curve[0].loss == pytest.approx(record.members[0].loss, rel=1e-12)
         inputs, targets = test_inputs()
         with torch.no_grad():
             x = trained.feed.preprocessing(inputs)
             each = [trained.net.eval()(x, one).double() for one in architectures_of(trained, record)]
         mixture = torch.stack(each[:3]).softmax(-1).mean(0)
-        assert record.curve[2].accuracy == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
+        assert record.curve[2].score == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
         assert record.curve[2].loss == pytest.approx(float(nn.functional.nll_loss(mixture.log(), targets)), rel=1e-5)
         assert record.curve[2].calibration_error == pytest.approx(calibration_error(mixture, targets), abs=1e-5)
 
@@ -129,8 +129,8 @@ class TestRun:
             "residual network, trained alone",
         ]  # fmt: skip
         assert [one.role for one in contenders] == [Role.MIXTURE, Role.BEST, Role.OTHER, Role.BASELINE]
-        assert contenders[0].mean == record.curve[-1].accuracy  # equal shares
-        assert contenders[2].mean == pytest.approx(np.mean([member.accuracy for member in record.members]))
+        assert contenders[0].mean == record.curve[-1].score  # equal shares
+        assert contenders[2].mean == pytest.approx(np.mean([member.score for member in record.members]))
         space = parse_wiring(record.members[0].notation or "", trained_space(run)).space
         assert contenders[3].runs[0].architecture == residual_wiring(space).to_dict()
         assert len(contenders[3].runs[0].history) == 1
@@ -171,7 +171,7 @@ class TestRun:
 
     def test_the_report_has_its_section(self, run: SearchResult) -> None:
         page = (run.folder / "report.html").read_text()
-        assert 'id="stochastic"' in page and "chart-members-accuracy" in page
+        assert 'id="stochastic"' in page and "chart-members-score" in page
         assert Results.read(run.folder / "results.json") == run.results
 
 
@@ -196,7 +196,7 @@ class TestArtifacts:
         artifact = load_artifact(run.folder / "ensemble")
         with torch.no_grad():
             logits = artifact.networks(artifact.preprocessing(inputs)).double()
-        members = (logits / artifact.temperature).softmax(-1)
+        members = (logits / artifact.calibration.temperature).softmax(-1)
         mixture = members.mean(0)
         entropy = torch.special.entr(mixture).sum(-1)
         found = run.predictor("ensemble")(inputs)
@@ -205,7 +205,7 @@ class TestArtifacts:
         torch.testing.assert_close(found.mutual_information.double(), disagreement, rtol=1e-3, atol=1e-5)
         assert disagreement.max() > 0.05
         right = float((found.probabilities.argmax(1) == targets).double().mean())
-        assert right == pytest.approx(run.results.predictors[0].accuracy, abs=0.005)
+        assert right == pytest.approx(run.results.predictors[0].score, abs=0.005)
 
     def test_a_run_predicts_with_its_ensemble(self, run: SearchResult, polyarch: Command, tmp_path: Path) -> None:
         inputs, _ = test_inputs()
