@@ -24,6 +24,11 @@ class ScoreText:
         return self.metric.title
 
     @property
+    def heading(self) -> str:
+        """The same with a capital letter first."""
+        return self.title[:1].upper() + self.title[1:]
+
+    @property
     def is_share(self) -> bool:
         """Whether values are written in percent."""
         return self.metric.unit == "share"

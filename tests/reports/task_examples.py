@@ -65,10 +65,14 @@ def _changed(results: Results, task: TaskRecord, of: object) -> Results:
             if task.goal == "minimise":
                 run.score, run.valid_score = 2 * (1 - run.score), 2 * (1 - run.valid_score)
             run.metrics = {"loss": run.loss, task.metric: run.score}
-            for row in run.history:
-                row[f"valid_{task.metric}"] = row.pop("valid_accuracy")
+            _rename(run.history, task.metric)
         if task.goal == "minimise":
             side.mean, side.std = 2 * (1 - side.mean), 2 * side.std
-    for row in results.training.history:
-        row[f"valid_{task.metric}"] = row.pop("valid_accuracy")
+    _rename(results.training.history, task.metric)
     return results
+
+
+def _rename(history: list[dict[str, float]], metric: str) -> None:
+    for row in history:
+        if "valid_accuracy" in row:
+            row[f"valid_{metric}"] = row.pop("valid_accuracy")

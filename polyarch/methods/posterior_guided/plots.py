@@ -44,9 +44,9 @@ def shown_draws(found: Sequence[GuidedDraw], best: int | None = None) -> list[Gu
 
 def draws(record: GuidedRecord, text: ScoreText, cost: str, limit: float | None) -> Spec:
     """Validation score against a cost: random draws, those from the posterior, and a ring around the best."""
-    random = [_row(draw, "random, one rate") for draw in shown_draws(record.random)]
-    guided = [_row(draw, "from the posterior") for draw in shown_draws(record.guided, record.best)]
-    best = [_row(record.best_draw, "the best")]
+    random = [_row(draw, "random, one rate", text) for draw in shown_draws(record.random)]
+    guided = [_row(draw, "from the posterior", text) for draw in shown_draws(record.guided, record.best)]
+    best = [_row(record.best_draw, "the best", text)]
     scale = alt.Scale(zero=False, padding=14)
     ticks = alt.Axis(format="~s", tickCount=5, labelOverlap=True, labelSeparation=6)
     x = alt.X(f"{cost}:Q", title=_COSTS[cost], scale=scale, axis=ticks)
@@ -74,6 +74,7 @@ def draws(record: GuidedRecord, text: ScoreText, cost: str, limit: float | None)
     return spec_of(layers, f"Validation {text.title} of all draws against {_COSTS[cost]}", height=HEIGHT)
 
 
-def _row(draw: GuidedDraw, kind: str) -> Row:
-    content = draw.model_dump()
-    return {**content, "score": round(draw.score, 6), "loss": round(draw.loss, 6), "kind": kind}
+def _row(draw: GuidedDraw, kind: str, text: ScoreText) -> Row:
+    """With the value of the metric, of which an error has the opposite sign of its score."""
+    score = round(text.metric.gain(draw.score), 6)
+    return {**draw.model_dump(), "score": score, "loss": round(draw.loss, 6), "kind": kind}

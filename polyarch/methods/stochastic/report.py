@@ -1,7 +1,7 @@
 """The part of a report about one network with many architectures: what its ensemble is worth and what it costs."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import altair as alt
@@ -80,11 +80,21 @@ def _sentences(
     )
     together, alone = predictor_in(results, "ensemble"), predictor_in(results, None)
     if together is not None and alone is not None:
-        yield (
-            f"Before temperature scaling, its mean negative log-likelihood is {together.uncalibrated['loss']:.4f} "
-            "nats; "
-            f"that of {the(alone.name)} is {alone.uncalibrated['loss']:.4f}."
+        yield _before_scaling(together.uncalibrated, the(alone.name), alone.uncalibrated)
+
+
+def _before_scaling(together: Mapping[str, float], name: str, alone: Mapping[str, float]) -> str:
+    """What the metrics were at temperature 1; only probabilities have a calibration error."""
+    if "calibration_error" not in together or "calibration_error" not in alone:
+        return (
+            f"Before temperature scaling, its mean negative log-likelihood is {together['loss']:.4f} nats; that of "
+            f"{name} is {alone['loss']:.4f}."
         )
+    return (
+        f"Before temperature scaling, its calibration error is {together['calibration_error']:.4f} and its mean "
+        f"negative log-likelihood {together['loss']:.4f} nats; for {name} they are {alone['calibration_error']:.4f} "
+        f"and {alone['loss']:.4f}."
+    )
 
 
 def _tiles(results: Results, record: StochasticRecord, ensemble: Entry, best: Entry, baseline: Entry) -> Iterator[Tile]:
@@ -126,8 +136,9 @@ def stochastic_charts(record: StochasticRecord, text: ScoreText) -> Iterator[tup
 
 def norm_modes(found: NormModesRecord, text: ScoreText) -> Spec:
     """The score with running statistics against the score with those of the batch; the diagonal is where they agree."""
-    rows = [{"batch": batch, "running": running} for batch, running in zip(found.batch, found.running, strict=True)]
-    low, high = min(*found.batch, *found.running), max(*found.batch, *found.running)
+    batches, runnings = ([text.metric.gain(score) for score in side] for side in (found.batch, found.running))
+    rows = [{"batch": batch, "running": running} for batch, running in zip(batches, runnings, strict=True)]
+    low, high = min(*batches, *runnings), max(*batches, *runnings)
     axis, scale = alt.Axis(format=text.axis_format, tickCount=5), alt.Scale(domain=[low, high], zero=False, padding=14)
     x = alt.X("batch:Q", title="batch statistics", scale=scale, axis=axis)
     y = alt.Y("running:Q", title="running statistics", scale=scale, axis=axis)

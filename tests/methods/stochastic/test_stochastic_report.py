@@ -81,7 +81,7 @@ def test_the_section_tells_what_was_done() -> None:
         "weight.",
         '<td class="number">0.200</td>',
         '<td class="number">0.1000</td><td class="number">97.00 %</td>',
-        "5 wirings reach 96.60 % validation accuracy on average; with running averages, as in use, 95.40 % (rank "
+        "5 wirings reach a validation accuracy of 96.60 % on average; with running averages, as in use, 95.40 % (rank "
         "correlation 1.00).",
         '<tr><td class="name">noise</td><td>disagreement of members (mutual information)</td>'
         '<td class="number">0.8765</td> <td class="number">43.21 %</td></tr>',
