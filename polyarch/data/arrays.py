@@ -4,7 +4,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,10 @@ def read_npz(path: Path, *, test_share: float = 0.2) -> Dataset:
     for inputs, labels in PAIRS:
         if inputs in arrays.names and labels in arrays.names:
             origins = [arrays.origin(name) for name in (inputs, labels)]
-            return _divided(path.name, arrays[inputs], arrays[labels], origins, test_share)
+            data = _divided(path.name, arrays[inputs], arrays[labels], origins, test_share)
+            others = [name for name in arrays.names if name not in (inputs, labels)]
+            notes = tuple(f"Array {name!r} is not used: {inputs!r} is the only input." for name in others)
+            return replace(data, notes=notes)
     for labels in LABELS:
         train, test = arrays.named_inputs(labels, "_train"), arrays.named_inputs(labels, "_test")
         if train and train.keys() == test.keys():
