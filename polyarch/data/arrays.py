@@ -66,7 +66,10 @@ def read_npz(
     for inputs, labels in PAIRS:
         if inputs in arrays.names and labels in arrays.names:
             origins = [arrays.origin(name) for name in (inputs, labels)]
-            return _divided(path.name, arrays[inputs], arrays[labels], origins, task, test_share, split)
+            data = _divided(path.name, arrays[inputs], arrays[labels], origins, task, test_share, split)
+            others = [name for name in arrays.names if name not in (inputs, labels, keys.column)]
+            notes = tuple(f"Array {name!r} is not used: {inputs!r} is the only input." for name in others)
+            return replace(data, notes=notes)
     for labels in LABELS:
         train, test = arrays.named_inputs(labels, "_train"), arrays.named_inputs(labels, "_test")
         if train and train.keys() == test.keys():

@@ -122,6 +122,12 @@ class TestFilesOfSeveralInputs:
         assert data.input_shape == {"image": (1, 4, 4), "tokens": (6,)}
         assert data.input_dtype == {"image": torch.float32, "tokens": torch.int64}
 
+    def test_arrays_beside_the_usual_one_are_named(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "both.npz", images=self.IMAGES, tokens=FIXED, y=np.array(LABELS))
+        data = load(tmp_path / "both.npz")
+        assert data.input_shape == (1, 4, 4)
+        assert data.notes == ("Array 'tokens' is not used: 'images' is the only input.",)
+
     def test_training_and_test_arrays(self, tmp_path: Path) -> None:
         arrays: dict[str, Any] = {"image_train": self.IMAGES, "tokens_train": FIXED, "labels_train": LABELS}
         arrays |= {"image_test": self.IMAGES[:4], "tokens_test": FIXED[:4], "labels_test": LABELS[:4]}
