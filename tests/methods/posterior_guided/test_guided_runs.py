@@ -142,9 +142,7 @@ class TestRun:
         assert exported.score == pytest.approx(better.score, abs=1e-6)
         inputs, targets = test_inputs()
         found = run.predictor("single")(inputs)
-        assert float((found.probabilities.argmax(1) == targets).float().mean()) == pytest.approx(
-            better.score, abs=1e-6
-        )
+        assert float((found.probabilities.argmax(1) == targets).float().mean()) == pytest.approx(better.score, abs=1e-6)
         network = load_artifact(run.folder / "artifact").networks
         assert run.results.artifact["parameters"] == sum(parameter.numel() for parameter in network.parameters())
 
