@@ -24,13 +24,15 @@ def with_errors(results: Results) -> Results:
     """The record of the method with errors in place of accuracies, negated where higher is better."""
     record = results.record
     if isinstance(record, DepthRecord):
-        for one in (*record.depths, *record.predictors):
+        measures: list[Any] = [*record.depths, *record.predictors]
+        for one in measures:
             one.score, one.valid_score = 2 * (1 - one.score), 2 * (1 - one.valid_score)
         for way in record.predictors:
             way.mean_probability, way.metrics = None, {}
         record.exits, record.exit_confidence, record.functions = [], None, None
     if isinstance(record, StochasticRecord):
-        for member in (*record.members, *record.curve):
+        members: list[Any] = [*record.members, *record.curve]
+        for member in members:
             member.score = 2 * (1 - member.score)
         for point in record.curve:
             point.calibration_error = None

@@ -16,7 +16,7 @@ from stopping import Stopping
 from torch import Tensor
 
 import polyarch
-from polyarch.data import load, resident
+from polyarch.data import NetworkExample, load, resident
 from polyarch.distributions import Empirical
 from polyarch.errors import Interrupted, InvalidInput
 from polyarch.methods.one_shot.record import OneShotRecord
@@ -51,6 +51,7 @@ TINY: dict[str, Any] = {
 }
 
 SHAPE = (1, 8, 8)
+EXAMPLE = NetworkExample(torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(0)))
 
 
 class TestHardPaths(HardPathContract):
@@ -104,7 +105,7 @@ def test_a_supernet_may_be_an_object_or_come_from_a_function(tmp_path: Path) -> 
     found = searched(tmp_path / "object", module=net)
     assert found.results.space["choices"] == {"activation": ["relu", "tanh"]}
     assert same_bits(dict(net.state_dict()), before)
-    assert isinstance(build_own(lambda classes: examples.HardPaths(SHAPE, classes), SHAPE, 10), examples.HardPaths)
+    assert isinstance(build_own(lambda classes: examples.HardPaths(SHAPE, classes), EXAMPLE, 10), examples.HardPaths)
 
 
 def test_gates_of_an_own_supernet_can_be_learned(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_from_the_command_line(tmp_path: Path, polyarch: Command, monkeypatch: p
 
 
 def test_layers_without_a_mode_may_be_called_as_usual() -> None:
-    net = build_own(examples.DirectCalls, SHAPE, 10)
+    net = build_own(examples.DirectCalls, EXAMPLE, 10)
     architecture = net.space.architecture(["one", "narrow", "relu"])
     network = net.extract(architecture)
     names = {"scale", "first.narrow.weight", "first.narrow.bias", "heads.narrow.weight", "heads.narrow.bias"}
@@ -209,12 +210,12 @@ def test_one_draw_per_batch_needs_no_gates(tmp_path: Path) -> None:
 )
 def test_a_dry_run_finds_what_cannot_work(builder: Any, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
-        build_own(builder, SHAPE, 10)
+        build_own(builder, EXAMPLE, 10)
 
 
 def test_channels_of_a_supernet_are_no_choices() -> None:
     with pytest.raises(InvalidInput, match=r"a plain network, whose channels are the choices\. Got HardPaths"):
-        build_own(examples.HardPaths, SHAPE, 10, gated=True)
+        build_own(examples.HardPaths, EXAMPLE, 10, gated=True)
 
 
 def test_a_module_and_a_space_are_refused_by_every_command(tmp_path: Path, polyarch: Command) -> None:
