@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_supernet_examples as examples
 import pytest
 import torch
+from stopping import Stopping
 from torch import Tensor
 
 import polyarch
@@ -29,12 +31,25 @@ from polyarch.strategies.consistency import WiringPass
 from polyarch.supernets import Relaxation, Supernet
 from polyarch.testing import HardPathContract, SupernetContract, same_bits
 from polyarch.training import StopRequest
-from tests.runs import own_supernet_examples as examples
-from tests.runs.stopping import Stopping
-from tests.test_facade import TINY
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SHAPE = (1, 8, 8)
+TINY: dict[str, Any] = {
+    "data.limit": 120,
+    "train.epochs": 2,
+    "train.batch_size": 32,
+    "scores.steps": 2,
+    "scores.policy_batches": 2,
+    "rank.architectures": 3,
+    "search.budget": 4,
+    "search.batch": 2,
+    "search.population": 2,
+    "search.tournament": 2,
+    "retrain.epochs": 2,
+    "retrain.seeds": 1,
+    "retrain.members": 2,
+    "retrain.random_architectures": 1,
+}
 
 
 class TestHardPaths(HardPathContract):
