@@ -72,7 +72,7 @@ class MultiLabel(Task):
     def log_likelihood(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Summed over labels: (..., B, L), (B, L) -> (..., B)."""
         signs = targets.to(outputs) * 2 - 1
-        return F.logsigmoid(signs * outputs).sum(-1)
+        return _log_sigmoid(signs * outputs).sum(-1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean binary cross-entropy of (B, L) logits."""
@@ -81,7 +81,7 @@ class MultiLabel(Task):
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """The logits of sum_k w_k sigmoid(logit_k): right about every label alone."""
         weights = log_weights.to(outputs)[:, None, None]
-        present, absent = (torch.logsumexp(F.logsigmoid(side) + weights, 0) for side in (outputs, -outputs))
+        present, absent = (torch.logsumexp(_log_sigmoid(side) + weights, 0) for side in (outputs, -outputs))
         return present - absent
 
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
@@ -142,5 +142,10 @@ class MultiLabel(Task):
 def _entropy(logits: Tensor) -> Tensor:
     """-sum_l (p_l log p_l + (1 - p_l) log(1 - p_l)) of p = sigmoid(logits): (..., L) -> (...)."""
     probabilities = torch.sigmoid(logits)
-    terms = probabilities * F.logsigmoid(logits) + (1 - probabilities) * F.logsigmoid(-logits)
+    terms = probabilities * _log_sigmoid(logits) + (1 - probabilities) * _log_sigmoid(-logits)
     return -terms.sum(-1)
+
+
+def _log_sigmoid(logits: Tensor) -> Tensor:
+    """log sigmoid(logits), finite for any logit in every exported program, too: (...) -> (...)."""
+    return logits.clamp_max(0) - torch.log1p(torch.exp(-logits.abs()))
