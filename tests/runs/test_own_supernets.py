@@ -51,26 +51,7 @@ TINY: dict[str, Any] = {
 }
 
 SHAPE = (1, 8, 8)
-<<<<<<< HEAD
 EXAMPLE = NetworkExample(torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(0)))
-=======
-TINY: dict[str, Any] = {
-    "data.limit": 120,
-    "train.epochs": 2,
-    "train.batch_size": 32,
-    "scores.steps": 2,
-    "scores.policy_batches": 2,
-    "rank.architectures": 3,
-    "search.budget": 4,
-    "search.batch": 2,
-    "search.population": 2,
-    "search.tournament": 2,
-    "retrain.epochs": 2,
-    "retrain.seeds": 1,
-    "retrain.members": 2,
-    "retrain.random_architectures": 1,
-}
->>>>>>> part-distinct
 
 
 class TestHardPaths(HardPathContract):

@@ -32,6 +32,9 @@ SMALL_DATA = 2000
 SHARE_OF_WORK = 0.5
 """What networks of fixed depths cost on average, of a network of full depth."""
 
+NUMBERS_RATE = 0.01
+"""The learning rate for numbers, whose errors have no bound: residual networks without normalisation diverge at 0.1."""
+
 
 def suggest_depth(asked: RunSettings, data: Dataset, builder: Builder | None, *, learned: bool) -> Suggestion:
     """A network and a schedule for this data; a space that was named is kept.
@@ -93,9 +96,10 @@ def _epoch_work(run: Run) -> float:
 def _schedule(run: Run, *, learned: bool) -> dict[str, Any]:
     """The protocol of Antorán et al. (2020), in as many epochs as the work allows."""
     examples = len(run.feed.train)
-    protocol = {"momentum": 0.5, "weight_decay": 0.0, "learning_rate": 0.1}
+    rate = NUMBERS_RATE if run.task.kind == "regression" else 0.1
+    protocol = {"momentum": 0.5, "weight_decay": 0.0, "learning_rate": rate}
     if examples <= FULL_BATCH:
-        schedule = {"epochs": FULL_BATCH_EPOCHS, "batch_size": examples, "final_learning_rate": 0.1, **protocol}
+        schedule = {"epochs": FULL_BATCH_EPOCHS, "batch_size": examples, "final_learning_rate": rate, **protocol}
         patience = FULL_BATCH_PATIENCE
     else:
         epochs = epochs_within(_epoch_work(run))
