@@ -39,7 +39,7 @@ class MaskedScoring(DrawScoring):
         kind, position = draw
         architecture = self.draws[kind](position)
         keep = self.net.slices(architecture)
-        found = measure(lambda inputs: self.net.forward_slices(inputs, keep), self.batches.epoch(0))
+        found = measure(self.task, lambda inputs: self.net.forward_slices(inputs, keep), self.batches.epoch(0))
         cost, notation = self.net.cost(architecture), self.net.notation(architecture)
         return JudgedDraw(position, notation, found["accuracy"], found["loss"], cost.parameters, cost.macs)
 

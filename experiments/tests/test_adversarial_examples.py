@@ -125,7 +125,7 @@ def test_through_a_mixture() -> None:
     mixture, x = Mixture(members, weights, temperature=2.0).eval(), images()
 
     def predict(inputs: Tensor) -> Tensor:
-        logits = mixture.member_logits(inputs) / mixture.temperature
+        logits = mixture.member_outputs(inputs) / mixture.temperature
         return log_marginal(torch.log_softmax(logits, -1), mixture.weights.log())
 
     found = PGD.in_bytes(1, 1, 1)(predict, x, LABELS)

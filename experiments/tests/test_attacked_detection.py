@@ -68,7 +68,7 @@ def test_the_mixture_is_attacked_as_a_whole() -> None:
     )
 
     def outputs(x: Tensor) -> Tensor:
-        return mixture.member_logits(2 * x - 1) / mixture.temperature
+        return mixture.member_outputs(2 * x - 1) / mixture.temperature
 
     moved = attack(lambda x: log_marginal(outputs(x).log_softmax(-1), mixture.weights.log()), x, labels)
     before, after = (outputs(part).softmax(-1).detach() for part in (x, moved))

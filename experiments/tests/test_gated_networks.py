@@ -151,15 +151,15 @@ def test_draws_from_what_was_learned(images: Images, tmp_path: Path) -> None:
     for examples, candidates in ((images.valid, drawn.valid), (images.test, drawn.test)):
         for candidate in candidates:
             found = judged(net.extract(draws(candidate.position)), images, examples)
-            assert candidate.accuracy == pytest.approx(found["accuracy"])
+            assert candidate.score == pytest.approx(found["accuracy"])
             assert candidate.loss == pytest.approx(-found["mean_log_p"], rel=1e-4)
     best = draws(best_draw(drawn.valid).position)
     assert drawn.best == best
     summary = drawn.summary(images)
     network = net.extract(best)
     assert summary["test"] == judged(network, images)
-    assert summary["valid_accuracy"] == max(one.accuracy for one in drawn.valid)
-    assert summary["mean_accuracy"] == pytest.approx(statistics.fmean(one.accuracy for one in drawn.test))
+    assert summary["valid_accuracy"] == max(one.score for one in drawn.valid)
+    assert summary["mean_accuracy"] == pytest.approx(statistics.fmean(one.score for one in drawn.test))
     assert summary["cost"] == {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "macs": multiply_accumulates(network, images.train.input_shape),

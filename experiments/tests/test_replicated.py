@@ -17,6 +17,7 @@ from polyarch.methods.depth.search import DepthSearch, Prior, depth_prior
 from polyarch.objectives import marginal_log_probabilities
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Strategy, Supervised, Variational, measure
+from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import FullyConnectedDepth
 from polyarch.testing import StrategyContract, random_data
 from polyarch_experiments.depth.fixed_depth import FixedDepth
@@ -150,7 +151,7 @@ def test_evaluation_is_the_mean_over_replicas() -> None:
                 full.append(Batch(net(inputs, net.space.members[-1]), targets))
     for strategy, logits in ((variational, mixtures), (supervised, full)):
         measured = strategy.evaluate(stacked(), generator=generator_at(0, "unused"))
-        assert measured == pytest.approx(measure(lambda x: x, logits), rel=1e-11)
+        assert measured == pytest.approx(measure(CLASSES, lambda x: x, logits), rel=1e-11)
 
 
 @pytest.mark.parametrize("make", [lambda nets: replicated_variational(nets)[0], replicated_supervised])

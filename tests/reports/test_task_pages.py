@@ -77,7 +77,7 @@ def test_charts_of_draws_and_of_statistics_show_the_error_itself(examples: Any) 
     stochastic = with_errors(examples.as_numbers(examples.stochastic_results()))
     assert isinstance(stochastic.record, StochasticRecord) and stochastic.record.statistics is not None
     found = [batch for (batch,) in rows(charts_of(stochastic)["norm-modes"], "batch")]
-    assert min(found) == pytest.approx(0.06) and max(found) <= 0.1
+    assert min(found) == pytest.approx(0.06) and max(found) < 0.11
     words = "5 wirings reach a validation RMSE of 0.06800 on average; with running averages, as in use, 0.09200"
     assert words in plain(" ".join(page_of(stochastic).split()))
     assert "above it, running averages lose" in page_of(stochastic)

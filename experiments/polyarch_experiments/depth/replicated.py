@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from polyarch.data import Batch
 from polyarch.errors import NotFiniteError
 from polyarch.objectives import elbo
-from polyarch.strategies.strategy import Stateful, Strategy, measure, to_training
+from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, measure, to_training
 from polyarch_experiments.depth.replicas import FullyConnectedReplicas
 
 
@@ -52,7 +52,7 @@ class Replicated(Strategy):
         """Means over examples and replicas."""
         self.net.eval()
         flat = (Batch(batch.inputs, batch.targets.flatten()) for batch in batches)
-        return measure(lambda inputs: self.log_probabilities(inputs).flatten(0, 1), flat)
+        return measure(CLASSES, lambda inputs: self.log_probabilities(inputs).flatten(0, 1), flat)
 
     @abstractmethod
     def log_probabilities(self, inputs: Tensor) -> Tensor:

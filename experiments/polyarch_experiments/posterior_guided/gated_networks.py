@@ -165,12 +165,12 @@ class Drawn:
 
     def expected_best(self, count: int) -> float:
         """The expected test accuracy of the best, by validation images, of ``count`` random ones of these draws."""
-        order = sorted(self.valid, key=lambda one: (-one.accuracy, one.loss))
+        order = sorted(self.valid, key=lambda one: (-one.score, one.loss))
         total = len(order)
         chosen = math.comb(total, count)
         # the one at rank r is the best of those chosen if all others are from behind it
         return sum(
-            math.comb(total - rank - 1, count - 1) / chosen * self.test[one.position].accuracy
+            math.comb(total - rank - 1, count - 1) / chosen * self.test[one.position].score
             for rank, one in enumerate(order)
         )
 
@@ -192,8 +192,8 @@ class Drawn:
         kept = self.net.slices(best).split([one.slices for one in self.net.gates])
         return {
             "test": tested(network, images),
-            "valid_accuracy": best_draw(self.valid).accuracy,
-            "mean_accuracy": statistics.fmean(one.accuracy for one in self.test),
+            "valid_accuracy": best_draw(self.valid).score,
+            "mean_accuracy": statistics.fmean(one.score for one in self.test),
             "cost": asdict(cost),
             "dropped_channels": 1 - float(torch.cat(kept).mean()),
             "dropped_operations": statistics.fmean(not part.any() for part in kept),
