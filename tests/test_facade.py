@@ -64,7 +64,7 @@ def test_a_known_name_and_its_ensemble(tmp_path: Path) -> None:
     for mode, record in zip(("single", "ensemble"), found.results.predictors, strict=True):
         predictions = found.predictor(mode)(inputs)
         accuracy = (predictions.probabilities.argmax(1) == test.targets).double().mean()
-        assert float(accuracy) == pytest.approx(record.accuracy, abs=0.006)  # float32 against float64
+        assert float(accuracy) == pytest.approx(record.score, abs=0.006)  # float32 against float64
         assert float(predictions.flagged.double().mean()) == pytest.approx(record.flagged, abs=0.006)
     assert any("space nb201" in decision for decision in found.results.decisions)
     assert (tmp_path / "run" / "report.html").exists()

@@ -93,8 +93,8 @@ def test_results_page_says_what_searches_found(path: Path) -> None:
     assert results.comparison is not None and results.artifact is not None
     accuracies = [f"{one.mean:.4f}" + (f" +- {one.std:.4f}" if len(one.runs) > 1 else "") for one in results.comparison]
     ensemble = results.predictors[1]
-    row = f"| `{path.stem}` | {accuracies[0]} | {accuracies[1]} | {ensemble.accuracy:.4f} | "
-    row += f"{ensemble.uncalibrated_calibration_error:.3f}, {ensemble.calibration_error:.3f} | "
+    row = f"| `{path.stem}` | {accuracies[0]} | {accuracies[1]} | {ensemble.score:.4f} | "
+    row += f"{ensemble.uncalibrated['calibration_error']:.3f}, {ensemble.metrics['calibration_error']:.3f} | "
     row += f"{results.artifact['parameters']:,} | {sum(results.seconds.values()) / 60:.1f} |"
     assert row in (ROOT / "docs" / "RESULTS.md").read_text()
 

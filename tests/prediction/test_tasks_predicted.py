@@ -29,7 +29,8 @@ COLUMNS = (Column("a", None), Column("b", None))
 def own_artifact(examples: ModuleType) -> Artifact:
     """The same networks as of two numbers, whose four outputs mean something else."""
     task = OwnTask(lambda outputs, targets: (outputs - targets).square().sum(1), size=4)
-    return replace(examples.numbers_artifact(2), task=task, calibration=Calibration(threshold=0.2))
+    artifact: Artifact = examples.numbers_artifact(2)
+    return replace(artifact, task=task, calibration=Calibration(threshold=0.2))
 
 
 @pytest.fixture(scope="module")

@@ -24,16 +24,17 @@ def with_errors(results: Results) -> Results:
     """The record of the method with errors in place of accuracies, negated where higher is better."""
     record = results.record
     if isinstance(record, DepthRecord):
-        for one in (*record.depths, *record.predictors):
-            one.score, one.valid_score = 2 * (1 - one.score), 2 * (1 - one.valid_score)
+        for depth in record.depths:
+            depth.score, depth.valid_score = 2 * (1 - depth.score), 2 * (1 - depth.valid_score)
         for way in record.predictors:
+            way.score, way.valid_score = 2 * (1 - way.score), 2 * (1 - way.valid_score)
             way.mean_probability, way.metrics = None, {}
         record.exits, record.exit_confidence, record.functions = [], None, None
     if isinstance(record, StochasticRecord):
-        for member in (*record.members, *record.curve):
+        for member in record.members:
             member.score = 2 * (1 - member.score)
         for point in record.curve:
-            point.calibration_error = None
+            point.score, point.calibration_error = 2 * (1 - point.score), None
         assert record.statistics is not None
         for side in (record.statistics.batch, record.statistics.running):
             side[:] = [-2 * (1 - value) for value in side]
