@@ -138,11 +138,11 @@ def measure(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> d
     shares = torch.full((len(logits),), 1 / len(logits), dtype=torch.float64) if weights is None else weights
     log_probs = log_marginal(torch.log_softmax(logits.double(), -1), shares.double().log())
     probabilities = log_probs.exp()
-    correct = probabilities.argmax(-1) == targets
+    wrong = probabilities.argmax(-1) != targets
     return {
         **scores(log_probs, targets),
         "brier": brier(probabilities, targets),
-        "risk_area": risk_coverage(entropy(probabilities), correct).area,
+        "risk_area": risk_coverage(entropy(probabilities), wrong).area,
     }
 
 

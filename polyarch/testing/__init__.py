@@ -18,10 +18,11 @@ from polyarch.testing.searchers import SearcherContract
 from polyarch.testing.spaces import SpaceContract
 from polyarch.testing.strategies import StrategyContract
 from polyarch.testing.supernets import HardPathContract, SupernetContract
+from polyarch.testing.tasks import TaskContract
 from polyarch.testing.tools import StopAt, random_data, same_bits, state_of
 from polyarch.testing.truths import TruthContract
 
 __all__ = [
     "DistributionContract", "EstimatorContract", "HardPathContract", "SearcherContract", "SpaceContract", "StopAt",
-    "StrategyContract", "SupernetContract", "TruthContract", "random_data", "same_bits", "state_of",
+    "StrategyContract", "SupernetContract", "TaskContract", "TruthContract", "random_data", "same_bits", "state_of",
 ]  # fmt: skip

@@ -24,18 +24,17 @@ def with_errors(results: Results) -> Results:
     """The record of the method with errors in place of accuracies, negated where higher is better."""
     record = results.record
     if isinstance(record, DepthRecord):
-        measures: list[Any] = [*record.depths, *record.predictors]
-        for one in measures:
-            one.score, one.valid_score = 2 * (1 - one.score), 2 * (1 - one.valid_score)
+        for depth in record.depths:
+            depth.score, depth.valid_score = 2 * (1 - depth.score), 2 * (1 - depth.valid_score)
         for way in record.predictors:
+            way.score, way.valid_score = 2 * (1 - way.score), 2 * (1 - way.valid_score)
             way.mean_probability, way.metrics = None, {}
         record.exits, record.exit_confidence, record.functions = [], None, None
     if isinstance(record, StochasticRecord):
-        members: list[Any] = [*record.members, *record.curve]
-        for member in members:
+        for member in record.members:
             member.score = 2 * (1 - member.score)
         for point in record.curve:
-            point.calibration_error = None
+            point.score, point.calibration_error = 2 * (1 - point.score), None
         assert record.statistics is not None
         for side in (record.statistics.batch, record.statistics.running):
             side[:] = [-2 * (1 - value) for value in side]
@@ -79,7 +78,7 @@ def test_charts_of_draws_and_of_statistics_show_the_error_itself(examples: Any) 
     stochastic = with_errors(examples.as_numbers(examples.stochastic_results()))
     assert isinstance(stochastic.record, StochasticRecord) and stochastic.record.statistics is not None
     found = [batch for (batch,) in rows(charts_of(stochastic)["norm-modes"], "batch")]
-    assert min(found) == pytest.approx(0.06) and max(found) <= 0.1
+    assert min(found) == pytest.approx(0.06) and max(found) < 0.11
     words = "5 wirings reach a validation RMSE of 0.06800 on average; with running averages, as in use, 0.09200"
     assert words in plain(" ".join(page_of(stochastic).split()))
     assert "above it, running averages lose" in page_of(stochastic)

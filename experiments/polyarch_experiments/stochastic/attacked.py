@@ -48,7 +48,7 @@ def under_attack(
 
     For a `Mixture` pass its weights, and as members
 
-        lambda x: mixture.member_logits(normalise(x)) / mixture.temperature
+        lambda x: mixture.member_outputs(normalise(x)) / mixture.temperature
 
     Args:
         members: in evaluation mode, for inputs in the range of the attack: normalisation belongs inside.

@@ -26,7 +26,7 @@ class PGD:
     of log-probabilities is that of logits, so a mixture is attacked as a whole by passing log sum_k w_k p_k:
 
         def predict(x):
-            logits = mixture.member_logits(normalise(x)) / mixture.temperature
+            logits = mixture.member_outputs(normalise(x)) / mixture.temperature
             return mixed(torch.log_softmax(logits, -1), mixture.weights.log())
 
     Where the predictor rounds the probability of the label to 1, its gradient is 0 and the input stays.
