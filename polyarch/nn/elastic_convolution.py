@@ -5,7 +5,6 @@ ones, with a learned transform: Cai et al. (2020), "Once-for-All: Train One Netw
 Deployment", arXiv:1908.09791.
 """
 
-import math
 import operator
 from collections.abc import Iterator, Mapping
 from functools import cached_property, reduce
@@ -122,7 +121,7 @@ class ElasticConv2d(ElasticLayer, nn.Conv2d):
         return f"{super().extra_repr()}, kernel={self.kernel}" if self.kernel.sources else super().extra_repr()
 
     def _groups_at(self, selections: Selections) -> int:
-        return max(self.groups * self.inputs.extent(selections) // self.in_channels, 1)
+        return self.groups * self.inputs.extent(selections) // self.in_channels if self.groups > 1 else 1
 
     def _padding_of(self, size: int) -> int:
         """Less than that of the largest kernel by what its margin covers."""
@@ -135,25 +134,28 @@ class ElasticConv2d(ElasticLayer, nn.Conv2d):
 
     def _kernel(self, selections: Selections, size: int) -> Tensor:
         """(out, in / groups, k, k)."""
-        inputs = self.inputs.extent(selections) // self._groups_at(selections)
-        transforms = [getattr(self, f"transform{smaller}") for smaller in self.kernels[1:] if smaller >= size]
-        kernel: Tensor = self.weight[: self.outputs.extent(selections), :inputs]
-        for transform in transforms:
-            kernel = _transformed(kernel, transform)
+        outputs, inputs = self.outputs.extent(selections), self.inputs.extent(selections) // self._groups_at(selections)
+        smaller = [step for step in self.kernels[1:] if step >= size]
+        kernel = _cropped(self.weight, outputs, inputs, smaller[0] if smaller else size)
+        for step in smaller:
+            kernel = _transformed(_cropped(kernel, outputs, inputs, step), getattr(self, f"transform{step}"))
         return kernel
 
 
-def _transformed(kernel: Tensor, transform: Tensor) -> Tensor:
-    """v + D v for the centre v of every kernel, with D (k^2, k^2): (out, in, K, K) -> (out, in, k, k)."""
-    size = math.isqrt(len(transform))
-    outputs, inputs, largest, _ = kernel.shape
-    margin = (largest - size) // 2
-    centre = kernel[..., margin : margin + size, margin : margin + size]
+def _cropped(kernel: Tensor, outputs: int, inputs: int, size: int) -> Tensor:
+    """Leading channels and the centre of the kernel, as a dense tensor in the same memory format; see `leading`."""
+    if kernel.shape == (outputs, inputs, size, size):
+        return kernel
+    margin = (kernel.shape[-1] - size) // 2
+    return F.pad(kernel, [-margin] * 4 + [0, inputs - kernel.shape[1], 0, outputs - len(kernel)])
+
+
+def _transformed(centre: Tensor, transform: Tensor) -> Tensor:
+    """v + D v for the kernel v of every channel, with D (k^2, k^2): (out, in, k, k) -> (out, in, k, k)."""
+    outputs, inputs, size, _ = centre.shape
     v = centre.permute(0, 2, 3, 1).reshape(outputs, size**2, inputs)
-    smaller = torch.baddbmm(v, transform.expand(outputs, -1, -1), v)
-    return (
-        smaller.view(outputs, size, size, inputs).permute(0, 3, 1, 2).contiguous(memory_format=memory_format_of(kernel))
-    )
+    smaller = torch.baddbmm(v, transform.expand(outputs, -1, -1), v).view(outputs, size, size, inputs)
+    return smaller.permute(0, 3, 1, 2).contiguous(memory_format=memory_format_of(centre))
 
 
 def _require_kernels(layer: ElasticConv2d) -> None:

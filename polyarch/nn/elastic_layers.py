@@ -5,7 +5,7 @@ Yu et al. (2019), "Slimmable Neural Networks", arXiv:1812.08928.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
@@ -97,10 +97,7 @@ class ElasticLayer(SearchModule):
 
     def slices(self, selections: Selections) -> dict[str, Tensor]:
         """The used parts of the parameters, by name."""
-        return {
-            name: getattr(self, name)[tuple(slice(size) for size in shape)]
-            for name, shape in self.shapes(selections).items()
-        }
+        return {name: leading(getattr(self, name), shape) for name, shape in self.shapes(selections).items()}
 
     def extra_repr(self) -> str:
         """The sizes, where they are choices."""
@@ -136,6 +133,18 @@ class ElasticLinear(ElasticLayer, nn.Linear):
         """An ``nn.Linear``."""
         inputs, outputs = self.inputs.extent(indices), self.outputs.extent(indices)
         return nn.Linear(inputs, outputs, self.bias is not None, **factory)
+
+
+def leading(weight: Tensor, shape: Sequence[int]) -> Tensor:
+    """The leading entries in every dimension, as a dense tensor.
+
+    A padding by negative widths is one operation, and so is its gradient; those of slices would fill a tensor as large
+    as the weight for every dimension, in a memory format that may be another one.
+    """
+    if weight.shape == tuple(shape):
+        return weight
+    margins = zip(reversed(shape), reversed(weight.shape), strict=True)
+    return F.pad(weight, [side for wanted, whole in margins for side in (0, wanted - whole)])
 
 
 def memory_format_of(weight: Tensor) -> torch.memory_format:

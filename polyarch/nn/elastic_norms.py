@@ -48,7 +48,7 @@ class _ElasticBatchNorm(ElasticLayer, _BatchNorm):
                 momentum = 1.0 / float(self.num_batches_tracked)
         width = x.shape[1]
         mean, variance, weight, bias = (
-            whole if whole is None or len(whole) == width else whole[:width]
+            whole if whole is None or width == self.num_features else whole[:width]
             for whole in (self.running_mean, self.running_var, self.weight, self.bias)
         )
         training = self.training or mean is None
