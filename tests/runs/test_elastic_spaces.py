@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from polyarch.data import NetworkExample
 from polyarch.errors import InvalidInput
 from polyarch.nn import ElasticConv2d, ElasticLinear, Sizes
 from polyarch.randomness import generator_at
@@ -77,4 +78,4 @@ def test_slices_that_the_processor_cannot_compute_are_refused() -> None:
 def test_channels_are_chosen_by_gates_or_by_sizes() -> None:
     model = nn.Sequential(nn.Flatten(), ElasticLinear(16, Sizes("width", 4, 8)), ElasticLinear(4, 2))
     with pytest.raises(InvalidInput, match=r"and elastic layers, whose .* Got ElasticLinear 'width'"):
-        build_own(lambda: model, (1, 4, 4), 2, gated=True)
+        build_own(lambda: model, NetworkExample(torch.zeros(2, 1, 4, 4)), 2, gated=True)
