@@ -40,7 +40,7 @@ class TestResNet(SupernetContract):
         return images(6, 1, 7, 6)
 
     def make_architectures(self, space: Space) -> list[Architecture]:
-        return [smallest(space), *super().make_architectures(space)[:2], largest(space)]
+        return [smallest(space), *super().make_architectures(space)[:1], largest(space)]
 
 
 class TestResNetOfLargestKernelsInChannelsLast(TestResNet):
@@ -55,6 +55,9 @@ class TestResNetOfLargestKernelsInChannelsLast(TestResNet):
     def make_inputs(self) -> Tensor:
         return images(4, 3, 9, 9, dtype=torch.float32).contiguous(memory_format=torch.channels_last)
 
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        return super().make_architectures(space)[:2]
+
 
 class TestMobile(SupernetContract):
     def make_supernet(self) -> Supernet:
@@ -66,7 +69,7 @@ class TestMobile(SupernetContract):
         return images(6, 1, 7, 6)
 
     def make_architectures(self, space: Space) -> list[Architecture]:
-        return [smallest(space), *super().make_architectures(space)[:2], largest(space)]
+        return [*super().make_architectures(space)[:2], largest(space)]
 
 
 class TestMLP(SupernetContract):
@@ -126,7 +129,7 @@ def check_random_architectures(shape: tuple[int, ...], count: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES[:2])
 def test_random_resnets_have_the_sizes_of_their_extracted_networks(shape: tuple[int, ...]) -> None:
-    check_random_architectures(shape, 5)
+    check_random_architectures(shape, 4)
 
 
 @pytest.mark.slow
@@ -139,8 +142,7 @@ def test_sizes_of_resnets_for_images_of_32_pixels() -> None:
     net = ResNetSupernet()
     assert 4_000 < net.parameter_count(smallest(net.space)) < 6_000
     assert 2_000_000 < net.parameter_count(largest(net.space)) < 6_000_000
-    macs = [net.mac_count(pick(net.space), (3, 32, 32)) for pick in (smallest, largest)]
-    assert macs[0] < 1e6 and macs[1] > 1e8
+    assert net.mac_count(smallest(net.space), (3, 32, 32)) < 1e6
 
 
 def test_a_resnet_counted_by_hand() -> None:
