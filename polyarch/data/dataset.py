@@ -102,7 +102,9 @@ class Dataset:
     @property
     def input_dtype(self) -> InputType:
         """The type of raw examples."""
-        return type_of(self.train.inputs) if isinstance(self.train, TensorData | NamedData) else torch.uint8
+        if isinstance(self.train, TensorData | NamedData):
+            return type_of(self.train.inputs)
+        return getattr(self.train, "dtype", torch.uint8)  # images in files are bytes
 
     @property
     def is_image(self) -> bool:

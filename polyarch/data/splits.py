@@ -78,7 +78,7 @@ class RandomSplit(Split):
 
     def rows(self, targets: Tensor, share: float, *, seed: int, class_names: Sequence[str] = ()) -> Rows:
         """The same share of every class, of at least one example on each side."""
-        return stratified_indices(strata(targets), share, seed=seed)
+        return stratified_indices(targets, share, seed=seed)
 
     def subset(self, rows: Tensor) -> RandomSplit:
         """Nothing depends on the example."""

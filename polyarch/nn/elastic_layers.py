@@ -149,5 +149,5 @@ def leading(weight: Tensor, shape: Sequence[int]) -> Tensor:
 
 def memory_format_of(weight: Tensor) -> torch.memory_format:
     """The memory format of a weight or a slice of it; a depthwise kernel has both."""
-    last = weight.dim() == 4 and weight.shape[1] > 1 and weight.stride(1) == 1
+    last = weight.dim() == 4 and weight.stride(3) >= weight.shape[1] > 1  # of 1x1 kernels, too
     return torch.channels_last if last else torch.contiguous_format

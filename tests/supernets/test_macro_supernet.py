@@ -41,7 +41,7 @@ def test_identities_compute_only_where_shapes_change() -> None:
     torch.testing.assert_close(net(x, parse_macro("00000000", net.space)), net.head(expected))
 
 
-@pytest.mark.parametrize("settings", [{"channels": 0}, {"head_channels": 0}, {"in_channels": 0}, {"classes": 1}])
+@pytest.mark.parametrize("settings", [{"channels": 0}, {"head_channels": 0}, {"in_channels": 0}, {"classes": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="1 or more"):
         MacroSupernet(**settings)

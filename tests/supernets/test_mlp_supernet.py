@@ -31,7 +31,7 @@ def test_every_network_has_one_canonical_key() -> None:
         torch.testing.assert_close(output, outputs.setdefault(architecture.canonical(), output))
 
 
-@pytest.mark.parametrize("options", [{"features": 0}, {"classes": 1}, {"max_depth": 0}, {"inner_widths": (0,)}])
+@pytest.mark.parametrize("options", [{"features": 0}, {"classes": 0}, {"max_depth": 0}, {"inner_widths": (0,)}])
 def test_impossible_sizes_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="Expected 1 or more features"):
         MLPSupernet(**{"features": 3, "classes": 2, **options})

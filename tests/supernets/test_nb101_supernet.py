@@ -68,7 +68,7 @@ def test_a_cell_sums_parents_and_puts_them_out_side_by_side() -> None:
     assert not torch.equal(three, one)  # every node has its own projection
 
 
-@pytest.mark.parametrize("settings", [{"channels": 0}, {"cells": 0}, {"in_channels": 0}, {"classes": 1}])
+@pytest.mark.parametrize("settings", [{"channels": 0}, {"cells": 0}, {"in_channels": 0}, {"classes": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="1 or more"):
         NB101Supernet(1, **settings)

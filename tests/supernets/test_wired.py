@@ -355,7 +355,7 @@ def test_the_network_has_one_convolution_per_module() -> None:
     ("settings", "words"),
     [
         ({"width": 0}, "width"),
-        ({"classes": 1}, "classes"),
+        ({"classes": 0}, "classes"),
         ({"modules": 1}, "2 or more modules"),
         ({"stages": 1, "auxiliary": True}, "2 or more stages"),
         ({"wirings": []}, "different wirings"),
