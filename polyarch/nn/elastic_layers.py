@@ -79,9 +79,8 @@ class ElasticLayer(SearchModule):
         with torch.no_grad():
             for name, value in self.slices(indices).items():
                 whole = self.get_parameter(name)
-                setattr(
-                    plain, name, nn.Parameter(value.clone(memory_format=memory_format_of(whole)), whole.requires_grad)
-                )
+                copied = value.clone(memory_format=memory_format_of(whole))
+                setattr(plain, name, nn.Parameter(copied, whole.requires_grad))
             for name, buffer in self.named_buffers(recurse=False):
                 setattr(plain, name, buffer[: self.outputs.extent(indices)].clone() if buffer.dim() else buffer.clone())
         return plain.train(self.training)

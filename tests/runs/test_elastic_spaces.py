@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
+import polyarch
 from polyarch.data import NetworkExample
 from polyarch.errors import InvalidInput
 from polyarch.nn import ElasticConv2d, ElasticLinear, Sizes
@@ -79,3 +83,25 @@ def test_channels_are_chosen_by_gates_or_by_sizes() -> None:
     model = nn.Sequential(nn.Flatten(), ElasticLinear(16, Sizes("width", 4, 8)), ElasticLinear(4, 2))
     with pytest.raises(InvalidInput, match=r"and elastic layers, whose .* Got ElasticLinear 'width'"):
         build_own(lambda: model, NetworkExample(torch.zeros(2, 1, 4, 4)), 2, gated=True)
+
+
+TINY = {
+    "data.limit": 120, "train.epochs": 1, "retrain.epochs": 1, "retrain.seeds": 1, "retrain.members": 1,
+    "retrain.random_architectures": 0, "programs": [], "space.widths": [4, 8], "space.max_depth": 2,
+}  # fmt: skip
+SEARCH = {"search.budget": 4, "rank.architectures": 3, "rank.supernets": 1, "scores.steps": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [("one-shot", SEARCH), ("darts", {}), ("gdas", {}), ("stochastic", {"stochastic.architectures": 4})],
+)
+def test_runs_of_every_method_that_chooses_operations(method: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    result = polyarch.search(
+        "digits", space="resnet", method=method, out=tmp_path, settings={**TINY, **settings}, workers=1, quiet=True
+    )
+    artifact = result.results.artifact
+    assert artifact is not None
+    net = ResNetSettings(widths=(4, 8), max_depth=2).build((1, 8, 8), 10)
+    assert artifact["parameters"] == net.parameter_count(net.space.architecture(artifact["architecture"]))

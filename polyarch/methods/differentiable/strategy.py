@@ -6,6 +6,7 @@ from polyarch.errors import ConfigError
 from polyarch.methods.differentiable.recipes import TEMPERATURES, Recipe, bilevel, hypergradient, mixed_supernet
 from polyarch.methods.differentiable.settings import DifferentiableSettings
 from polyarch.nn import Repeat
+from polyarch.nn.block_selection import SearchModule
 from polyarch.runs.run import Run
 from polyarch.runs.training import Training, sgd
 from polyarch.supernets import DepthSupernet, ModuleSupernet, Supernet
@@ -76,5 +77,7 @@ def bilevel_training(run: Run) -> Training:
 
 def _repeats(net: Supernet) -> bool:
     return isinstance(net, ModuleSupernet) and all(
-        isinstance(module, Repeat) for module in net.model.modules() if hasattr(module, "choice")
+        isinstance(module, Repeat)
+        for module in net.model.modules()
+        if isinstance(module, SearchModule) and module.sources
     )
