@@ -22,6 +22,8 @@ def task_of(settings: TaskSettings, data: Dataset, train: Examples) -> Task:
 def _known(settings: TaskSettings, data: Dataset, train: Examples) -> Task:
     if settings.kind == "own":
         raise ConfigError("Expected task.kind own with a task given in Python. Got no task.")
+    if settings.kind not in ("auto", data.kind):
+        raise ConfigError(f"Expected data for the task {settings.kind}. Got {data.name!r}, whose task is {data.kind}.")
     if settings.class_weights == "balanced" and data.kind != "classification":
         raise ConfigError(f"Expected classes for balanced class weights. Got the task {data.kind}.")
     match data.kind:
