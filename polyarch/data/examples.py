@@ -167,7 +167,7 @@ def stratified_indices(targets: Tensor, fraction: float, *, seed: int) -> tuple[
         raise InvalidInput(f"Expected a fraction between 0 and 1. Got {fraction}.")
     generator = generator_at(seed, "split")
     rest, part = [], []
-    has_classes = check_kind(targets) == "classification"
+    has_classes = targets.dtype == torch.int64 and targets.dim() == 1
     groups = targets if has_classes else torch.zeros(len(targets), dtype=torch.int64)
     for label in groups.unique().tolist():
         rows = (groups == label).nonzero().flatten()
