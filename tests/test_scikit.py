@@ -1,4 +1,4 @@
-"""The classifier is one of scikit-learn's, and knows when it does not know."""
+"""Classifier and regressor are estimators of scikit-learn, and know when they do not know."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polyarch import PolyarchClassifier
+from polyarch import PolyarchClassifier, PolyarchRegressor
 from polyarch.methods.stochastic.method import Stochastic
 
 QUICK: dict[str, Any] = {
@@ -30,8 +30,10 @@ SHORT: dict[str, Any] = {**QUICK, "train.epochs": 1, "retrain.epochs": 1}
 
 
 @pytest.mark.slow
-@parametrize_with_checks([PolyarchClassifier(members=1, settings=QUICK)])  # type: ignore[untyped-decorator]
-def test_keeps_what_scikit_learn_asks(estimator: PolyarchClassifier, check: Any) -> None:
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
+    [PolyarchClassifier(members=1, settings=QUICK), PolyarchRegressor(members=1, settings=QUICK)]
+)
+def test_keeps_what_scikit_learn_asks(estimator: PolyarchClassifier | PolyarchRegressor, check: Any) -> None:
     check(estimator)
 
 
@@ -46,6 +48,28 @@ def test_learns_iris_and_survives_pickling() -> None:
     np.testing.assert_array_equal(again.predict_proba(inputs), model.predict_proba(inputs))
     far = model.predict_uncertain(inputs).mutual_information
     assert far.shape == (150,) and float(far.max()) > 0
+
+
+def test_learns_numbers_and_survives_pickling() -> None:
+    inputs, targets = load_diabetes(return_X_y=True)
+    settings = {**QUICK, "train.epochs": 10, "retrain.epochs": 20}
+    model = PolyarchRegressor(members=2, settings=settings).fit(inputs, targets)
+    assert model.predict(inputs).shape == targets.shape
+    assert model.score(inputs, targets) > 0.3  # R2
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(inputs), model.predict(inputs))
+    found = model.predict_uncertain(inputs)
+    assert (found.low <= found.mean).all() and (found.mean <= found.high).all()
+
+
+def test_several_numbers_are_predicted_together() -> None:
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(80, 3))
+    both = np.stack([inputs[:, 0], 100 * inputs[:, 1]], 1)
+    model = PolyarchRegressor(members=1, settings=QUICK).fit(inputs, both)
+    assert model.predict(inputs[:5]).shape == (5, 2)
+    single = PolyarchRegressor(members=1, settings=SHORT).fit(inputs, both[:, 0])
+    assert single.predict(inputs[:5]).shape == (5,)
 
 
 def test_missing_values_and_images_go_in() -> None:

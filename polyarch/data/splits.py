@@ -90,7 +90,7 @@ class RandomSplit(Split):
 
     def in_words(self, share: float) -> str:
         """What is held out."""
-        return f"{_percent(share)} of every class, drawn at random"
+        return f"{_percent(share)} of the examples, drawn at random"
 
 
 @dataclass(frozen=True)

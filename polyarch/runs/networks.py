@@ -17,6 +17,7 @@ from polyarch.runs.own_module import Builder, build_own
 from polyarch.runs.spaces import SpaceSettings, as_trained_alone
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
+from polyarch.tasks import Task
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -56,6 +57,14 @@ def _refuse_narrow_strides(network: nn.Module) -> None:
             )
 
 
+def _made(space: SpaceSettings, example: NetworkExample, task: Task) -> Supernet:
+    """A supernet of the space with fresh weights that suit the task."""
+    net = space.build_on(example, task.outputs)
+    if task.starts_at_zero:
+        net.start_at_zero()
+    return net
+
+
 @dataclass(frozen=True)
 class Networks:
     """Makes networks on a device.
@@ -71,15 +80,15 @@ class Networks:
 
     @classmethod
     def of(
-        cls, space: SpaceSettings, builder: Builder | None, example: NetworkExample, outputs: int, device: str
+        cls, space: SpaceSettings, builder: Builder | None, example: NetworkExample, task: Task, device: str
     ) -> "Networks":
         """Those of a space or, with a ``builder``, of the user's own network."""
         device_named(device)
         if builder is not None:
-            own = partial(build_own, builder, example, outputs, gated=getattr(space, "gated", False))
+            own = partial(build_own, builder, example, task.outputs, gated=getattr(space, "gated", False))
             return cls(own, own, device)
-        plain = as_trained_alone(space)
-        return cls(partial(space.build_on, example, outputs), partial(plain.build_on, example, outputs), device)
+        make, make_plain = (partial(_made, one, example, task) for one in (space, as_trained_alone(space)))
+        return cls(make, make_plain, device)
 
     def supernet(self, seed: int) -> Supernet:
         """A supernet with fresh weights from the seed."""

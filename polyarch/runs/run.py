@@ -102,7 +102,7 @@ class Run:
         """
         own = builder or own_builder(settings.space)
         feed = Feed.of(settings, data, unlabelled, indices=own is not None and asks_for_indices(own))
-        networks = Networks.of(settings.space, builder, feed.example, feed.task.outputs, settings.device)
+        networks = Networks.of(settings.space, builder, feed.example, feed.task, settings.device)
         net = networks.supernet(settings.seed)
         return cls(settings, method_named(settings.method), feed, networks, net, workspace, **others)
 

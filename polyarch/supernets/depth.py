@@ -42,6 +42,11 @@ class DepthSupernet(Supernet):
     def exit(self, features: Tensor, depth: int) -> Tensor:
         """The logits (B, classes) of one exit from its features a_d."""
 
+    @property
+    @abstractmethod
+    def last_layer(self) -> nn.Linear:
+        """What makes the logits of every exit."""
+
     @abstractmethod
     def exits(self, features: list[Tensor], depths: list[int]) -> Tensor:
         """The logits (S, B, classes) of several exits in one batched call."""
@@ -77,6 +82,17 @@ class DepthSupernet(Supernet):
         heads = [partial(self.exit, depth=depth) for depth in depths]
         return Exits.recorded(self, [lambda x: first(call(self.stem, x)), *further], heads)
 
+    def start_at_zero(self) -> None:
+        """Blocks add nothing and heads return zeros at first: no depth is worse than another because it is untrained.
+
+        Without it features grow with every block, and so would the errors of deep exits, before anything is learned.
+        """
+        for block in self.blocks:
+            assert isinstance(block, nn.Sequential)
+            nn.init.zeros_(block[-1].get_parameter("weight"))
+        for parameter in self.last_layer.parameters():
+            nn.init.zeros_(parameter)
+
     def parameter_count(self, architecture: Architecture) -> int:
         """The number of weights of input block, blocks up to the depth, and head."""
         unused = {p for block in self.blocks[architecture["depth"] :] for p in block.parameters()}
@@ -106,6 +122,11 @@ class FullyConnectedDepth(DepthSupernet):
             nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.BatchNorm1d(width)) for _ in range(max_depth)
         )
         self.head = nn.Linear(width, classes)
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        """The head."""
+        return self.head
 
     def exit(self, features: Tensor, depth: int) -> Tensor:
         """(B, width) -> (B, classes)."""
@@ -142,6 +163,11 @@ class ConvolutionalDepth(DepthSupernet):
             norm.weight, norm.bias = norms[0].weight, norms[0].bias
         self.norms = nn.ModuleList(norms)
         self.output = nn.Linear(channels, classes)
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        """The end of the head."""
+        return self.output
 
     def exit(self, features: Tensor, depth: int) -> Tensor:
         """(B, channels, H, W) -> (B, classes)."""

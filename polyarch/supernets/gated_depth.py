@@ -67,6 +67,10 @@ class GatedDepthSupernet(GatedSupernet):
             return run_gated(at_depth, x, self.by_gate(self.slices(architecture)))
         return mix_logits(architecture["depth"], self.forward_slices(x, self.weights(architecture)))
 
+    def start_at_zero(self) -> None:
+        """As the depth network does."""
+        self.depths.start_at_zero()
+
     def graph(self, architecture: Architecture) -> ChannelGraph:
         """The graph of the network at the architecture's depth; it shares the modules of this network."""
         depth = self._depth(architecture)

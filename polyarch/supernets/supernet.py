@@ -91,6 +91,12 @@ class Supernet(nn.Module, ABC):
         """
         return StackedNetworks([self.extract(architecture) for architecture in architectures])
 
+    def start_at_zero(self) -> None:
+        """Makes all outputs of fresh weights zero, in networks whose outputs would be large at first; else nothing.
+
+        Tasks whose losses have no bound ask for it: see `Task.starts_at_zero`.
+        """
+
     def parameter_count(self, architecture: Architecture) -> int:
         """The number of weights of the extracted network; inter-choice weights, where there are any, do not count."""
         return count_parameters(self.extract(architecture))

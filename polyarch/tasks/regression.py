@@ -73,6 +73,8 @@ class Regression(Task):
         "high": "(B, targets): the upper end of the interval.",
     }
 
+    starts_at_zero: ClassVar[bool] = True  # zeros are mean and variance of the training targets
+
     names: tuple[str, ...] = ("target",)
     location: tuple[float, ...] = (0.0,)
     scale: tuple[float, ...] = (1.0,)

@@ -50,6 +50,7 @@ class Task(ABC):
         metrics: what `measure` can measure, beside the loss. The first is what selection goes by, unless ``metric``
             names another.
         readouts: what a predictor returns, in order: name -> its shape and meaning.
+        starts_at_zero: whether networks should return zeros at first, because the loss of large outputs has no bound.
         names: of the classes, of the numbers or of the labels that are predicted.
         metric: the name of the metric that selection goes by; empty for the first.
     """
@@ -57,6 +58,7 @@ class Task(ABC):
     kind: ClassVar[str]
     metrics: ClassVar[Sequence[Metric]]
     readouts: ClassVar[Mapping[str, str]]
+    starts_at_zero: ClassVar[bool] = False
     names: tuple[str, ...]
     metric: str
 

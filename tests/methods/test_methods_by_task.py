@@ -103,3 +103,23 @@ def test_the_results_are_what_is_predicted(method: str, kind: str, tmp_path: Pat
     assert results.task.title in (tmp_path / "run" / "report.html").read_text()
     again = polyarch.search(data, resume=True, **given)
     assert again.results.predictors == results.predictors and again.results.comparison == results.comparison
+
+
+def test_a_learned_depth_of_numbers_does_not_collapse(tmp_path: Path) -> None:
+    """Deep exits of residual blocks have large errors at first, for which a posterior must not rule them out."""
+    inputs = torch.randn(700, 4, generator=generator_at(0, "table"))
+    targets = (2 * inputs[:, 0]).sin() + inputs[:, 1] * inputs[:, 2]
+    data = TensorData(inputs, targets[:, None])
+    given = Dataset("made", data.subset(range(550)), data.subset(range(550, 700)), (), target_names=("y",))
+    found = polyarch.search(
+        given,
+        method="variational-depth",
+        out=tmp_path / "run",
+        quiet=True,
+        report=False,
+        settings={"programs": [], "space.kind": "depth_fc", "space.max_depth": 8, "space.width": 32},
+    ).results
+    answer = next(one for one in found.predictors if one.folder == found.default)
+    linear = torch.linalg.lstsq(inputs[:550], targets[:550, None]).solution
+    alone = float((inputs[550:] @ linear - targets[550:, None]).square().mean().sqrt())
+    assert answer.metrics["rmse"] < 0.5 * alone

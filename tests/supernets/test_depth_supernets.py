@@ -130,3 +130,19 @@ def test_the_head_is_shared_by_all_depths() -> None:
 def test_a_depth_of_zero_is_too_little() -> None:
     with pytest.raises(InvalidInput, match="maximum depth of 1 or more"):
         FullyConnectedDepth(features=2, classes=2, max_depth=0)
+
+
+@pytest.mark.parametrize("make", [fully_connected, convolutional])
+def test_a_start_at_zero_says_nothing_at_any_depth_and_can_learn(make: Callable[[], DepthSupernet], x: Tensor) -> None:
+    net = make()
+    net.start_at_zero()
+    outputs = net.forward_many(x, net.space.members)
+    assert (outputs == 0).all()
+    # The heads learn at once, and blocks as soon as the heads do.
+    for _ in range(2):
+        net.zero_grad()
+        (net.forward_many(x, net.space.members) - 1).square().sum().backward()
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter -= 1e-3 * parameter.grad if parameter.grad is not None else 0
+    assert all(block[-1].weight.abs().max() > 0 for block in net.blocks if isinstance(block, nn.Sequential))

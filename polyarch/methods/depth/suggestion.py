@@ -21,6 +21,7 @@ from polyarch.runs.suggestion import (
     trial,
     validation_share,
 )
+from polyarch.supernets import DepthSupernet, GatedDepthSupernet
 
 FULL_BATCH = 512
 """Training sets up to this size are one batch, as in Antorán et al. (2020); the bound is then known exactly."""
@@ -32,8 +33,10 @@ SMALL_DATA = 2000
 SHARE_OF_WORK = 0.5
 """What networks of fixed depths cost on average, of a network of full depth."""
 
-NUMBERS_RATE = 0.01
-"""The learning rate for numbers, whose errors have no bound: residual networks without normalisation diverge at 0.1."""
+RATE, CAREFUL_RATE = 0.1, 0.01
+"""Learning rates: that of Antorán et al. (2020), and one for numbers in the user's own networks.
+
+The errors of numbers have no bound, and residual networks diverge at the higher rate unless they start at zero."""
 
 
 def suggest_depth(asked: RunSettings, data: Dataset, builder: Builder | None, *, learned: bool) -> Suggestion:
@@ -96,7 +99,8 @@ def _epoch_work(run: Run) -> float:
 def _schedule(run: Run, *, learned: bool) -> dict[str, Any]:
     """The protocol of Antorán et al. (2020), in as many epochs as the work allows."""
     examples = len(run.feed.train)
-    rate = NUMBERS_RATE if run.task.kind == "regression" else 0.1
+    is_own = not isinstance(run.net, DepthSupernet | GatedDepthSupernet)
+    rate = CAREFUL_RATE if run.task.starts_at_zero and is_own else RATE
     protocol = {"momentum": 0.5, "weight_decay": 0.0, "learning_rate": rate}
     if examples <= FULL_BATCH:
         schedule = {"epochs": FULL_BATCH_EPOCHS, "batch_size": examples, "final_learning_rate": rate, **protocol}
