@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyarch.data import Column, Dataset, Examples, TableData, TensorData, stratified_split
+from polyarch.data.named_inputs import mapped
 from polyarch.errors import DataError
+from polyarch.export.formats import Program
 from polyarch.facade import search
 from polyarch.methods.method import Method
 from polyarch.plugins import DEFAULT_METHOD, method_named
@@ -111,6 +113,9 @@ class PolyarchEstimator(BaseEstimator):  # type: ignore[misc]
             )
             self.results_ = found.results
             self.predictor_: Predictor = found.predictor()
+        if inputs.ndim == 2 and isinstance(self.predictor_.forward, Program):
+            # A row's prediction must not depend on the rows beside it, whose number changes the order of float32 sums.
+            self.predictor_.forward.mixture.double().register_forward_pre_hook(_in_double)
 
     def _members_of_method(self) -> dict[str, int]:
         """Methods with an ensemble of their own have a setting of their own for it."""
@@ -122,7 +127,7 @@ class PolyarchEstimator(BaseEstimator):  # type: ignore[misc]
         """Predictions with their uncertainty, and a flag on examples that are better left to somebody."""
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, allow_nd=True, ensure_all_finite="allow-nan", dtype=np.float32)
-        return self.predictor_(torch.from_numpy(np.ascontiguousarray(inputs)))
+        return self.predictor_(torch.tensor(np.ascontiguousarray(inputs)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -143,7 +148,7 @@ class PolyarchClassifier(ClassifierMixin, PolyarchEstimator):  # type: ignore[mi
         self.classes_, targets = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(f"Expected 2 or more classes. Got 1 class: {self.classes_[0]!r}.")
-        self._search(inputs, torch.from_numpy(targets.astype(np.int64)), tuple(map(str, self.classes_)))
+        self._search(inputs, torch.tensor(targets.astype(np.int64)), tuple(map(str, self.classes_)))
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
@@ -179,7 +184,7 @@ class PolyarchRegressor(RegressorMixin, PolyarchEstimator):  # type: ignore[misc
             ensure_min_samples=FEWEST_EXAMPLES,
         )
         self._is_single = np.ndim(targets) == 1
-        self._search(inputs, torch.from_numpy(np.asarray(targets, dtype=np.float32).reshape(len(targets), -1)))
+        self._search(inputs, torch.tensor(np.asarray(targets, dtype=np.float32).reshape(len(targets), -1)))
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
@@ -193,9 +198,14 @@ class PolyarchRegressor(RegressorMixin, PolyarchEstimator):  # type: ignore[misc
         return tags
 
 
+def _in_double(mixture: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a network with float64 numbers."""
+    return tuple(mapped(lambda one: one.double() if one.is_floating_point() else one, inputs) for inputs in arguments)
+
+
 def _dataset(inputs: NDArray[np.float32], targets: Tensor, class_names: tuple[str, ...], seed: int) -> Dataset:
     """All examples; those that the run holds out for validation also stand where it expects a test set."""
-    values = torch.from_numpy(np.ascontiguousarray(inputs))
+    values = torch.tensor(np.ascontiguousarray(inputs))  # a copy: the array may be read-only
     columns: tuple[Column, ...] = ()
     kind = TensorData
     if values.dim() == 2:
