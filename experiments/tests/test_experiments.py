@@ -35,7 +35,10 @@ AKIN = (
     "guided_families",
 )  # fmt: skip
 """They share all but their settings with another experiment that is run."""
-LONG = ("interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws", "guided_limits")
+LONG = (
+    "strategy_ranking", "interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws",
+    "guided_limits",
+)  # fmt: skip
 """They take longest, and other tests run parts of them."""
 OURS = [
     entry.name for entry in entry_points(group=EXPERIMENTS.group) if entry.module.startswith("polyarch_experiments.")

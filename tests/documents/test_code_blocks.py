@@ -33,6 +33,7 @@ LONG = (
     "loading.md",
     "predictions.md",
     "RESULTS.md",
+    "README.md",
     "supernets.md",
     "wirings.md",
     "your-network.md",
