@@ -164,6 +164,7 @@ class TestInvariants:
         assert survivors == [position for position in full if position in survivors]
 
 
+@pytest.mark.slow
 class TestRealRuns:
     def halve(
         self,

@@ -131,6 +131,7 @@ def test_all_charts_are_drawn(opened: Opened, name: str) -> None:
         assert box["height"] > 60
 
 
+@pytest.mark.slow
 def test_a_point_shows_its_architecture(opened: Opened, examples: Any) -> None:
     page = opened("cell")
     best = ordered(examples.cell_results().record.search)[0]
@@ -140,6 +141,7 @@ def test_a_point_shows_its_architecture(opened: Opened, examples: Any) -> None:
     assert "training speed" in shown
 
 
+@pytest.mark.slow
 def test_marks_of_other_charts_show_their_numbers(opened: Opened, examples: Any) -> None:
     page = opened("cell")
     assert "98.20\u00a0% ± 0.30" in hover(page, "#chart-contenders path[aria-roledescription=point]", -1).replace(
@@ -151,6 +153,7 @@ def test_marks_of_other_charts_show_their_numbers(opened: Opened, examples: Any)
     assert "choice" in hover(page, "#chart-options path[aria-roledescription='rect mark']")
 
 
+@pytest.mark.slow
 def test_charts_of_depths_show_their_numbers(opened: Opened) -> None:
     page = opened("spirals")
     assert "18.81" in hover(page, "#chart-depth-posterior path[aria-roledescription=bar]", 9)
@@ -160,6 +163,7 @@ def test_charts_of_depths_show_their_numbers(opened: Opened) -> None:
     assert "depth" in hover(page, "#chart-depth-score path[aria-roledescription=point]", 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1200])
 def test_kept_channels_fit_their_place(opened: Opened, width: int) -> None:
     page = opened("guided", width=width)
@@ -179,6 +183,7 @@ def test_kept_channels_fit_their_place(opened: Opened, width: int) -> None:
     assert "from the posterior" in hover(page, "#chart-draws-macs path[aria-roledescription=point]", 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_pictures_of_depths_are_coloured_and_framed(opened: Opened, colours: str) -> None:
     page = opened("spirals", colours=colours)
@@ -196,6 +201,7 @@ def test_pictures_of_depths_are_coloured_and_framed(opened: Opened, colours: str
         assert 0.1 < share < 0.9
 
 
+@pytest.mark.slow
 def test_headings_sort_by_click_and_by_keyboard(opened: Opened) -> None:
     page = opened("cell")
     heading = page.locator("table.sortable th").nth(2)
@@ -217,6 +223,7 @@ def test_headings_sort_by_click_and_by_keyboard(opened: Opened) -> None:
     assert sorted(column(page, 2)) == sorted(keys)
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text(opened: Opened, examples: Any) -> None:
     page = opened("hostile")
     assert page.locator("img").count() == 0
@@ -232,6 +239,7 @@ def test_hostile_names_are_text(opened: Opened, examples: Any) -> None:
     assert page.locator("#tooltip img, #tooltip script, #tooltip b").count() == 0
 
 
+@pytest.mark.slow
 def test_other_scripts_do_not_run(browser: Browser, reports: dict[str, Path]) -> None:
     page = browser.new_page()
     page.goto(reports["cell"].as_uri())
@@ -246,6 +254,7 @@ def test_other_scripts_do_not_run(browser: Browser, reports: dict[str, Path]) ->
     page.close()
 
 
+@pytest.mark.slow
 def test_dark_colours_follow_the_system_while_the_page_is_open(opened: Opened) -> None:
     page = opened("cell")
     background = "getComputedStyle(document.body).backgroundColor"
@@ -259,6 +268,7 @@ def test_dark_colours_follow_the_system_while_the_page_is_open(opened: Opened) -
     assert page.locator(".plot svg.marks").count() == page.locator(".plot").count()
 
 
+@pytest.mark.slow
 def test_tooltips_stay_inside_a_small_window(opened: Opened) -> None:
     page = opened("cell", width=390)
     points = page.locator("#chart-sizes path[aria-roledescription=point]").count()
@@ -272,6 +282,7 @@ def test_tooltips_stay_inside_a_small_window(opened: Opened) -> None:
     assert page.locator("#tooltip").is_hidden()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_telephone_needs_no_sideways_scrolling(opened: Opened, name: str) -> None:
     page = opened(name, width=390, colours="dark")
@@ -283,6 +294,7 @@ def test_a_telephone_needs_no_sideways_scrolling(opened: Opened, name: str) -> N
         assert box["x"] + box["width"] <= 390
 
 
+@pytest.mark.slow
 def test_charts_follow_the_width_of_the_window(opened: Opened) -> None:
     page = opened("cell")
     chart = page.locator("#chart-sizes svg.marks")
@@ -295,6 +307,7 @@ def test_charts_follow_the_width_of_the_window(opened: Opened) -> None:
     assert narrow["width"] < wide["width"]
 
 
+@pytest.mark.slow
 def test_code_can_be_copied(opened: Opened) -> None:
     page = opened("cell")
     button = page.locator("button.copy").first
