@@ -35,6 +35,7 @@ class Method(ABC):
         takes: which of ``gates``, ``wirings`` and ``unlabelled`` examples it can use.
         always_suggests: whether `suggest` is asked for a schedule even where the user names a space.
         baseline_trains_as_long: whether networks that are trained alone to compare with take as many epochs.
+        plans_its_time: whether `suggest` has fitted the run into the minutes that were asked for.
     """
 
     Settings: ClassVar[type[Settings]] = Settings
@@ -43,6 +44,7 @@ class Method(ABC):
     takes: ClassVar[frozenset[str]] = frozenset()
     always_suggests: ClassVar[bool] = True
     baseline_trains_as_long: ClassVar[bool] = False
+    plans_its_time: ClassVar[bool] = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -16,7 +16,7 @@ from polyarch.randomness import global_seed
 from polyarch.runs.own_module import Builder, build_own
 from polyarch.runs.spaces import SpaceSettings, as_trained_alone
 from polyarch.spaces import Architecture
-from polyarch.supernets import Supernet
+from polyarch.supernets import ElasticSupernet, Supernet
 from polyarch.tasks import Task
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -65,6 +65,14 @@ def _made(space: SpaceSettings, example: NetworkExample, task: Task) -> Supernet
     return net
 
 
+def initialise(network: nn.Module) -> None:
+    """Draws the weights of all layers anew: slices of the weights of a larger network are too small for this one."""
+    for layer in network.modules():
+        reset = getattr(layer, "reset_parameters", None)
+        if callable(reset):
+            reset()
+
+
 @dataclass(frozen=True)
 class Networks:
     """Makes networks on a device.
@@ -98,5 +106,8 @@ class Networks:
     def fresh(self, architecture: Architecture, *, seed: int) -> nn.Module:
         """One architecture with fresh weights from the seed."""
         with global_seed(seed, "initialise"):
-            network = self.make_plain().extract(architecture)
+            net = self.make_plain()
+            network = net.extract(architecture)
+            if isinstance(net, ElasticSupernet):
+                initialise(network)
         return to_device(network, device_named(self.device))

@@ -56,7 +56,7 @@ class Beginning:
             return run.method.plan(replace(run, settings=settings), timings)
 
         settings = run.settings
-        if self.until is None:
+        if self.until is None and not run.method.plans_its_time:
             settings, reason = fitted(run, planned, asked=asked, stretch=_is_chosen_for(asked))
             decisions += [reason] if reason else []
         settings = decided(settings, decisions, self.display)

@@ -16,15 +16,19 @@ from polyarch.training.checkpoint import CheckpointStore, CorruptCheckpoint
 from polyarch.training.collapse_guard import CollapseGuard, CollapseLimits
 from polyarch.training.expectation_step import ExpectationStep
 from polyarch.training.interruption import StopRequest, stop_on_signal
+from polyarch.training.laps import Laps
 from polyarch.training.loop import History, fit
 from polyarch.training.search_diagnostics import SearchDiagnostics, SearchingStrategy
 from polyarch.training.search_schedules import SkipDropout, TemperatureAnnealing, WeightsFirst
 from polyarch.training.split_weights import SplitWeights, split_weights
+from polyarch.training.time_budget import TimeBudget, Trapezoid
+from polyarch.training.weight_average import WeightAverage
 from polyarch.training.within_limits import WithinLimits
 
 __all__ = [
     "Callback", "CheckpointStore", "CollapseGuard", "CollapseLimits", "CorruptCheckpoint", "EarlyStopping", "EpochLog",
-    "ExpectationStep", "FitState", "History", "Row", "Schedule", "SearchDiagnostics", "SearchingStrategy",
-    "SkipDropout", "SplitWeights", "StepProgress", "StopRequest", "TemperatureAnnealing", "TensorBoard", "WeightsFirst",
-    "WithinLimits", "cosine", "fit", "piecewise", "split_weights", "stop_on_signal",
+    "ExpectationStep", "FitState", "History", "Laps", "Row", "Schedule", "SearchDiagnostics", "SearchingStrategy",
+    "SkipDropout", "SplitWeights", "StepProgress", "StopRequest", "TemperatureAnnealing", "TensorBoard", "TimeBudget",
+    "Trapezoid", "WeightAverage", "WeightsFirst", "WithinLimits", "cosine", "fit", "piecewise",
+    "split_weights", "stop_on_signal",
 ]  # fmt: skip

@@ -46,6 +46,7 @@ def fit(
     checkpoint_seconds: float = 30.0,
     stop: StopRequest | None = None,
     threads: int | None = 1,
+    further: bool = False,
 ) -> History:
     """Trains for a number of epochs and returns the measurements.
 
@@ -60,6 +61,7 @@ def fit(
         stop: checked after every step; on a request, `fit` writes a checkpoint and raises `Interrupted`.
         threads: torch's intra-op threads during the training; the caller's number is restored at the end. More than one
             is faster for large layers, and another number gives other last bits. None takes the caller's number.
+        further: goes on with a training that has ended, if the callbacks or the number of epochs now allow it.
     """
     steps_per_epoch = len(train) // strategy.batches_per_step
     if epochs < 1 or steps_per_epoch < 1:
@@ -75,7 +77,7 @@ def fit(
     saved = checkpoints.load() if checkpoints else None
     if saved:
         _restore(saved, state, callbacks)
-        if saved["finished"]:
+        if saved["finished"] and not further:
             return History(state.rows)
 
     def save(*, finished: bool) -> None:

@@ -1,0 +1,130 @@
+"""Who takes part in a race: an architecture with the augmentation it is trained with."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyarch.data import Augmentation, Cutout, RandomFlip, RandomShift
+from polyarch.estimators import MACs
+from polyarch.methods.race.settings import RaceSettings
+from polyarch.runs.run import Run
+from polyarch.spaces import Architecture, Space
+
+AUGMENTATIONS: dict[str, Sequence[str]] = {
+    "none": (),
+    "shift": ("shift",),
+    "flip": ("shift", "flip"),
+    "cutout": ("shift", "cutout"),
+    "flip and cutout": ("shift", "flip", "cutout"),
+}
+"""What happens to training images, by name. Every kind but the first shifts them by a few pixels."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One network in the race.
+
+    Args:
+        augmentation: a name of `AUGMENTATIONS`.
+        seed: of its weights and of the order of its batches.
+        is_reference: whether it is the plain network that every other has to beat.
+    """
+
+    architecture: Architecture
+    augmentation: str = "none"
+    seed: int = 0
+    is_reference: bool = False
+
+    @property
+    def key(self) -> str:
+        """Names it among all candidates."""
+        return f"{self.architecture.key} {self.augmentation} {self.seed}"
+
+
+def augmentations(name: str, shape: Sequence[int]) -> list[Augmentation]:
+    """What an augmentation does to images (C, H, W): shifts by an eighth of the side, cuts out a third of it."""
+    side = min(shape[1:], default=0)
+    made: dict[str, Augmentation] = {
+        "shift": RandomShift(max(side // 8, 1)),
+        "flip": RandomFlip(),
+        "cutout": Cutout(max(side // 3, 2)),
+    }
+    return [made[part] for part in AUGMENTATIONS[name]]
+
+
+USUAL_STEPS = 7000
+"""The size at which the final has time for so many steps is the middle of the field: chosen on CIFAR-10 photos."""
+
+
+def field(run: Run, count: int, seconds: float) -> list[Candidate]:
+    """The plain network, and others whose cost is about 1, 1/2, 2, 1/4, 4 ... of the middle's.
+
+    All begin with the same augmentation, so that their training losses compare.
+
+    Args:
+        seconds: what a finalist will have.
+    """
+    augmentation = usual_augmentation(run)
+    ladder = [one for one in sizes(run.net.space) if run.limits.allows(one)]
+    if not ladder:  # choices that are no sizes, or limits that no network of the ladder keeps
+        draws = run.draw(count, "race")
+        return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(draws)]
+    costs = {one: work_seconds(run, one) for one in ladder}
+    middle = seconds / USUAL_STEPS
+    found = [plain(ladder)]
+    for place in range(count - 1):
+        wanted = middle * 2.0 ** ((place + 1) // 2 * (-1) ** place)
+        others = [one for one in ladder if one not in found]
+        if others:
+            found.append(min(others, key=lambda one: abs(math.log(costs[one] / wanted))))
+    return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(found)]
+
+
+def usual_augmentation(run: Run) -> str:
+    """Photographs, in colour, may be mirrored; digits and letters, mostly grey, may not."""
+    if not run.feed.data.is_image:
+        return "none"
+    return "flip" if run.feed.data.input_shape[0] == 3 else "shift"
+
+
+WORK_RATE = 1.6e9
+"""Multiply-accumulates of the forward pass per second of training on one core of a machine like ours."""
+STEP_OVERHEAD = 0.004
+"""Seconds of a step that do not depend on the size of the network."""
+
+
+def work_seconds(run: Run, architecture: Architecture) -> float:
+    """What a step counts on the clock ``work``: about what it takes on one core."""
+    macs = MACs(run.feed.example.inputs).score(run.net, architecture)
+    return STEP_OVERHEAD + run.settings.section(RaceSettings).batch_size * macs / WORK_RATE
+
+
+PLAIN = {"width": 16, "depth": 1, "kernel": 3}
+"""The plain network: a residual block per stage; 16, 32 and 64 channels."""
+
+
+def sizes(space: Space) -> list[Architecture]:
+    """Networks that are scaled as a whole, from small to large, where the choices are sizes; none elsewhere.
+
+    All stages have the same width, relative to the first, and the same depth; kernels are the smallest.
+    """
+    parts = [choice.name.rpartition(".")[2] for choice in space.choices]
+    if not set(parts) <= set(PLAIN) or "width" not in parts:
+        return []
+    levels = {part: len(space.choices[parts.index(part)].options) for part in parts}
+    found = []
+    for width in range(levels["width"]):
+        for depth in range(levels.get("depth", 1)):
+            place = {"width": width, "depth": depth, "kernel": 0}
+            found.append(Architecture(space, tuple(place[part] for part in parts)))
+    return found
+
+
+def plain(ladder: Sequence[Architecture]) -> Architecture:
+    """The plain network, or what is nearest to it."""
+
+    def distance(architecture: Architecture) -> float:
+        first = {name.rpartition(".")[2]: option for name, option in reversed(architecture.to_dict().items())}
+        return math.fsum(abs(float(first[part]) - wanted) for part, wanted in PLAIN.items() if part in first)
+
+    return min(ladder, key=distance)

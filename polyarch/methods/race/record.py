@@ -1,0 +1,44 @@
+"""The section of a race in ``results.json``."""
+
+from polyarch.results import Record
+
+
+class LegRecord(Record):
+    """A candidate after so many seconds: the mean of its last training losses, and its validation results."""
+
+    seconds: float
+    steps: int
+    training_speed: float
+    valid_loss: float
+    valid_score: float
+
+
+class CandidateRecord(Record):
+    """One network in the race.
+
+    ``parent`` is the place of the candidate whose weights it went on from, if it is not fresh; ``curve`` has points of
+    its training loss; ``share`` is that in the ensemble.
+    """
+
+    architecture: dict[str, str]
+    augmentation: str
+    is_reference: bool
+    is_finalist: bool
+    parent: int | None
+    parameters: int
+    macs: float
+    legs: list[LegRecord]
+    curve: list[dict[str, float]]
+    share: float = 0.0
+
+
+class RaceRecord(Record):
+    """The whole race; ``best`` is the place of the network that is delivered."""
+
+    candidates: list[CandidateRecord]
+    best: int
+
+    @property
+    def reference(self) -> CandidateRecord:
+        """The plain network."""
+        return next(one for one in self.candidates if one.is_reference)

@@ -1,0 +1,151 @@
+"""The race: many candidates for a short time, the better half for twice as long, and so on to the finalists.
+
+Successive halving: Jamieson and Talwalkar (2016), "Non-stochastic Best Arm Identification and Hyperparameter
+Optimization", AISTATS. By training speed: Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture
+Search", arXiv:2006.04492.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from polyarch.methods.race.candidates import AUGMENTATIONS, Candidate, field
+from polyarch.methods.race.settings import RaceSettings
+from polyarch.methods.race.suggestion import delivery_seconds
+from polyarch.methods.race.training import CandidateTraining, Leg
+from polyarch.runs.run import Run
+from polyarch.runs.workspace import run_missing
+
+Measured = Mapping[str, Any]
+"""What a leg returned."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """So many candidates train up to so many seconds."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A candidate and what it was like after each of its legs; ``parent`` is where its weights come from."""
+
+    candidate: Candidate
+    legs: tuple[Measured, ...] = ()
+    parent: Candidate | None = None
+
+    @property
+    def last(self) -> Measured:
+        """After the last leg."""
+        return self.legs[-1]
+
+
+def rungs(settings: RaceSettings) -> list[Rung]:
+    """Those before the final: half the candidates, at least as many as finalists, go on to twice the time."""
+    assert settings.first_seconds is not None
+    found = [Rung(settings.candidates, settings.first_seconds)]
+    while found[-1].count > 2 * settings.finalists:
+        found.append(Rung(max(-(-found[-1].count // 2), 2 * settings.finalists), 2 * found[-1].seconds))
+    return found
+
+
+def hold_race(run: Run) -> list[Lane]:
+    """All candidates with their results; the finalists come first."""
+    settings = run.settings.section(RaceSettings)
+    assert settings.seconds is not None
+    task = CandidateTraining(run, run.workspace.checkpoints / "race")
+    out: list[Lane] = []
+    lanes = [Lane(candidate) for candidate in field(run, settings.candidates, settings.seconds)]
+    with run.executor().open(task) as train:
+        for place, rung in enumerate(rungs(settings)):
+            if place:
+                kept = survivors(lanes, rung.count, run.feed.data.is_image)
+                out += [lane for lane in lanes if lane not in kept]
+                lanes = kept + children(kept, rung.count - len(kept), run.feed.data.is_image)
+                _hand_over(task, lanes)
+            lanes = _train(run, lanes, f"rung {place}", train, rung.seconds)
+        finalists = best(lanes, settings.finalists)
+        out += [lane for lane in lanes if lane not in finalists]
+        seconds = _final_seconds(run, settings, rung.seconds)
+        falls_after = max(seconds * (1 - settings.falling), rung.seconds)
+        finalists = _train(run, finalists, "final", train, seconds, falls_after)
+    return [*finalists, *out]
+
+
+def survivors(lanes: Sequence[Lane], count: int, is_image: bool) -> list[Lane]:
+    """The best by training speed and by validation loss in turn, so that neither alone decides.
+
+    Half of the places, where images leave room for children with other augmentations.
+    """
+    wanted = max(count // 2, 1) if is_image else count
+    orders = [
+        sorted(lanes, key=lambda lane: lane.last["training_speed"]),
+        sorted(lanes, key=lambda lane: lane.last["valid_loss"]),
+    ]
+    found: list[Lane] = []
+    for lane in chain.from_iterable(zip(*orders, strict=True)):
+        if lane not in found:
+            found.append(lane)
+    return found[:wanted]
+
+
+def best(lanes: Sequence[Lane], count: int) -> list[Lane]:
+    """Those of the lowest validation loss: training losses under different augmentations do not compare."""
+    return sorted(lanes, key=lambda lane: lane.last["valid_loss"])[:count]
+
+
+def children(lanes: Sequence[Lane], count: int, is_image: bool) -> list[Lane]:
+    """Candidates that go on from the weights of others with another augmentation, the best parents first."""
+    if not is_image:
+        return []
+    known = {lane.candidate for lane in lanes}
+    found: list[Lane] = []
+    names = list(AUGMENTATIONS)
+    for step in range(1, len(names)):
+        for lane in lanes:
+            name = names[(names.index(lane.candidate.augmentation) + step) % len(names)]
+            child = replace(lane.candidate, augmentation=name, is_reference=False)
+            if name != "none" and child not in known:
+                known.add(child)
+                found.append(Lane(child, lane.legs, lane.candidate))
+    return found[:count]
+
+
+def _hand_over(task: CandidateTraining, lanes: Sequence[Lane]) -> None:
+    """Gives children the weights of their parents, all of them before any parent goes on."""
+    for lane in lanes:
+        if lane.parent is None:
+            continue
+        target = task.folder_of(lane.candidate)
+        if not target.exists():
+            draft = target.with_suffix(".draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            shutil.copytree(task.folder_of(lane.parent), draft)
+            draft.rename(target)
+
+
+def _train(
+    run: Run, lanes: Sequence[Lane], stage: str, train: Any, seconds: float, falls_after: float | None = None
+) -> list[Lane]:
+    """Every lane with one leg more."""
+    items = {lane.candidate.key: Leg(lane.candidate, seconds, falls_after) for lane in lanes}
+    with run.display.stage(stage) as report, run.stop.at_once():
+        found = run_missing(items, run.workspace.journal(f"race {stage}"), train, dict, report)
+    return [replace(lane, legs=(*lane.legs, found[lane.candidate.key])) for lane in lanes]
+
+
+def _final_seconds(run: Run, settings: RaceSettings, before: float) -> float:
+    """What a finalist may take in all: as planned or, with a limit on the minutes, what is left of them."""
+    assert settings.seconds is not None
+    if settings.clock == "work":
+        return settings.seconds
+    journal = run.workspace.journal("race final seconds")
+    if not journal.records:
+        waves = -(-settings.finalists // run.settings.workers)
+        left = (run.seconds_left() - delivery_seconds(run.settings)) / waves
+        journal.append({"seconds": before + max(left, 1.0)})
+    return float(journal.records[0]["seconds"])

@@ -1,0 +1,108 @@
+"""What is chosen for a user who only brings data and minutes: a space, a recipe and how the time is spent."""
+
+from typing import Any
+
+from polyarch.data import Dataset
+from polyarch.errors import ConfigError
+from polyarch.methods.race.settings import RaceSettings
+from polyarch.runs.display import several
+from polyarch.runs.own_module import Builder
+from polyarch.runs.plan import in_words, start_seconds
+from polyarch.runs.settings import RunSettings
+from polyarch.runs.suggestion import SpaceProposal, Suggestion, merged, trial, validation_share
+
+WIDTHS = [4, 6, 8, 12, 16, 24, 32, 48, 64]
+"""Channels of the first stage: with up to three blocks per stage, networks of 5,000 to 4 million parameters."""
+
+EXPLORING = 0.15
+"""The share of all cores' time that goes into candidates that are eliminated."""
+
+LEAST_FIRST_SECONDS = 3.0
+"""A shorter first rung tells nothing: most of it is the start."""
+
+DELIVERY_SECONDS, PROGRAM_SECONDS = 5.0, 10.0
+"""What choosing and judging take at the end, and each kind of program beside that."""
+
+SMALL_SECONDS, MOST_SECONDS = 120.0, 860.0
+"""What a race takes on small data without a limit on the minutes, and the most that it takes on large data."""
+
+
+def suggest_race(asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
+    """A space, a recipe and how the time is spent; what was asked for stays."""
+    found: dict[str, Any] = {"data": {"validation": validation_share(data)}}
+    if asked.space.kind == "auto":
+        proposal = _proposal(data)
+        found["space"], reason = proposal.settings, proposal.reason
+    else:
+        reason = "your own network" if asked.space.kind == "module" else "as asked for"
+    run = trial(asked, data, found, builder)
+    found["race"] = _recipe(data, len(run.feed.train)) | _spent(asked, len(run.feed.train))
+    taken = merged(found["race"], asked.section(RaceSettings).model_dump(exclude_unset=True))
+    reasons = [
+        f"space {run.settings.space.kind}: {reason}",
+        f"race: {several(taken['candidates'], 'network')} of different sizes, the plain one among them, for "
+        f"{taken['first_seconds']:.0f} seconds each, the better half for twice as long, and so on; "
+        f"{several(taken['finalists'], 'finalist')} for {in_words(taken['seconds'])} each",
+    ]
+    return Suggestion(found, reasons, run)
+
+
+def delivery_seconds(settings: RunSettings) -> float:
+    """What is kept of the time for the end."""
+    return DELIVERY_SECONDS + PROGRAM_SECONDS * len(settings.programs)
+
+
+def _proposal(data: Dataset) -> SpaceProposal:
+    if data.is_image:
+        settings = {"kind": "resnet", "widths": WIDTHS, "max_depth": 3, "kernels": [3]}
+        return SpaceProposal(settings, "residual networks of 4 to 64 channels and up to three blocks per stage")
+    inner = [64, 128, 256]
+    return SpaceProposal(
+        {"kind": "mlp", "width": 128, "inner_widths": inner}, "fully connected networks of several depths and widths"
+    )
+
+
+def _recipe(data: Dataset, examples: int) -> dict[str, Any]:
+    if data.is_image:
+        return {"optimiser": "sgd", "learning_rate": 0.1, "batch_size": min(64, max(examples // 8, 8))}
+    return {
+        "optimiser": "adamw",
+        "learning_rate": 0.002,
+        "weight_decay": 0.01,
+        "batch_size": min(128, max(examples // 8, 8)),
+    }
+
+
+def _spent(asked: RunSettings, examples: int) -> dict[str, Any]:
+    """Candidates, finalists and seconds for the time that there is.
+
+    With n candidates of which half are eliminated after e seconds, a quarter after 2e, and so on, about
+    n e log2(n / finalists) / 2 seconds go into those that are eliminated.
+    """
+    workers = asked.workers
+    if asked.max_minutes is None:
+        each, clock = min(max(SMALL_SECONDS, SMALL_SECONDS * (examples / 2000) ** 0.6), MOST_SECONDS), "work"
+    else:
+        least = delivery_seconds(asked) + start_seconds(asked) + 2 * LEAST_FIRST_SECONDS
+        if 60 * asked.max_minutes < least:
+            raise ConfigError(
+                f"Expected a limit of {least / 60:.1f} minutes or more for a race. Got {asked.max_minutes:g}."
+            )
+        each, clock = 60 * asked.max_minutes - delivery_seconds(asked) - start_seconds(asked), "real"
+    finalists = workers
+    candidates = 4 * finalists
+    first = EXPLORING * workers * each / candidates
+    while first < LEAST_FIRST_SECONDS and candidates > finalists:
+        candidates = max(candidates // 2, finalists)
+        first = EXPLORING * workers * each / candidates
+    # Before the final: all candidates for e seconds and, where there are many, half of them for another e.
+    before = candidates * first + (candidates // 2 * first if candidates > 2 * finalists else 0)
+    reached = 2 * first if candidates > 2 * finalists else first
+    seconds = reached + (workers * each - before) / finalists
+    return {
+        "candidates": candidates,
+        "finalists": finalists,
+        "first_seconds": round(first, 1),
+        "seconds": round(seconds, 1),
+        "clock": clock,
+    }

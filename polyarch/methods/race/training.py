@@ -1,0 +1,119 @@
+"""Training a candidate up to a number of seconds, from where it was, as a task for executors."""
+
+import hashlib
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyarch.export import read_weights, weights_bytes, weights_of
+from polyarch.files import write_atomically
+from polyarch.methods.race.candidates import Candidate, augmentations, work_seconds
+from polyarch.methods.race.settings import RaceSettings
+from polyarch.randomness import derive_seed
+from polyarch.runs.retraining import evaluate
+from polyarch.runs.run import Run
+from polyarch.strategies import Supervised
+from polyarch.training import CheckpointStore, Laps, Row, TimeBudget, Trapezoid, WeightAverage, fit
+
+LAP = 16
+"""Steps between two looks at the clock."""
+ENDLESS = 10**8
+"""More laps than any budget has time for."""
+CURVE_POINTS = 60
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A part of a candidate's training: up to so many seconds in all, the learning rate falling after some of them."""
+
+    candidate: Candidate
+    seconds: float
+    falls_after: float | None = None
+
+
+@dataclass(frozen=True)
+class CandidateTraining:
+    """Trains a candidate for a leg and measures its averaged weights on validation data; goes on after a kill."""
+
+    run: Run
+    folder: Path
+
+    def __call__(self, leg: Leg) -> dict[str, Any]:
+        """What the candidate is like after the leg; its averaged weights are in `weights_path`."""
+        run, settings, candidate = self.run, self.run.settings.section(RaceSettings), leg.candidate
+        seed = derive_seed(run.settings.seed, "race", candidate.key) >> 1
+        network = run.networks.fresh(candidate.architecture, seed=seed)
+        optimizer = optimiser(network, settings)
+        average = WeightAverage(network)
+        step_seconds = work_seconds(run, candidate.architecture) if settings.clock == "work" else None
+        budget = TimeBudget(leg.seconds, step_seconds)
+        schedule = Trapezoid(
+            optimizer, budget, peak=settings.learning_rate, warmup=settings.warmup, falls_after=leg.falls_after
+        )
+        shape = run.feed.data.input_shape
+        feed = replace(run.feed, augmentations=augmentations(candidate.augmentation, shape))
+        history = fit(
+            Supervised(network, optimizer, task=run.task.smoothed(settings.label_smoothing)),
+            Laps(feed.batches(feed.train, settings.batch_size, stream=f"race {candidate.key}"), LAP),
+            epochs=ENDLESS,
+            seed=seed,
+            callbacks=[budget, schedule, average],
+            checkpoints=CheckpointStore(self.folder_of(candidate)),
+            checkpoint_seconds=run.settings.checkpoint_seconds,
+            further=True,
+        )
+        averaged = average.average.eval()
+        write_atomically(self.weights_path(candidate), weights_bytes(weights_of(averaged)))
+        measured = evaluate(run.task, averaged, run.feed.in_order(run.feed.valid))
+        return {
+            "steps": int(history.last["step"]),
+            "seconds": round(history.last["seconds"], 3),
+            "training_speed": training_speed(history.rows),
+            "valid_loss": measured["loss"],
+            "valid_score": measured[run.task.selection.name],
+            "curve": _thinned(history.rows),
+        }
+
+    def network(self, candidate: Candidate) -> nn.Module:
+        """A candidate with its averaged weights, in evaluation mode."""
+        network = self.run.networks.fresh(candidate.architecture, seed=0)
+        network.load_state_dict(read_weights(self.weights_path(candidate)))
+        return network.eval()
+
+    def weights_path(self, candidate: Candidate) -> Path:
+        """Where a candidate leaves its averaged weights, in safetensors format."""
+        return self.folder_of(candidate) / "weights.safetensors"
+
+    def folder_of(self, candidate: Candidate) -> Path:
+        """Where a candidate keeps its checkpoints."""
+        return self.folder / hashlib.sha256(candidate.key.encode()).hexdigest()[:16]
+
+
+def training_speed(rows: Sequence[Row]) -> float:
+    """The mean training loss over the second half of the steps: SoTL of the last part, per step; lower is better."""
+    return statistics.fmean(row["loss"] for row in rows[len(rows) // 2 :])
+
+
+def optimiser(network: nn.Module, settings: RaceSettings) -> torch.optim.Optimizer:
+    """Nesterov's SGD or AdamW; biases and normalisation layers do not decay."""
+    weights = [parameter for parameter in network.parameters() if parameter.dim() > 1]
+    others = [parameter for parameter in network.parameters() if parameter.dim() <= 1]
+    groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    if settings.optimiser == "adamw":
+        return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(settings.momentum, 0.999), foreach=True)
+    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, nesterov=True, foreach=True)
+
+
+def _thinned(rows: Sequence[Row]) -> list[dict[str, float]]:
+    """Up to 60 points of the training loss over time."""
+    size = max(-(-len(rows) // CURVE_POINTS), 1)
+    parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+    return [
+        {"seconds": round(part[-1]["seconds"], 2), "loss": statistics.fmean(row["loss"] for row in part)}
+        for part in parts
+    ]

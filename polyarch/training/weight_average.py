@@ -1,0 +1,55 @@
+"""The average of a network's weights over the last part of its training.
+
+Shamir and Zhang (2013), "Stochastic Gradient Descent for Non-smooth Optimization: Convergence Results and Optimal
+Averaging Schemes", arXiv:1212.1824.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyarch.training.callbacks import Callback, FitState
+
+SHARPNESS = 16
+EVERY = 4
+"""Steps between two updates: neighbouring weights hardly differ."""
+
+
+class WeightAverage(Callback):
+    """Polynomial-decay averaging: a_t = (1 - c_t) a_{t-1} + c_t w_t with c_t = (k + 1) / (t + k), k = 16.
+
+    The window is about the last seventeenth of the steps so far, however long the training is. Running averages of
+    normalisation layers are averaged like weights.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self.average = copy.deepcopy(network)
+        self._updates = 0
+
+    def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
+        """Brings the average up to date at every fourth step."""
+        if state.step % EVERY:
+            return
+        self._updates += 1
+        share = (SHARPNESS + 1) / (self._updates + SHARPNESS)
+        with torch.no_grad():
+            ours, theirs = _numbers(self.average), _numbers(self.network)
+            torch._foreach_lerp_(ours, theirs, share)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The average and the number of its updates."""
+        return {"average": self.average.state_dict(), "updates": self._updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what ``state_dict`` returned."""
+        self.average.load_state_dict(state["average"])
+        self._updates = state["updates"]
+
+
+def _numbers(network: nn.Module) -> list[Tensor]:
+    """Weights and running averages; counters of batches are no numbers to average."""
+    return [one for one in (*network.parameters(), *network.buffers()) if one.is_floating_point()]

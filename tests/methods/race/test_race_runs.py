@@ -1,0 +1,171 @@
+"""Races from data to an artifact: who takes part, what is delivered, and that nothing is lost by a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import polyarch
+from polyarch.data import Dataset, TensorData
+from polyarch.errors import ConfigError
+from polyarch.methods.race.record import RaceRecord
+from polyarch.methods.race.training import CandidateTraining, Leg
+from polyarch.randomness import generator_at
+from polyarch.results import Results, Role
+
+SHORT: dict[str, Any] = {
+    "programs": [],
+    "data.limit": 200,
+    "race.candidates": 8,
+    "race.finalists": 2,
+    "race.first_seconds": 0.07,
+    "race.seconds": 0.6,
+    "space.kind": "resnet",
+    "space.widths": [4, 8, 16],
+    "space.max_depth": 3,
+    "space.kernels": [3],
+    "race.warmup": 10,
+    "checkpoint_seconds": 1e6,
+}
+
+
+def images(shape: tuple[int, ...] = (1, 8, 8)) -> Dataset:
+    """Whether the upper half is brighter."""
+    inputs = torch.rand(400, *shape, generator=generator_at(0, "images"))
+    labels = torch.arange(400) % 2
+    inputs[labels == 1, :, :4] += 0.3
+    data = TensorData(inputs, labels, 2)
+    return Dataset("halves", data.subset(range(300)), data.subset(range(300, 400)), ("dark", "bright"))
+
+
+def search(data: Any, out: Path, **others: Any) -> Results:
+    settings = {**SHORT, **others.pop("settings", {})}
+    if not data.is_image:
+        settings = {key: value for key, value in settings.items() if not key.startswith("space.")}
+    given = {"method": "race", "quiet": True, "report": False, **others}
+    return polyarch.search(data, out=out, settings=settings, **given).results
+
+
+def record_of(results: Results) -> RaceRecord:
+    found = results.found(RaceRecord)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("race") / "run"
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    return search(images(), folder)
+
+
+class TestRun:
+    def test_the_plain_network_takes_part(self, results: Results) -> None:
+        reference = record_of(results).reference
+        assert reference.architecture["stage1.width"] == "16" and reference.architecture["stage1.depth"] == "1"
+        assert reference.parent is None
+
+    def test_half_goes_on_at_every_rung(self, results: Results) -> None:
+        record = record_of(results)
+        legs = [len(one.legs) for one in record.candidates]
+        assert sum(one.is_finalist for one in record.candidates) == 2
+        assert legs[:2] == [3, 3] and sorted(legs[2:]) == [1] * 6 + [2] * 2
+        assert [leg.seconds for leg in record.candidates[0].legs] == sorted(
+            leg.seconds for leg in record.candidates[0].legs
+        )
+
+    def test_children_go_on_from_their_parents_with_another_augmentation(self, results: Results) -> None:
+        candidates = record_of(results).candidates
+        children = [one for one in candidates if one.parent is not None]
+        assert len(children) == 2
+        for child in children:
+            assert child.parent is not None
+            parent = candidates[child.parent]
+            assert child.architecture == parent.architecture and child.augmentation != parent.augmentation
+            assert child.legs[0] == parent.legs[0]
+
+    def test_the_best_finalist_by_validation_is_delivered(self, results: Results, folder: Path) -> None:
+        record = record_of(results)
+        scores = [one.legs[-1].valid_score for one in record.candidates if one.is_finalist]
+        assert record.candidates[record.best].legs[-1].valid_score == max(scores)
+        assert results.artifact is not None
+        assert results.artifact["architecture"] == record.candidates[record.best].architecture
+        best = results.contender(Role.BEST)
+        assert best is not None and best.mean == results.predictors[0].uncalibrated["accuracy"]
+        assert (folder / "artifact").is_dir()
+
+    def test_shares_are_those_of_the_ensemble(self, results: Results) -> None:
+        shares = [one.share for one in record_of(results).candidates]
+        assert sum(shares) == pytest.approx(1.0)
+        if results.default == "ensemble":
+            ensemble = next(one for one in results.predictors if one.folder == "ensemble")
+            assert ensemble.weights == [share for share in shares if share > 0]
+
+    def test_it_learns(self, results: Results) -> None:
+        assert results.predictors[0].score > 0.9
+
+
+def test_a_race_that_was_stopped_ends_with_the_same_bits(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the first rung, right after the children got their weights, and in the final."""
+    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
+    count = 0
+
+    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        if count in (4, 11, 16):
+            raise KeyboardInterrupt
+        return train(self, leg)
+
+    monkeypatch.setattr(CandidateTraining, "__call__", stopping)
+    for resume in (False, True, True):
+        with pytest.raises(KeyboardInterrupt):
+            search(images(), tmp_path / "run", resume=resume)
+    again = search(images(), tmp_path / "run", resume=True)
+    assert again.model_dump(exclude={"seconds"}) == results.model_dump(exclude={"seconds"})
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_the_bits(results: Results, tmp_path: Path) -> None:
+    again = search(images(), tmp_path / "run", workers=2)
+    assert again.record == results.record
+
+
+def test_limits_hold_for_everyone(tmp_path: Path) -> None:
+    found = search(images(), tmp_path / "run", max_params=9000)
+    assert max(one.parameters for one in record_of(found).candidates) <= 9000
+
+
+def test_minutes_are_kept(tmp_path: Path) -> None:
+    free = {"race.first_seconds": None, "race.seconds": None}
+    with pytest.raises(ConfigError, match=r"a limit of 0\.2 minutes or more for a race\. Got 0\.01"):
+        search(images(), tmp_path / "none", max_minutes=0.01, settings=free)
+    started = time.monotonic()
+    found = search(images(), tmp_path / "run", max_minutes=0.25, settings={"race.candidates": 4})
+    assert found.settings["race"]["clock"] == "real"
+    assert 9 < time.monotonic() - started < 18
+
+
+@pytest.mark.parametrize("kind", ["numbers", pytest.param("classes", marks=pytest.mark.slow)])
+def test_tables_race_too(kind: str, tmp_path: Path) -> None:
+    inputs = torch.randn(300, 4, generator=generator_at(0, "table"))
+    numbers = inputs[:, 0] * inputs[:, 1]
+    targets = numbers[:, None] if kind == "numbers" else (numbers > 0).long()
+    names: tuple[str, ...] = () if kind == "numbers" else ("low", "high")
+    whole = TensorData(inputs, targets, len(names))
+    given = Dataset(
+        "made", whole.subset(range(240)), whole.subset(range(240, 300)), names, target_names=("y",) if not names else ()
+    )
+    found = search(given, tmp_path / "run")
+    assert record_of(found).candidates[0].augmentation == "none"
+    assert found.predictors[0].metrics["loss"] == found.predictors[0].loss
