@@ -149,10 +149,11 @@ def _against_random(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
 
 def _against_reference(found: Sequence[Entry]) -> Iterator[str]:
     """The mixture, which is the answer of a search, or else the best network, against what a user would try first."""
-    reference = with_role(found, Role.BASELINE)
+    references = [entry for entry in found if entry.role is Role.BASELINE]
     ours = with_role(found, Role.MIXTURE) or answer_of(found)
-    if reference is not None and ours is not None and ours is not reference:
-        yield f"With {ours.shown}, the {ours.name} is {ours.against(reference)} {reference.name} ({reference.shown})."
+    if references and ours is not None and ours not in references:
+        others = " and ".join(f"{ours.against(one)} {one.name} ({one.shown})" for one in references)
+        yield f"With {ours.shown}, the {ours.name} is {others}."
 
 
 def _spread(best: Entry, random: Entry) -> float | None:

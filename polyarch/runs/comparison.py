@@ -12,7 +12,7 @@ from polyarch.predictive import most_probable
 from polyarch.results import Contender, NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.judging import Ensemble
-from polyarch.runs.reference import gradient_boosting
+from polyarch.runs.reference import references
 from polyarch.runs.retraining import Retraining, tested, train_all, trained_network
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
@@ -60,9 +60,7 @@ def compare(
         sides.append((Ensemble.of(f"ensemble of {len(networks)}", networks), run.workspace.ensemble))
     if q is not None:
         sides.append((_posterior(run, q), run.workspace.posterior))
-    reference = gradient_boosting(run)
-    if reference is not None:
-        contenders.append(reference)
+    contenders += references(run)
     outcome.comparison, outcome.predictors = contenders, write_predictors(run, sides)
     outcome.default = sides[min(len(networks), 2) - 1][1].name
     outcome.artifact = {

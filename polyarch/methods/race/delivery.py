@@ -15,7 +15,7 @@ from polyarch.results import NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, parameter_count
 from polyarch.runs.judging import Ensemble
-from polyarch.runs.reference import gradient_boosting
+from polyarch.runs.reference import references
 from polyarch.runs.retraining import outputs, tested
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
@@ -40,9 +40,7 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
         contender(_title(lane, lane is chosen), _role(lane, lane is chosen), [_tested(run, task, lane)])
         for lane in [chosen, *(lane for lane in finalists if lane is not chosen)]
     ]
-    boosted = gradient_boosting(run)
-    if boosted is not None:
-        outcome.comparison.append(boosted)
+    outcome.comparison += references(run)
     outcome.predictors = write_predictors(run, sides)
     outcome.default = sides[-1][1].name
     outcome.record = RaceRecord(candidates=_records(run, lanes, shares, len(finalists)), best=lanes.index(chosen))
@@ -74,9 +72,12 @@ def _tested(run: Run, task: CandidateTraining, lane: Lane) -> NetworkRecord:
     return NetworkRecord(architecture=candidate.architecture.to_dict(), seed=candidate.seed, history=history, **found)
 
 
+PLAIN = "plain network"
+
+
 def _title(lane: Lane, is_best: bool) -> str:
     if lane.candidate.is_reference:
-        return "plain network"
+        return PLAIN
     return "best network" if is_best else "other finalist"
 
 

@@ -87,4 +87,6 @@ class Race(Method):
             yield table
 
     def report(self, results: Results) -> Section:
-        return Section()
+        from polyarch.methods.race.report import section
+
+        return section(results)

@@ -1,0 +1,115 @@
+"""The part of a report about a race: what was gained and against what, the course of the race, and everyone in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from polyarch.methods.race.delivery import PLAIN
+from polyarch.methods.race.plots import race_charts
+from polyarch.methods.race.record import CandidateRecord, RaceRecord
+from polyarch.reports.headline import Entry, entries, predictor_in, with_role
+from polyarch.reports.score_text import ScoreText
+from polyarch.reports.section import Cell, Line, Section, SortableTable, Tile
+from polyarch.reports.text import count, percent, several
+from polyarch.results import Results, Role
+
+
+def section(results: Results) -> Section:
+    """The race; before it is over the page stays as it is."""
+    record = results.found(RaceRecord)
+    if record is None:
+        return Section()
+    return Section(
+        Path(__file__).with_name("report.html"),
+        sentences=sentences(results, record),
+        tiles=list(tiles(results, record)),
+        charts=dict(race_charts(record)),
+        values={"record": record, "table": candidate_table(record, ScoreText.of(results))},
+    )
+
+
+def sentences(results: Results, record: RaceRecord) -> list[str]:
+    """What was gained and against what, first; what is not comparable is not compared."""
+    found = entries(results)
+    best = with_role(found, Role.BEST)
+    assert best is not None
+    answer = with_role(found, Role.MIXTURE) or best
+    winner = record.candidates[record.best]
+    who = f"the {answer.name}" if answer is best else f"the {answer.name} networks"
+    said = f"On {results.data['name']}, {who} reaches {answer.text.value(answer.mean)} test {answer.text.title}"
+    size = f"with {count(winner.parameters)} parameters"
+    plain = next((entry for entry in found if entry.name == PLAIN and entry is not best), None)
+    against = "" if plain is None else f", {answer.against(plain)} the {plain.name} ({plain.shown})"
+    if answer is best:
+        first = [f"{said} {size}{against}."]
+    else:
+        first = [f"{said}{against}. The best network alone reaches {best.text.value(best.mean)} {size}."]
+    return [*first, *_against_plain(record), *_tables(found, answer)]
+
+
+def _against_plain(record: RaceRecord) -> Iterator[str]:
+    """How the race went for the plain network."""
+    plain, winner = record.reference, record.candidates[record.best]
+    if plain is winner:
+        yield "The plain network won the race: no other size was better on validation data."
+    elif plain.is_finalist:
+        yield "The plain network was trained as long and lost on validation data."
+    else:
+        last = plain.legs[-1]
+        same = winner.legs[len(plain.legs) - 1]
+        verb = "was behind" if last.valid_loss > same.valid_loss else "was ahead, but trained more slowly than others,"
+        yield (
+            f"The plain network {verb} after {last.seconds:.0f} seconds and was eliminated: its validation loss was "
+            f"{last.valid_loss:.3f}, that of the winner {same.valid_loss:.3f}."
+        )
+
+
+def _tables(found: list[Entry], answer: Entry) -> Iterator[str]:
+    for entry in found:
+        if entry.role is Role.BASELINE and entry.name != PLAIN:
+            yield f"The answer is {answer.against(entry)} {entry.name} ({entry.shown})."
+
+
+def tiles(results: Results, record: RaceRecord) -> Iterator[Tile]:
+    """The numbers of the sentences, to be seen at a glance."""
+    text = ScoreText.of(results)
+    winner = record.candidates[record.best]
+    for folder, name in (("ensemble", "ensemble"), ("artifact", "best network")):
+        one = predictor_in(results, folder)
+        if one is not None:
+            note = several(len(one.members), "network") if folder == "ensemble" else "alone"
+            yield Tile(f"{name}, test {text.title}", text.value(one.score), note)
+    yield Tile("parameters", count(winner.parameters), "of the best network")
+    yield Tile(
+        "candidates", count(len(record.candidates)), f"{sum(one.is_finalist for one in record.candidates)} to the end"
+    )
+
+
+def candidate_table(record: RaceRecord, text: ScoreText) -> SortableTable:
+    """A row per candidate, finalists first."""
+    headings = (
+        "#", "architecture", "augmentation", "parameters", "MACs", "seconds", "steps", "training loss",
+        "validation loss", f"validation {text.title}", "share",
+    )  # fmt: skip
+    lines = [
+        Line(_cells(place, one, text), is_best=place - 1 == record.best)
+        for place, one in enumerate(record.candidates, start=1)
+    ]
+    return SortableTable(headings, tuple(lines), keys=(1, 2))
+
+
+def _cells(place: int, one: CandidateRecord, text: ScoreText) -> tuple[Cell, ...]:
+    last = one.legs[-1]
+    name = "|".join(one.architecture.values()) + (" (plain)" if one.is_reference else "")
+    return (
+        Cell(str(place), place),
+        Cell(name),
+        Cell(one.augmentation),
+        Cell(count(one.parameters), one.parameters),
+        Cell(count(round(one.macs)), one.macs),
+        Cell(f"{last.seconds:.0f}", last.seconds),
+        Cell(count(last.steps), last.steps),
+        Cell(f"{last.training_speed:.4f}", last.training_speed),
+        Cell(f"{last.valid_loss:.4f}", last.valid_loss),
+        Cell(text.value(last.valid_score), last.valid_score),
+        Cell(percent(one.share, 0) if one.share else "–", one.share),
+    )
