@@ -81,6 +81,7 @@ def search(
     workers: int = 1,
     device: str = "cpu",
     resume: bool = False,
+    finish_now: bool = False,
     quiet: bool = False,
     report: bool = True,
     settings: Mapping[str, Any] | None = None,
@@ -116,6 +117,7 @@ def search(
         workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
+        finish_now: with ``resume``, train no more and deliver the best so far; for method ``race``.
         report: whether to write ``report.html``.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
@@ -152,7 +154,14 @@ def search(
     display: Display = Quiet() if quiet else Terminal()
     with stop_on_signal() as stop:
         beginning = Beginning(
-            Path(out), display, stop, data=given, builder=builder, unlabelled=more, callbacks=callbacks
+            Path(out),
+            display,
+            stop,
+            data=given,
+            builder=builder,
+            unlabelled=more,
+            callbacks=callbacks,
+            finish_now=finish_now,
         )
         if resume:
             run = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")

@@ -63,6 +63,9 @@ SpaceOption = Annotated[
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
+FinishOption = Annotated[
+    bool, typer.Option("--finish-now", help="With --resume: train no more and deliver the best so far (method race).")
+]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
 StrategyOption = Annotated[
     str | None, typer.Option("--strategy", help=f"How the supernet is trained: {', '.join(STRATEGIES)}.")
@@ -97,6 +100,7 @@ def search(
     module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
+    finish_now: FinishOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -158,7 +162,9 @@ def search(
         "data.unlabelled": unlabelled,
         "method": method,
     }
-    _run(None, out, config, resume, options, settings, context.args)
+    if finish_now and not resume:
+        raise ConfigError("Expected --resume with --finish-now. Got a new run, which has nothing to finish.")
+    _run(None, out, config, resume, options, settings, context.args, finish_now=finish_now)
 
 
 def train(
@@ -270,6 +276,8 @@ def _run(
     options: dict[str, Any],
     assignments: list[str] | None,
     further: Sequence[str] = (),
+    *,
+    finish_now: bool = False,
 ) -> None:
     """The common way of `train`, `rank` and `search`.
 
@@ -283,7 +291,7 @@ def _run(
     name = overrides.get("method") or {**stored, **(content or {})}.get("method", DEFAULT_METHOD)
     overrides.update(parse_own_options(further, method_named(str(name))))
     with stop_on_signal() as stop:
-        beginning = Beginning(out, Terminal(console), stop, until)
+        beginning = Beginning(out, Terminal(console), stop, until, finish_now=finish_now)
         if resume:
             run = beginning.resume(content, overrides, origin)
         else:

@@ -1,6 +1,6 @@
 """Data: sources by name, path or value; splits, resident and streamed examples, batches, preprocessing."""
 
-from polyarch.data.augmentations import Cutout, RandomFlip, RandomShift
+from polyarch.data.augmentations import Cutout, RandomCrop, RandomFlip, RandomShift
 from polyarch.data.batches import Augmentation, Batch, Batches, BatchSource, endless
 from polyarch.data.cifar import nb201_split
 from polyarch.data.columns import Column, encode_rows
@@ -27,7 +27,8 @@ __all__ = [
     "DATASETS", "Augmentation", "Batch", "BatchSource", "Batches", "Column", "Cutout", "Dataset", "Examples",
     "GroupSplit", "Identity", "ImageFiles", "InputShape", "InputType", "Inputs", "LoaderBatches", "LoaderExamples",
     "NamedData", "NamedInputs", "NamedPreprocessing", "NetworkExample", "Normalisation", "NotReplayed", "Preprocessing",
-    "RandomFlip", "RandomShift", "RandomSplit", "Split", "TableData", "TableEncoding", "TableIndices", "TargetKind",
-    "TensorData", "TimeSplit", "data_root", "decode_image", "encode_rows", "endless", "load", "nb201_split", "padded",
-    "preprocessing_from", "read_frame", "resident", "shaped_like", "spirals", "stratified_split",
+    "RandomCrop", "RandomFlip", "RandomShift", "RandomSplit", "Split", "TableData", "TableEncoding", "TableIndices",
+    "TargetKind", "TensorData", "TimeSplit", "data_root", "decode_image", "encode_rows", "endless", "load",
+    "nb201_split", "padded", "preprocessing_from", "read_frame", "resident", "shaped_like", "spirals",
+    "stratified_split",
 ]  # fmt: skip

@@ -37,6 +37,25 @@ class RandomFlip:
 
 
 @dataclass(frozen=True)
+class RandomCrop:
+    """Keeps a random window of ``size`` pixels, the same for all images of a batch: steps take less time.
+
+    Touvron et al. (2019), "Fixing the train-test resolution discrepancy", arXiv:1906.06423: networks that pool over all
+    pixels can learn from smaller images first.
+    """
+
+    size: int
+
+    def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
+        """(B, C, H, W) -> (B, C, size, size), or less where the images are smaller."""
+        height, width = inputs.shape[2:]
+        top, left = (
+            int(torch.randint(max(side - self.size, 0) + 1, (), generator=generator)) for side in (height, width)
+        )
+        return inputs[:, :, top : top + self.size, left : left + self.size]
+
+
+@dataclass(frozen=True)
 class Cutout:
     """Zeroes a square of side ``length`` around a random pixel, clipped at the border of the image."""
 

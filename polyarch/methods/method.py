@@ -35,6 +35,7 @@ class Method(ABC):
         takes: which of ``gates``, ``wirings`` and ``unlabelled`` examples it can use.
         always_suggests: whether `suggest` is asked for a schedule even where the user names a space.
         baseline_trains_as_long: whether networks that are trained alone to compare with take as many epochs.
+        can_finish_now: whether a resumed run can end with the best so far.
         plans_its_time: whether `suggest` has fitted the run into the minutes that were asked for.
     """
 
@@ -44,6 +45,7 @@ class Method(ABC):
     takes: ClassVar[frozenset[str]] = frozenset()
     always_suggests: ClassVar[bool] = True
     baseline_trains_as_long: ClassVar[bool] = False
+    can_finish_now: ClassVar[bool] = False
     plans_its_time: ClassVar[bool] = False
 
     def __init__(self, name: str) -> None:

@@ -68,6 +68,7 @@ class Run:
         until: the name of the last stage; all of them by default.
         started: when the clock of ``max_minutes`` started.
         callbacks: the user's own, for the training of the supernet in this process.
+        finish_now: whether nothing is trained any more, and the best so far delivered.
     """
 
     settings: RunSettings
@@ -81,6 +82,7 @@ class Run:
     until: str | None = None
     started: float = field(default_factory=time.monotonic)
     callbacks: Sequence[Callback] = ()
+    finish_now: bool = False
 
     @classmethod
     def build(

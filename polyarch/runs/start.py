@@ -8,6 +8,7 @@ from typing import Any
 
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
+from polyarch.errors import ConfigError
 from polyarch.plugins import method_named
 from polyarch.runs.checks import check_callbacks, check_wirings
 from polyarch.runs.display import Display
@@ -33,6 +34,7 @@ class Beginning:
         data: used instead of what the settings name, as are ``unlabelled`` examples.
         builder: makes the user's own network, instead of the space that the settings name.
         callbacks: the user's own, called in the training of the supernet.
+        finish_now: whether a resumed run trains no more and delivers the best so far, for methods that can.
     """
 
     out: Path
@@ -43,6 +45,7 @@ class Beginning:
     builder: Builder | None = None
     unlabelled: Any = None
     callbacks: Sequence[Callback] = ()
+    finish_now: bool = False
     started: float = field(default_factory=time.monotonic)
 
     def start(self, asked: RunSettings) -> Run:
@@ -66,6 +69,8 @@ class Beginning:
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """An earlier run, with its settings."""
         run = self.reopen(content, overrides, origin)
+        if self.finish_now and not run.method.can_finish_now:
+            raise ConfigError(f"Expected method race to finish now. Got a run of {run.method.name!r}.")
         check_callbacks(run.callbacks, [stage.name for stage in stages_of(run)], run.method.name)
         planned = run.method.plan(run, timings_of(run))
         show_plan(self.display, planned, run.settings.workers, resumed=True)
@@ -108,7 +113,7 @@ class Beginning:
         return Run.build(settings, workspace, data=data, builder=self.builder, unlabelled=self.unlabelled, **others)
 
     def _own_fields(self) -> dict[str, Any]:
-        names = ("display", "stop", "until", "started", "callbacks")
+        names = ("display", "stop", "until", "started", "callbacks", "finish_now")
         return {name: getattr(self, name) for name in names}
 
 

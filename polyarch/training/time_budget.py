@@ -1,12 +1,13 @@
 """Trainings that end after so many seconds, and learning rates that know when that is."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from polyarch.errors import InvalidInput
-from polyarch.training.callbacks import Callback, FitState
+from polyarch.training.callbacks import Callback, FitState, Row
 
 
 class TimeBudget(Callback):
@@ -21,40 +22,42 @@ class TimeBudget(Callback):
         if seconds <= 0:
             raise InvalidInput(f"Expected a budget of more than 0 seconds. Got {seconds}.")
         self.seconds = seconds
-        self.step_seconds = step_seconds
-        self._before = 0.0
-        self._started: float | None = None
-        self._steps = 0
+        # Whole nanoseconds, whose sums do not depend on where a training was interrupted.
+        self._step = None if step_seconds is None else round(step_seconds * 1e9)
+        self._before = 0
+        self._since: int | None = None
+        self._now = 0
 
     @property
     def used(self) -> float:
         """Seconds so far."""
-        if self.step_seconds is not None:
-            return self._steps * self.step_seconds
-        return self._before + (0.0 if self._started is None else time.monotonic() - self._started)
+        return self._used() / 1e9
 
     def on_start(self, state: FitState) -> None:
         """Starts the clock; a training that used up a smaller budget goes on."""
-        self._steps, self._started = state.step, time.monotonic()
+        self._since = self._now = state.step if self._step is not None else time.monotonic_ns()
         state.should_stop = self.used >= self.seconds
 
-    def on_step_start(self, state: FitState) -> None:
+    def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
         """Counts the step."""
-        self._steps = state.step
+        self._now = state.step if self._step is not None else time.monotonic_ns()
 
-    def on_epoch_end(self, state: FitState, row: dict[str, float]) -> None:
+    def on_epoch_end(self, state: FitState, row: Row) -> None:
         """Requests a stop when the time is over."""
-        self._steps = state.step
         row["seconds"] = self.used
         state.should_stop = self.used >= self.seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """The seconds so far."""
-        return {"used": self.used}
+        """The nanoseconds so far."""
+        return {"used": self._used()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what ``state_dict`` returned."""
         self._before = state["used"]
+
+    def _used(self) -> int:
+        passed = 0 if self._since is None else self._now - self._since
+        return self._before + (passed if self._step is None else passed * self._step)
 
 
 class Trapezoid(Callback):

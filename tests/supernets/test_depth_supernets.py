@@ -139,10 +139,11 @@ def test_a_start_at_zero_says_nothing_at_any_depth_and_can_learn(make: Callable[
     outputs = net.forward_many(x, net.space.members)
     assert (outputs == 0).all()
     # The heads learn at once, and blocks as soon as the heads do.
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     for _ in range(2):
-        net.zero_grad()
+        optimizer.zero_grad()
         (net.forward_many(x, net.space.members) - 1).square().sum().backward()
-        with torch.no_grad():
-            for parameter in net.parameters():
-                parameter -= 1e-3 * parameter.grad if parameter.grad is not None else 0
-    assert all(block[-1].weight.abs().max() > 0 for block in net.blocks if isinstance(block, nn.Sequential))
+        optimizer.step()
+    for block in net.blocks:
+        assert isinstance(block, nn.Sequential)
+        assert block[-1].get_parameter("weight").abs().max() > 0

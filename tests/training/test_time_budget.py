@@ -144,7 +144,7 @@ class TestWeightAverage:
         for step in range(1, 30):
             with torch.no_grad():
                 for tensor in (*net.parameters(), *net.buffers()):
-                    tensor += step
+                    tensor.add_(step)
             state.step = step
             average.on_step_end(state, {})
             if step % EVERY == 0:
@@ -164,7 +164,7 @@ class TestWeightAverage:
         state.step = EVERY
         with torch.no_grad():
             for parameter in average.network.parameters():
-                parameter += 1
+                parameter.add_(1)
         average.on_step_end(state, {})
         for one, other in zip(average.average.parameters(), average.network.parameters(), strict=True):
             assert torch.equal(one, other)

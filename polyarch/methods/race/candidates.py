@@ -4,11 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyarch.data import Augmentation, Cutout, RandomFlip, RandomShift
+from torch import Tensor
+
+from polyarch.data import Augmentation, Cutout, RandomCrop, RandomFlip, RandomShift
 from polyarch.estimators import MACs
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.runs.run import Run
 from polyarch.spaces import Architecture, Space
+from polyarch.supernets import ElasticSupernet
 
 AUGMENTATIONS: dict[str, Sequence[str]] = {
     "none": (),
@@ -18,6 +21,15 @@ AUGMENTATIONS: dict[str, Sequence[str]] = {
     "flip and cutout": ("shift", "flip", "cutout"),
 }
 """What happens to training images, by name. Every kind but the first shifts them by a few pixels."""
+
+OTHERS: dict[str, Sequence[str]] = {
+    "none": (),
+    "shift": ("flip", "cutout"),
+    "flip": ("flip and cutout", "shift"),
+    "cutout": ("flip and cutout", "shift"),
+    "flip and cutout": ("flip", "cutout"),
+}
+"""What is tried in place of an augmentation: one part more or less, the more promising first."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +53,28 @@ class Candidate:
         return f"{self.architecture.key} {self.augmentation} {self.seed}"
 
 
-def augmentations(name: str, shape: Sequence[int]) -> list[Augmentation]:
-    """What an augmentation does to images (C, H, W): shifts by an eighth of the side, cuts out a third of it."""
+def augmentations(name: str, shape: Sequence[int], crop: int | None = None) -> list[Augmentation]:
+    """What an augmentation does to images (C, H, W): shifts by an eighth of the side, cuts out a third of it.
+
+    Args:
+        crop: the side of a window that is kept, if not all is.
+    """
     side = min(shape[1:], default=0)
     made: dict[str, Augmentation] = {
         "shift": RandomShift(max(side // 8, 1)),
         "flip": RandomFlip(),
         "cutout": Cutout(max(side // 3, 2)),
     }
-    return [made[part] for part in AUGMENTATIONS[name]]
+    return [*(made[part] for part in AUGMENTATIONS[name]), *([] if crop is None else [RandomCrop(crop)])]
+
+
+def crop_of(run: Run) -> int | None:
+    """The side of training images until the learning rate falls; None where they are not cropped."""
+    share = run.settings.section(RaceSettings).crop
+    if share == 1 or not run.feed.data.is_image or not isinstance(run.net, ElasticSupernet):
+        return None
+    side: int = min(run.feed.data.input_shape[1:])
+    return round(share * side)
 
 
 USUAL_STEPS = 7000
@@ -69,7 +94,7 @@ def field(run: Run, count: int, seconds: float) -> list[Candidate]:
     if not ladder:  # choices that are no sizes, or limits that no network of the ladder keeps
         draws = run.draw(count, "race")
         return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(draws)]
-    costs = {one: work_seconds(run, one) for one in ladder}
+    costs = {one: work_seconds(run, one, crop_of(run)) for one in ladder}
     middle = seconds / USUAL_STEPS
     found = [plain(ladder)]
     for place in range(count - 1):
@@ -93,9 +118,13 @@ STEP_OVERHEAD = 0.004
 """Seconds of a step that do not depend on the size of the network."""
 
 
-def work_seconds(run: Run, architecture: Architecture) -> float:
+def work_seconds(run: Run, architecture: Architecture, crop: int | None = None) -> float:
     """What a step counts on the clock ``work``: about what it takes on one core."""
-    macs = MACs(run.feed.example.inputs).score(run.net, architecture)
+    example = run.feed.example.inputs
+    if crop is not None:
+        assert isinstance(example, Tensor)
+        example = example[:, :, :crop, :crop]
+    macs = MACs(example).score(run.net, architecture)
     return STEP_OVERHEAD + run.settings.section(RaceSettings).batch_size * macs / WORK_RATE
 
 

@@ -8,7 +8,6 @@ from torch import Tensor
 from polyarch.estimators import MACs
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
-from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import greedy_weights
 from polyarch.results import NetworkRecord, Role
@@ -23,9 +22,9 @@ from polyarch.runs.stage import Outcome
 
 def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
     """Chooses on validation data, judges on test data, and exports; the finalists come first among the lanes."""
-    settings = run.settings.section(RaceSettings)
     task = CandidateTraining(run, run.workspace.checkpoints / "race")
-    finalists = lanes[: settings.finalists]
+    longest = max(len(lane.legs) for lane in lanes)
+    finalists = [lane for lane in lanes if len(lane.legs) == longest]  # fewer where a race was finished early
     chosen = run.task.selection.best(finalists, lambda lane: float(lane.last["valid_score"]))
     shares = chosen_shares(run, task, lanes)
     members = [index for index, share in enumerate(shares) if share > 0]

@@ -32,6 +32,7 @@ class Race(Method):
     Settings = RaceSettings
     Record = RaceRecord
     section = "race"
+    can_finish_now = True
     plans_its_time = True
 
     def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:

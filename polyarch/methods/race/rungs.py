@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from polyarch.methods.race.candidates import AUGMENTATIONS, Candidate, field
+from polyarch.errors import ConfigError
+from polyarch.methods.race.candidates import OTHERS, Candidate, field
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.suggestion import delivery_seconds
 from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.runs.run import Run
 from polyarch.runs.workspace import run_missing
+
+AT_ONCE = 1e-9
+"""Seconds that every training has used up already."""
 
 Measured = Mapping[str, Any]
 """What a leg returned."""
@@ -66,13 +70,19 @@ def hold_race(run: Run) -> list[Lane]:
                 kept = survivors(lanes, rung.count, run.feed.data.is_image)
                 out += [lane for lane in lanes if lane not in kept]
                 lanes = kept + children(kept, rung.count - len(kept), run.feed.data.is_image)
-                _hand_over(task, lanes)
+                if not run.finish_now:
+                    _hand_over(task, lanes)
+            if run.finish_now:
+                lanes = [lane for lane in lanes if task.has_begun(lane.candidate)]
             lanes = _train(run, lanes, f"rung {place}", train, rung.seconds)
+        if not lanes:
+            raise ConfigError("Expected a race in which a network has begun to train. Found none; go on with --resume.")
         finalists = best(lanes, settings.finalists)
         out += [lane for lane in lanes if lane not in finalists]
         seconds = _final_seconds(run, settings, rung.seconds)
-        falls_after = max(seconds * (1 - settings.falling), rung.seconds)
-        finalists = _train(run, finalists, "final", train, seconds, falls_after)
+        turn = max(seconds * (1 - settings.falling), rung.seconds)
+        finalists = _train(run, finalists, "final", train, turn)
+        finalists = _train(run, finalists, "finish", train, seconds, turn)
     return [*finalists, *out]
 
 
@@ -104,14 +114,13 @@ def children(lanes: Sequence[Lane], count: int, is_image: bool) -> list[Lane]:
         return []
     known = {lane.candidate for lane in lanes}
     found: list[Lane] = []
-    names = list(AUGMENTATIONS)
-    for step in range(1, len(names)):
+    for place in range(2):
         for lane in lanes:
-            name = names[(names.index(lane.candidate.augmentation) + step) % len(names)]
-            child = replace(lane.candidate, augmentation=name, is_reference=False)
-            if name != "none" and child not in known:
-                known.add(child)
-                found.append(Lane(child, lane.legs, lane.candidate))
+            for name in OTHERS[lane.candidate.augmentation][place : place + 1]:
+                child = replace(lane.candidate, augmentation=name, is_reference=False)
+                if child not in known:
+                    known.add(child)
+                    found.append(Lane(child, lane.legs, lane.candidate))
     return found[:count]
 
 
@@ -131,8 +140,9 @@ def _hand_over(task: CandidateTraining, lanes: Sequence[Lane]) -> None:
 def _train(
     run: Run, lanes: Sequence[Lane], stage: str, train: Any, seconds: float, falls_after: float | None = None
 ) -> list[Lane]:
-    """Every lane with one leg more."""
-    items = {lane.candidate.key: Leg(lane.candidate, seconds, falls_after) for lane in lanes}
+    """Every lane with one leg more, which adds nothing to the training of a run that finishes now."""
+    until = AT_ONCE if run.finish_now else seconds
+    items = {lane.candidate.key: Leg(lane.candidate, until, falls_after) for lane in lanes}
     with run.display.stage(stage) as report, run.stop.at_once():
         found = run_missing(items, run.workspace.journal(f"race {stage}"), train, dict, report)
     return [replace(lane, legs=(*lane.legs, found[lane.candidate.key])) for lane in lanes]
@@ -141,7 +151,7 @@ def _train(
 def _final_seconds(run: Run, settings: RaceSettings, before: float) -> float:
     """What a finalist may take in all: as planned or, with a limit on the minutes, what is left of them."""
     assert settings.seconds is not None
-    if settings.clock == "work":
+    if settings.clock == "work" or run.finish_now:
         return settings.seconds
     journal = run.workspace.journal("race final seconds")
     if not journal.records:

@@ -20,6 +20,9 @@ EXPLORING = 0.15
 LEAST_FIRST_SECONDS = 3.0
 """A shorter first rung tells nothing: most of it is the start."""
 
+LEAST_CROPPED = 16
+"""The side of images from which on they are cropped at first."""
+
 DELIVERY_SECONDS, PROGRAM_SECONDS = 5.0, 10.0
 """What choosing and judging take at the end, and each kind of program beside that."""
 
@@ -64,7 +67,8 @@ def _proposal(data: Dataset) -> SpaceProposal:
 
 def _recipe(data: Dataset, examples: int) -> dict[str, Any]:
     if data.is_image:
-        return {"optimiser": "sgd", "learning_rate": 0.1, "batch_size": min(64, max(examples // 8, 8))}
+        crop = 0.75 if min(data.input_shape[1:]) >= LEAST_CROPPED else 1.0
+        return {"optimiser": "sgd", "learning_rate": 0.1, "batch_size": min(64, max(examples // 8, 8)), "crop": crop}
     return {
         "optimiser": "adamw",
         "learning_rate": 0.002,

@@ -12,7 +12,7 @@ from torch import nn
 
 from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
-from polyarch.methods.race.candidates import Candidate, augmentations, work_seconds
+from polyarch.methods.race.candidates import Candidate, augmentations, crop_of, work_seconds
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.randomness import derive_seed
 from polyarch.runs.retraining import evaluate
@@ -29,7 +29,11 @@ CURVE_POINTS = 60
 
 @dataclass(frozen=True)
 class Leg:
-    """A part of a candidate's training: up to so many seconds in all, the learning rate falling after some of them."""
+    """A part of a candidate's training: up to so many seconds in all.
+
+    Args:
+        falls_after: in the last leg, the seconds after which the learning rate falls: those of the leg before.
+    """
 
     candidate: Candidate
     seconds: float
@@ -50,13 +54,14 @@ class CandidateTraining:
         network = run.networks.fresh(candidate.architecture, seed=seed)
         optimizer = optimiser(network, settings)
         average = WeightAverage(network)
-        step_seconds = work_seconds(run, candidate.architecture) if settings.clock == "work" else None
+        crop = crop_of(run) if leg.falls_after is None else None
+        step_seconds = work_seconds(run, candidate.architecture, crop) if settings.clock == "work" else None
         budget = TimeBudget(leg.seconds, step_seconds)
         schedule = Trapezoid(
             optimizer, budget, peak=settings.learning_rate, warmup=settings.warmup, falls_after=leg.falls_after
         )
-        shape = run.feed.data.input_shape
-        feed = replace(run.feed, augmentations=augmentations(candidate.augmentation, shape))
+        changes = augmentations(candidate.augmentation, run.feed.data.input_shape, crop)
+        feed = replace(run.feed, augmentations=changes)
         history = fit(
             Supervised(network, optimizer, task=run.task.smoothed(settings.label_smoothing)),
             Laps(feed.batches(feed.train, settings.batch_size, stream=f"race {candidate.key}"), LAP),
@@ -70,14 +75,21 @@ class CandidateTraining:
         averaged = average.average.eval()
         write_atomically(self.weights_path(candidate), weights_bytes(weights_of(averaged)))
         measured = evaluate(run.task, averaged, run.feed.in_order(run.feed.valid))
+        rows = history.rows or [
+            {"step": 0, "seconds": budget.used, "loss": measured["loss"]}
+        ]  # stopped in its first lap
         return {
-            "steps": int(history.last["step"]),
-            "seconds": round(history.last["seconds"], 3),
-            "training_speed": training_speed(history.rows),
+            "steps": int(rows[-1]["step"]),
+            "seconds": round(rows[-1]["seconds"], 3),
+            "training_speed": training_speed(rows),
             "valid_loss": measured["loss"],
             "valid_score": measured[run.task.selection.name],
-            "curve": _thinned(history.rows),
+            "curve": _thinned(rows),
         }
+
+    def has_begun(self, candidate: Candidate) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return CheckpointStore(self.folder_of(candidate)).load() is not None
 
     def network(self, candidate: Candidate) -> nn.Module:
         """A candidate with its averaged weights, in evaluation mode."""

@@ -38,7 +38,7 @@ def images(shape: tuple[int, ...] = (1, 8, 8)) -> Dataset:
     """Whether the upper half is brighter."""
     inputs = torch.rand(400, *shape, generator=generator_at(0, "images"))
     labels = torch.arange(400) % 2
-    inputs[labels == 1, :, :4] += 0.3
+    inputs[labels == 1, :, :4] += 0.5
     data = TensorData(inputs, labels, 2)
     return Dataset("halves", data.subset(range(300)), data.subset(range(300, 400)), ("dark", "bright"))
 
@@ -77,7 +77,7 @@ class TestRun:
         record = record_of(results)
         legs = [len(one.legs) for one in record.candidates]
         assert sum(one.is_finalist for one in record.candidates) == 2
-        assert legs[:2] == [3, 3] and sorted(legs[2:]) == [1] * 6 + [2] * 2
+        assert legs[:2] == [4, 4] and sorted(legs[2:]) == [1] * 6 + [2] * 2
         assert [leg.seconds for leg in record.candidates[0].legs] == sorted(
             leg.seconds for leg in record.candidates[0].legs
         )
@@ -133,6 +133,40 @@ def test_a_race_that_was_stopped_ends_with_the_same_bits(
             search(images(), tmp_path / "run", resume=resume)
     again = search(images(), tmp_path / "run", resume=True)
     assert again.model_dump(exclude={"seconds"}) == results.model_dump(exclude={"seconds"})
+
+
+@pytest.mark.parametrize("at", [2, pytest.param(10, marks=pytest.mark.slow), 15])
+def test_a_race_that_was_stopped_can_finish_now(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
+    count = 0
+
+    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        if count == at:
+            raise KeyboardInterrupt
+        return train(self, leg)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(CandidateTraining, "__call__", stopping)
+        search(images(), tmp_path / "run")
+    found = search(images(), tmp_path / "run", resume=True, finish_now=True)
+    candidates = record_of(found).candidates
+    assert 1 <= len(candidates) <= 10
+    assert found.predictors[0].score > 0.4 and (tmp_path / "run" / "artifact").is_dir()
+    longest = max(leg.steps for one in candidates for leg in one.legs)
+    assert candidates[record_of(found).best].legs[-1].steps <= longest
+
+
+def test_nothing_to_finish_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(CandidateTraining, "__call__", stopping)
+        search(images(), tmp_path / "run")
+    with pytest.raises(ConfigError, match="a race in which a network has begun to train"):
+        search(images(), tmp_path / "run", resume=True, finish_now=True)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyarch.methods.race.candidates import AUGMENTATIONS, Candidate, plain, sizes
+from polyarch.methods.race.candidates import AUGMENTATIONS, OTHERS, Candidate, plain, sizes
 from polyarch.methods.race.rungs import Lane, best, children, rungs, survivors
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.spaces import Choice, Space
@@ -51,13 +51,20 @@ def test_finalists_are_those_of_the_lowest_validation_loss() -> None:
 
 def test_children_are_new_and_have_other_augmentations() -> None:
     parents = lanes([1, 2], [1, 2])
-    found = children(parents, 5, True)
-    assert len({lane.candidate for lane in [*parents, *found]}) == 7
+    found = children(parents, 3, True)
+    assert len({lane.candidate for lane in [*parents, *found]}) == 5
     assert letters(found[:2]) == "ab"
     assert all(lane.candidate.augmentation not in ("shift", "none") for lane in found)
     assert all(lane.parent is not None and lane.parent.architecture == lane.candidate.architecture for lane in found)
-    assert len(children(parents, 100, True)) == 2 * (len(AUGMENTATIONS) - 2)
+    assert len(children(parents, 100, True)) == 4
     assert children(parents, 5, False) == []
+
+
+def test_other_augmentations_differ_in_one_part() -> None:
+    assert OTHERS.keys() == AUGMENTATIONS.keys()
+    for name, others in OTHERS.items():
+        for other in others:
+            assert len(set(AUGMENTATIONS[name]) ^ set(AUGMENTATIONS[other])) == 1
 
 
 def test_sizes_are_scaled_as_a_whole() -> None:

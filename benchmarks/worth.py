@@ -1,0 +1,234 @@
+"""Is a search worth its minutes? polyarch's answers against what a user would do instead, for the same processor time.
+
+Images: a plain residual network, the better of two seeds by validation data, and the ensemble of both. Tables: gradient
+boosting, extra trees, a random forest and an SVM by scikit-learn; the best by validation data is the alternative.
+Both sides have the same training, validation and test examples. Resumable: results are stored as they arrive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from plain_networks import PlainTraining
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from torch import Tensor
+
+import polyarch
+from polyarch.data import Dataset, TensorData, data_root, load, resident
+from polyarch.data.table_dataset import TableSource, table_dataset
+from polyarch.executors import Processes
+from polyarch.files import write_json
+from polyarch.runs.feed import Feed
+from polyarch.runs.settings import RunSettings
+from polyarch.tasks import Classification
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "worth.json"
+WORKERS = 2
+TABLES = (
+    "iris", "wine", "wdbc", "vowel", "segment", "splice", "spambase", "optdigits", "penbased", "magic", "letter"
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set, the minutes for it and the number of seeds."""
+
+    name: str
+    minutes: float
+    seeds: int
+
+    def load(self, seed: int) -> Dataset:
+        """Its data; photos are drawn by the seed."""
+        if self.name == "photos":
+            return photos(seed)
+        if self.name in TABLES:
+            frame = pd.read_csv(data_root() / "tabular" / f"{self.name}.csv.gz")
+            rows = frame.sample(frac=1.0, random_state=seed, ignore_index=True)
+            return table_dataset(self.name, TableSource(rows, self.name), target="label", task="classification")
+        return load(self.name)
+
+
+PROBLEMS = [
+    Problem("digits", 2.5, 5),
+    Problem("photos", 5, 5),
+    Problem("mnist", 4, 3),
+    Problem("fashion_mnist", 8, 3),
+    Problem("cifar10", 10, 3),
+    *(Problem(name, 2, 3) for name in TABLES),
+]
+TEST_SETS = ("mnist", "cifar10", "spambase", "letter", "segment")
+"""Not looked at while settings were chosen."""
+QUICK = (Problem("digits", 0.8, 1), Problem("iris", 0.8, 1), Problem("vowel", 0.8, 1))
+
+
+def photos(seed: int) -> Dataset:
+    """4,000 photographs of CIFAR-10, as many of each class, and 2,000 of its test images."""
+    whole = load("cifar10")
+    parts = []
+    for examples, count in ((whole.train, 400), (whole.test, 200)):
+        data = resident(examples)
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.cat(
+            [
+                (places := (data.targets == label).nonzero().flatten())[
+                    torch.randperm(len(places), generator=generator)[:count]
+                ]
+                for label in range(whole.classes)
+            ]
+        )
+        parts.append(TensorData(data.inputs[rows], data.targets[rows], whole.classes))
+    return Dataset("photos", parts[0], parts[1], whole.class_names)
+
+
+def measured(problem: Problem, seed: int, max_params: float | None) -> dict[str, Any]:
+    """Both sides on one data set with one seed."""
+    data = problem.load(seed)
+    before, started = _processor_seconds(), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        results = polyarch.search(
+            data,
+            out=Path(folder) / "run",
+            method="race",
+            max_minutes=problem.minutes,
+            max_params=max_params,
+            seed=seed,
+            workers=WORKERS,
+            quiet=True,
+            report=False,
+            settings={"programs": []},
+        ).results
+    spent, wall = _processor_seconds() - before, time.monotonic() - started
+    answer = next(one for one in results.predictors if one.folder == results.default)
+    settings = RunSettings.parse(results.settings, "the results")
+    feed = Feed.of(settings, data, None)
+    found = {
+        "default": _shown(answer.metrics),
+        "single": {**_shown(results.predictors[0].metrics), "parameters": results.artifact["parameters"]},  # type: ignore[index]
+        "minutes": wall / 60,
+        "processor_seconds": spent,
+    }
+    sides = plain_sides(feed, spent) if data.is_image else tree_sides(feed, seed)
+    return {**found, "alternatives": sides}
+
+
+def plain_sides(feed: Feed, seconds: float) -> dict[str, Any]:
+    """Two plain networks with half of the processor time each, and their ensemble."""
+    with Processes(WORKERS).open(PlainTraining(feed, seconds / 2)) as train:
+        pairs = dict(train([0, 1]))
+    valid, test = torch.stack([pairs[0][0], pairs[1][0]]), torch.stack([pairs[0][1], pairs[1][1]])
+    task = Classification(feed.data.class_names)
+    best = max((0, 1), key=lambda one: _measure(task, valid[one : one + 1], resident(feed.valid).targets)["accuracy"])
+    targets = resident(feed.data.test).targets
+    scores = {"plain": test[best : best + 1], "plain ensemble": test}
+    known = {"plain": valid[best : best + 1], "plain ensemble": valid}
+    return {
+        name: {
+            **_measure(task, scores[name], targets),
+            "valid_accuracy": _measure(task, known[name], resident(feed.valid).targets)["accuracy"],
+            "steps": pairs[best][2],
+        }
+        for name in scores
+    }
+
+
+def tree_sides(feed: Feed, seed: int) -> dict[str, Any]:
+    """Models by scikit-learn with their usual settings, on standardised, encoded rows."""
+    task = Classification(feed.data.class_names)
+    parts = [resident(part) for part in (feed.train, feed.valid, feed.data.test)]
+    rows = [feed.preprocessing(part.inputs).double().numpy() for part in parts]
+    targets = [part.targets for part in parts]
+    models = {
+        "gradient boosting": HistGradientBoostingClassifier(random_state=seed),
+        "extra trees": ExtraTreesClassifier(500, random_state=seed),
+        "random forest": RandomForestClassifier(500, random_state=seed),
+        "svm": make_pipeline(StandardScaler(), SVC(C=10, probability=True, random_state=seed)),
+    }
+    found = {}
+    for name, model in models.items():
+        model.fit(rows[0], targets[0].numpy())
+        outputs = [torch.from_numpy(model.predict_proba(part)).clamp_min(1e-6).log()[None] for part in rows[1:]]
+        found[name] = {
+            **_measure(task, outputs[1], targets[2]),
+            "valid_accuracy": _measure(task, outputs[0], targets[1])["accuracy"],
+        }
+    return found
+
+
+def _measure(task: Classification, outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    return _shown(task.measure(outputs, targets))
+
+
+def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(metrics[name], 6) for name in ("accuracy", "loss", "calibration_error")}
+
+
+def _processor_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    sides = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in sides)
+
+
+def summary(runs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """A line per data set: means, and the difference to the alternative that validation data choose."""
+    for name, seeds in runs.items():
+        differences, gains = [], []
+        for run in seeds.values():
+            best = max(run["alternatives"].values(), key=lambda one: one["valid_accuracy"])
+            differences.append(run["default"]["accuracy"] - best["accuracy"])
+            gains.append(best["loss"] - run["default"]["loss"])
+        spread = statistics.stdev(differences) if len(differences) > 1 else float("nan")
+        default, single = (
+            statistics.fmean(run[side]["accuracy"] for run in seeds.values()) for side in ("default", "single")
+        )
+        yield (
+            f"{name:14} default {default:.4f} single {single:.4f} against the alternative "
+            f"{100 * statistics.fmean(differences):+.2f} +- {100 * spread:.2f} points, "
+            f"NLL {statistics.fmean(gains):+.4f} lower ({len(seeds)} seeds)"
+        )
+
+
+def main() -> None:
+    """Runs what is missing and prints a summary."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="three small sets for under a minute each, not stored")
+    parser.add_argument("--sets", help="names, separated by commas; all by default")
+    parser.add_argument("--seeds", type=int, help="at most so many seeds")
+    parser.add_argument("--max-params", type=float)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    problems = list(QUICK) if arguments.quick else PROBLEMS
+    if arguments.sets:
+        problems = [one for one in problems if one.name in arguments.sets.split(",")]
+    stored = json.loads(arguments.out.read_text()) if arguments.out.exists() and not arguments.quick else {}
+    runs: dict[str, dict[str, Any]] = stored.get("runs", {})
+    for seed in range(arguments.seeds or max(one.seeds for one in problems)):
+        for problem in problems:
+            known = runs.setdefault(problem.name, {})
+            if seed < problem.seeds and str(seed) not in known:
+                known[str(seed)] = measured(problem, seed, arguments.max_params)
+                print(problem.name, seed, json.dumps(known[str(seed)]), flush=True)
+                if not arguments.quick:
+                    write_json(arguments.out, {"runs": runs})
+    for line in summary({name: seeds for name, seeds in runs.items() if seeds}):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
