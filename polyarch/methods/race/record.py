@@ -4,11 +4,12 @@ from polyarch.results import Record
 
 
 class LegRecord(Record):
-    """A candidate after so many seconds: the mean of its last training losses, and its validation results."""
+    """A candidate after so many seconds: its training loss now and as expected at the end, and validation results."""
 
     seconds: float
     steps: int
-    training_speed: float
+    training_loss: float
+    expected_loss: float
     valid_loss: float
     valid_score: float
 

@@ -108,7 +108,7 @@ def _cells(place: int, one: CandidateRecord, text: ScoreText) -> tuple[Cell, ...
         Cell(count(round(one.macs)), one.macs),
         Cell(f"{last.seconds:.0f}", last.seconds),
         Cell(count(last.steps), last.steps),
-        Cell(f"{last.training_speed:.4f}", last.training_speed),
+        Cell(f"{last.training_loss:.4f}", last.training_loss),
         Cell(f"{last.valid_loss:.4f}", last.valid_loss),
         Cell(text.value(last.valid_score), last.valid_score),
         Cell(percent(one.share, 0) if one.share else "–", one.share),

@@ -1,5 +1,7 @@
 """The race: many candidates for a short time, the better half for twice as long, and so on to the finalists.
 
+The plain network is never eliminated.
+
 Successive halving: Jamieson and Talwalkar (2016), "Non-stochastic Best Arm Identification and Hyperparameter
 Optimization", AISTATS. By training speed: Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture
 Search", arXiv:2006.04492.
@@ -87,31 +89,43 @@ def hold_race(run: Run) -> list[Lane]:
 
 
 def survivors(lanes: Sequence[Lane], count: int, is_image: bool) -> list[Lane]:
-    """The best by training speed and by validation loss in turn, so that neither alone decides.
+    """The plain network, and the best of the others by expected training loss and by validation loss in turn.
 
-    Half of the places, where images leave room for children with other augmentations.
+    Neither alone decides. Images leave half of the places for children with other augmentations.
     """
-    wanted = max(count // 2, 1) if is_image else count
+    plain = [lane for lane in lanes if lane.candidate.is_reference]
+    others = [lane for lane in lanes if not lane.candidate.is_reference]
+    places = max(count - len(plain), 1)
     orders = [
-        sorted(lanes, key=lambda lane: lane.last["training_speed"]),
-        sorted(lanes, key=lambda lane: lane.last["valid_loss"]),
+        sorted(others, key=lambda lane: lane.last["expected_loss"]),
+        sorted(others, key=lambda lane: lane.last["valid_loss"]),
     ]
     found: list[Lane] = []
     for lane in chain.from_iterable(zip(*orders, strict=True)):
         if lane not in found:
             found.append(lane)
-    return found[:wanted]
+    return plain + found[: -(-places // 2) if is_image else places]
 
 
 def best(lanes: Sequence[Lane], count: int) -> list[Lane]:
-    """Those of the lowest validation loss: training losses under different augmentations do not compare."""
-    return sorted(lanes, key=lambda lane: lane.last["valid_loss"])[:count]
+    """Those of the lowest validation loss, but for the last place, which is the plain network's.
+
+    Training losses under different augmentations do not compare. Trained to the end, the plain network says what the
+    race was worth, and is another member of the ensemble.
+    """
+    ordered = sorted(lanes, key=lambda lane: lane.last["valid_loss"])
+    plain = [lane for lane in ordered if lane.candidate.is_reference and lane not in ordered[:count]]
+    return ordered[:count] if count == 1 else [*ordered[: count - len(plain)], *plain]
 
 
 def children(lanes: Sequence[Lane], count: int, is_image: bool) -> list[Lane]:
-    """Candidates that go on from the weights of others with another augmentation, the best parents first."""
+    """Candidates that go on from the weights of others with another augmentation, the best parents first.
+
+    The plain network stays as it is.
+    """
     if not is_image:
         return []
+    lanes = [lane for lane in lanes if not lane.candidate.is_reference]
     known = {lane.candidate for lane in lanes}
     found: list[Lane] = []
     for place in range(2):

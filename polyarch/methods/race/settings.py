@@ -34,6 +34,6 @@ class RaceSettings(Settings):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: NonNegative = 5e-4
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    warmup: PositiveInt = 200
+    warmup: PositiveInt = 50
     falling: Fraction = 0.4
     crop: Annotated[float, Field(gt=0, le=1)] = 1.0

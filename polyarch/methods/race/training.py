@@ -1,6 +1,7 @@
 """Training a candidate up to a number of seconds, from where it was, as a task for executors."""
 
 import hashlib
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -81,7 +82,8 @@ class CandidateTraining:
         return {
             "steps": int(rows[-1]["step"]),
             "seconds": round(rows[-1]["seconds"], 3),
-            "training_speed": training_speed(rows),
+            "training_loss": training_loss(rows),
+            "expected_loss": expected_loss(rows, settings.seconds or leg.seconds),
             "valid_loss": measured["loss"],
             "valid_score": measured[run.task.selection.name],
             "curve": _thinned(rows),
@@ -106,9 +108,32 @@ class CandidateTraining:
         return self.folder / hashlib.sha256(candidate.key.encode()).hexdigest()[:16]
 
 
-def training_speed(rows: Sequence[Row]) -> float:
-    """The mean training loss over the second half of the steps: SoTL of the last part, per step; lower is better."""
+def training_loss(rows: Sequence[Row]) -> float:
+    """The mean over the second half of the laps: the last part of the sum of training losses, per step."""
     return statistics.fmean(row["loss"] for row in rows[len(rows) // 2 :])
+
+
+STEEPEST = 1.0
+"""Losses do not fall faster than the inverse of the time for long."""
+
+
+def expected_loss(rows: Sequence[Row], seconds: float) -> float:
+    """What the training loss will be after so many seconds, if it goes on to fall as a power of the time.
+
+    log L = c - s log t, fitted by least squares to the second half of the laps, with 0 <= s <= 1. Networks that are
+    compared after the same short time differ in how far they are from their end: large ones still fall faster.
+    """
+    later = rows[len(rows) // 2 :]
+    times = [math.log(row["seconds"]) for row in later]
+    losses = [math.log(max(row["loss"], 1e-8)) for row in later]
+    middle, level = statistics.fmean(times), statistics.fmean(losses)
+    spread = sum((one - middle) ** 2 for one in times)
+    slope = (
+        sum((one - middle) * (other - level) for one, other in zip(times, losses, strict=True)) / spread
+        if spread
+        else 0.0
+    )
+    return math.exp(level + max(min(slope, 0.0), -STEEPEST) * (math.log(seconds) - middle))
 
 
 def optimiser(network: nn.Module, settings: RaceSettings) -> torch.optim.Optimizer:
