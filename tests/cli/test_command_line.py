@@ -62,7 +62,7 @@ def test_train_then_rank_then_search_in_one_folder(tmp_path: Path, polyarch: Com
     inputs = preprocessing_from(preprocessing)(test.inputs)
     with torch.no_grad():
         accuracy = (network(inputs).argmax(1) == test.targets).double().mean()
-    assert float(accuracy) == pytest.approx(results.artifact["accuracy"])
+    assert float(accuracy) == pytest.approx(results.artifact["score"])
 
 
 @pytest.mark.parametrize(

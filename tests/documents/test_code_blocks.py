@@ -80,6 +80,7 @@ def user_folder(
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "net", raising=False)
     tiny = helpers.TinySearch(polyarch.facade.search)
+    monkeypatch.setattr(polyarch, "search", tiny)  # the name is kept once it was asked for, and must be given back
     monkeypatch.setattr(polyarch.facade, "search", tiny)
     monkeypatch.setattr(polyarch.scikit, "search", tiny)
     return folder
