@@ -265,6 +265,7 @@ def shim(address: Path, page: Path) -> str:
 case "$1" in
 search|train|rank)
     case "$*" in
+    *"--method race"*) set -- "$@" --max-minutes 0.2 {_options({**TINY_METHOD, "programs": []})} ;;
     *--method*) set -- "$@" {_options({**TINY_METHOD, "programs": []})} ;;
     *) set -- "$@" {_options({**TINY, "programs": []})} ;;
     esac
