@@ -78,13 +78,14 @@ def crop_of(run: Run) -> int | None:
 
 
 USUAL_STEPS = 7000
-"""The size at which the final has time for so many steps is the middle of the field: chosen on CIFAR-10 photos."""
+"""A usual network is one that has time for so many steps in the final: chosen on photographs of CIFAR-10."""
 
 
 def field(run: Run, count: int, seconds: float) -> list[Candidate]:
-    """The plain network, and others whose cost is about 1, 1/2, 2, 1/4, 4 ... of the middle's.
+    """The plain network, and others whose cost is about 1, 1/2, 2, 1/4, 4 ... of the usual one.
 
-    All begin with the same augmentation, so that their training losses compare.
+    Where choices are no sizes, the plain network has the middle option of each, and the others are random. All begin
+    with the same augmentation, so that their training losses compare.
 
     Args:
         seconds: what a finalist will have.
@@ -92,13 +93,14 @@ def field(run: Run, count: int, seconds: float) -> list[Candidate]:
     augmentation = usual_augmentation(run)
     ladder = [one for one in sizes(run.net.space) if run.limits.allows(one)]
     if not ladder:  # choices that are no sizes, or limits that no network of the ladder keeps
-        draws = run.draw(count, "race")
+        first = [one for one in [middle(run.net.space)] if one in run.net.space and run.limits.allows(one)]
+        draws = [*first, *run.draw(count - len(first), "race", besides=first)]
         return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(draws)]
     costs = {one: work_seconds(run, one, crop_of(run)) for one in ladder}
-    middle = seconds / USUAL_STEPS
+    usual = seconds / USUAL_STEPS
     found = [plain(ladder)]
     for place in range(count - 1):
-        wanted = middle * 2.0 ** ((place + 1) // 2 * (-1) ** place)
+        wanted = usual * 2.0 ** ((place + 1) // 2 * (-1) ** place)
         others = [one for one in ladder if one not in found]
         if others:
             found.append(min(others, key=lambda one: abs(math.log(costs[one] / wanted))))
@@ -147,6 +149,11 @@ def sizes(space: Space) -> list[Architecture]:
             place = {"width": width, "depth": depth, "kernel": 0}
             found.append(Architecture(space, tuple(place[part] for part in parts)))
     return found
+
+
+def middle(space: Space) -> Architecture:
+    """The middle option of every choice."""
+    return Architecture(space, tuple(len(choice.options) // 2 for choice in space.choices))
 
 
 def plain(ladder: Sequence[Architecture]) -> Architecture:

@@ -122,10 +122,13 @@ def expected_loss(rows: Sequence[Row], seconds: float) -> float:
 
     log L = c - s log t, fitted by least squares to the second half of the laps, with 0 <= s <= 1. Networks that are
     compared after the same short time differ in how far they are from their end: large ones still fall faster.
+    Densities of numbers have losses below 0, which fall as no power: there it is the training loss of now.
     """
     later = rows[len(rows) // 2 :]
+    if min(row["loss"] for row in later) <= 0:
+        return training_loss(rows)
     times = [math.log(row["seconds"]) for row in later]
-    losses = [math.log(max(row["loss"], 1e-8)) for row in later]
+    losses = [math.log(row["loss"]) for row in later]
     middle, level = statistics.fmean(times), statistics.fmean(losses)
     spread = sum((one - middle) ** 2 for one in times)
     slope = (

@@ -79,6 +79,8 @@ def test_rising_losses_are_expected_to_stay_and_steep_ones_to_flatten() -> None:
     steep = [{"seconds": float(place), "loss": place**-3.0} for place in range(1, 5)]
     assert expected_loss(steep, 100.0) > 100.0**-3
     assert expected_loss(steep[:1], 100.0) == pytest.approx(1.0)  # one lap says nothing about the future
+    below = [{"seconds": 1.0, "loss": 0.5}, {"seconds": 2.0, "loss": -0.5}, {"seconds": 3.0, "loss": -1.5}]
+    assert expected_loss(below, 100.0) == -1.0
 
 
 def test_children_are_new_and_have_other_augmentations() -> None:
