@@ -12,7 +12,8 @@ from polyarch.data.dataset import Dataset
 from polyarch.data.labels import check_counts
 from polyarch.data.loaders import is_map_style, pair_of, read_requests
 from polyarch.data.split_keys import SplitKeys
-from polyarch.data.torch_datasets import named_classes
+from polyarch.data.targets import TargetKind
+from polyarch.data.torch_datasets import encoded_targets
 from polyarch.errors import DataError
 
 READ_AT_ONCE = 256
@@ -29,8 +30,8 @@ class LoaderExamples:
 
     loader: DataLoader[Any]
     rows: Tensor  # (N,) the positions of these examples in the data set
-    labels: Tensor  # (N,) as the loader gives them
-    targets: Tensor  # (N,) class indices
+    labels: Tensor  # (N,) or (N, T), as the loader gives them
+    targets: Tensor  # (N,) class indices; (N, T) numbers, or labels that are present or not
     classes: int
     input_shape: tuple[int, ...]
     dtype: torch.dtype  # of inputs
@@ -52,10 +53,19 @@ class LoaderExamples:
             yield inputs
 
 
-def read_loader(loader: DataLoader[Any], *, test_share: float | None = 0.2, keys: SplitKeys | None = None) -> Dataset:
-    """Reads the labels of all examples once; inputs are read when they are needed.
+def read_loader(
+    loader: DataLoader[Any],
+    *,
+    test_share: float | None = 0.2,
+    keys: SplitKeys | None = None,
+    task: TargetKind | None = None,
+) -> Dataset:
+    """Reads the targets of all examples once; inputs are read when they are needed.
 
     The order of examples and the size of batches are the caller's, not the loader's.
+
+    Args:
+        task: what targets are; integers (B,) are classes, several 0 or 1 are labels, anything else is numbers.
     """
     name = type(loader.dataset).__name__
     if not is_map_style(loader) or loader.batch_sampler is None:
@@ -65,16 +75,18 @@ def read_loader(loader: DataLoader[Any], *, test_share: float | None = 0.2, keys
         raise DataError(f"Expected at least one example in {name}. Got an empty data set.")
     rows, found = torch.arange(count), []
     for inputs, labels in _read(loader, rows.split(READ_AT_ONCE)):
-        if labels.dtype != torch.int64 or labels.dim() != 1:
-            kind = f"{labels.dtype}, {tuple(labels.shape)}"
-            raise DataError(f"Expected labels (B,) of int64 from the loader. Got {kind}.")
+        if labels.dim() not in (1, 2):
+            raise DataError(f"Expected targets (B,) or (B, T) from the loader. Got {tuple(labels.shape)}.")
         found.append(labels)
         shape, dtype = tuple(inputs.shape[1:]), inputs.dtype
     labels = torch.cat(found)
-    targets, class_names = named_classes(labels, getattr(loader.dataset, "classes", None), name)
-    check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)
+    classes = getattr(loader.dataset, "classes", None)
+    targets, class_names, target_names = encoded_targets(labels.numpy(), task, classes, name)
+    if class_names:
+        check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)
     examples = LoaderExamples(loader, rows, labels, targets, len(class_names), shape, dtype)
-    return Dataset.divided(name, examples, class_names, test_share, (keys or SplitKeys()).split(count, name))
+    split = (keys or SplitKeys()).split(count, name)
+    return Dataset.divided(name, examples, class_names, test_share, split, target_names=target_names)
 
 
 def _read(loader: DataLoader[Any], orders: Sequence[Tensor]) -> Generator[tuple[Tensor, Tensor], None, None]:

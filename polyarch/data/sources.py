@@ -172,7 +172,7 @@ def _load(source: Source, root: Path, reading: Reading) -> Dataset:
     elif isinstance(source, DataLoader):
         if size is not None:
             raise InvalidInput(f"Expected no size with a DataLoader, which makes images of its own size. Got {size}.")
-        data = read_loader(source, test_share=reading.test_share, keys=reading.keys)
+        data = read_loader(source, **reading.split)
     elif isinstance(source, tuple) and len(source) == 2:
         data = read_pair(*source, **reading.split)
     else:

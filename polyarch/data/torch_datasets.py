@@ -1,7 +1,7 @@
 """Reads map-style torch data sets into memory."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +63,7 @@ def read_torch_dataset(
     only = found.get(ONLY)
     inputs: Inputs
     inputs, masks = (only, {}) if isinstance(only, Tensor) else with_masks({TOKENS: only} if only else found, name)
-    encoded, class_names, target_names = _encoded(targets, task, getattr(source, "classes", None), name)
+    encoded, class_names, target_names = encoded_targets(targets, task, getattr(source, "classes", None), name)
     if class_names:
         check_counts(encoded, class_names, name, fewest=0 if test_share is None else 3)
     split = (keys or SplitKeys()).split(count, name)
@@ -72,8 +72,8 @@ def read_torch_dataset(
     return replace(data, masks=masks)
 
 
-def _encoded(
-    targets: list[Any], task: TargetKind | None, classes: Any, origin: str
+def encoded_targets(
+    targets: Sequence[Any] | np.ndarray[Any, Any], task: TargetKind | None, classes: Any, origin: str
 ) -> tuple[Tensor, tuple[str, ...], tuple[str, ...]]:
     """The targets as a tensor, and the names of classes, or of numbers or labels."""
     shapes = {np.shape(target) for target in targets}

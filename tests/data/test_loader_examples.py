@@ -83,6 +83,24 @@ def test_loaders_of_their_own() -> None:
     assert inputs[:, 0].tolist() == list(range(9))
 
 
+@pytest.mark.parametrize(
+    ("targets", "kind", "names"),
+    [
+        (torch.linspace(0, 1, 40), "regression", ("target",)),
+        (torch.rand(40, 2), "regression", ("target 0", "target 1")),
+        (torch.arange(120).view(40, 3) % 2 == 0, "multi-label", ("target 0", "target 1", "target 2")),
+    ],
+)
+def test_numbers_and_labels_of_a_loader(targets: Tensor, kind: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    data = load(DataLoader(TensorDataset(torch.randn(40, 3), targets), batch_size=8))
+    assert data.kind == kind and data.target_names == names and len(data.train) + len(data.test) == 40
+    whole = targets.view(40, -1)
+    assert isinstance(data.train, LoaderExamples)
+    assert torch.equal(data.train.targets, whole[data.train.rows].to(data.train.targets.dtype))
+    (inputs,) = data.train.stream([torch.arange(4)])
+    assert inputs.shape == (4, 3)
+
+
 class Shuffling:
     """Mixes labels up: a network would learn from wrong ones."""
 
@@ -95,7 +113,10 @@ class Shuffling:
     ("loader", "message"),
     [
         (DataLoader(Jittered(), batch_size=None), "makes batches of a map-style data set. Got one of Jittered"),
-        (DataLoader(TensorDataset(torch.zeros(9, 2), torch.zeros(9))), r"labels \(B,\) of int64 .* Got torch.float32"),
+        (
+            DataLoader(TensorDataset(torch.zeros(9, 2), torch.zeros(9, 2, 2))),
+            r"targets \(B,\) or \(B, T\) from the loader\. Got \(9, 2, 2\)",
+        ),
         (DataLoader(TensorDataset(torch.zeros(9, 2))), "Expected batches of two tensors"),
         (DataLoader(Jittered(8), collate_fn=lambda items: default_collate(items[:1])), "8 inputs and labels in a b"),
     ],
