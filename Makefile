@@ -8,16 +8,22 @@ export OMP_NUM_THREADS := 1
 # Commands that tests start would compile the package again each time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow bench docs clean
+.PHONY: demo test lint test-fast test-slow bench docs clean
 
 demo: .venv/installed
 	rm -rf runs/demo
 	$(BIN)/polyarch search --data digits --out runs/demo
 
+# Types are checked beside the tests: alone they would leave a core idle for a minute.
 test: .venv/installed-dev
+	$(MAKE) --jobs=2 lint test-fast
+
+lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test-fast: .venv/installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-slow: .venv/installed-dev

@@ -51,6 +51,7 @@ def small(**changes: object) -> list[str]:
     return ["--workers", "1", *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))]
 
 
+@pytest.mark.slow
 def test_a_method_and_a_space(site: Path, tmp_path: Path) -> None:
     options = small(**{"training_free.candidates": 4})
     polyarch(

@@ -73,6 +73,7 @@ def test_numbers_tables_and_figures() -> None:
     assert [[row["mean"] for row in rows] for rows in panels(bars)] == [pytest.approx([50, 40, 49, 39, 40, 30])] * 2
 
 
+@pytest.mark.slow
 def test_a_real_run(tmp_path: Path) -> None:
     """It has the form of the made-up ones; draws keep the limit in both ways, and one has it in the posterior."""
     settings = {**LIMITS.presets["quick"], "train": 60, "valid": 20, "test": 30, "width": 2, "batch_size": 20}

@@ -105,6 +105,7 @@ def test_the_results_are_what_is_predicted(method: str, kind: str, tmp_path: Pat
     assert again.results.predictors == results.predictors and again.results.comparison == results.comparison
 
 
+@pytest.mark.slow
 def test_a_learned_depth_of_numbers_does_not_collapse(tmp_path: Path) -> None:
     """Deep exits of residual blocks have large errors at first, for which a posterior must not rule them out."""
     inputs = torch.randn(700, 4, generator=generator_at(0, "table"))

@@ -164,6 +164,7 @@ def test_limits_are_kept(tmp_path: Path) -> None:
     assert found.results.artifact is not None and found.results.artifact["parameters"] <= 6000
 
 
+@pytest.mark.slow
 def test_stages_drop_options_and_limit_skips(tmp_path: Path) -> None:
     found = searched("pdarts", tmp_path / "run", {**IMAGES, "train.epochs": 3, "retrain.members": 1})
     record = record_of(found.results)

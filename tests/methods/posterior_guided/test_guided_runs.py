@@ -187,6 +187,7 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
     return folder, run_whole(asked(), folder)
 
 
+@pytest.mark.slow
 def test_limits_are_kept_by_every_draw(tmp_path: Path, free: tuple[Path, Results]) -> None:
     whole = record_of(free[1])
     limit = 0.4 * whole.full_parameters
@@ -197,6 +198,7 @@ def test_limits_are_kept_by_every_draw(tmp_path: Path, free: tuple[Path, Results
     assert min(draw.parameters for draw in whole.guided) > limit
 
 
+@pytest.mark.slow
 def test_early_stopping_waits_until_limits_hold(tmp_path: Path, free: tuple[Path, Results]) -> None:
     """The best epoch by validation loss may be one in which networks were too large."""
     settings = {**NARROW, "train.epochs": 5, "train.patience": 1}

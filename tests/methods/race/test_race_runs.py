@@ -175,11 +175,13 @@ def test_workers_do_not_change_the_bits(results: Results, tmp_path: Path) -> Non
     assert again.record == results.record
 
 
+@pytest.mark.slow
 def test_limits_hold_for_everyone(tmp_path: Path) -> None:
     found = search(images(), tmp_path / "run", max_params=9000)
     assert max(one.parameters for one in record_of(found).candidates) <= 9000
 
 
+@pytest.mark.slow
 def test_minutes_are_kept(tmp_path: Path) -> None:
     free = {"race.first_seconds": None, "race.seconds": None}
     with pytest.raises(ConfigError, match=r"a limit of 0\.2 minutes or more for a race\. Got 0\.01"):

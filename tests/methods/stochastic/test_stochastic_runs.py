@@ -251,6 +251,7 @@ def own(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(first, nn.BatchNorm1d(6), nn.Linear(6, classes))
 
 
+@pytest.mark.slow
 class TestOtherSpaces:
     def test_cells(self, tmp_path: Path) -> None:
         settings = {**SMALL, "space.kind": "nb201", "space.channels": 2, "train.epochs": 1}
@@ -312,6 +313,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_unlabelled_images_from_the_command_line(tmp_path: Path, polyarch: Command) -> None:
     (tmp_path / "photos" / "any").mkdir(parents=True)
     for number in range(30):
