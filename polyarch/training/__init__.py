@@ -22,11 +22,12 @@ from polyarch.training.search_diagnostics import SearchDiagnostics, SearchingStr
 from polyarch.training.search_schedules import SkipDropout, TemperatureAnnealing, WeightsFirst
 from polyarch.training.split_weights import SplitWeights, split_weights
 from polyarch.training.time_budget import TimeBudget, Trapezoid
-from polyarch.training.weight_average import WeightAverage
+from polyarch.training.weight_average import BestAverage, WeightAverage
 from polyarch.training.within_limits import WithinLimits
 
 __all__ = [
-    "Callback", "CheckpointStore", "CollapseGuard", "CollapseLimits", "CorruptCheckpoint", "EarlyStopping", "EpochLog",
+    "BestAverage", "Callback", "CheckpointStore", "CollapseGuard", "CollapseLimits", "CorruptCheckpoint", "EarlyStopping",
+    "EpochLog",
     "ExpectationStep", "FitState", "History", "Laps", "Row", "Schedule", "SearchDiagnostics", "SearchingStrategy",
     "SkipDropout", "SplitWeights", "StepProgress", "StopRequest", "TemperatureAnnealing", "TensorBoard", "TimeBudget",
     "Trapezoid", "WeightAverage", "WeightsFirst", "WithinLimits", "cosine", "fit", "piecewise",

@@ -5,13 +5,13 @@ Averaging Schemes", arXiv:1212.1824.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from polyarch.training.callbacks import Callback, FitState
+from polyarch.training.callbacks import Callback, FitState, Row
 
 SHARPNESS = 16
 EVERY = 4
@@ -48,6 +48,46 @@ class WeightAverage(Callback):
         """Restores what ``state_dict`` returned."""
         self.average.load_state_dict(state["average"])
         self._updates = state["updates"]
+
+
+class BestAverage(Callback):
+    """Keeps the averaged weights that were best on the way, for data on which networks learn examples by heart.
+
+    Args:
+        measure: of a network in evaluation mode, lower is better, e.g. its loss on validation data.
+        every: the number of epochs between two measurements.
+    """
+
+    def __init__(self, average: WeightAverage, measure: Callable[[nn.Module], float], *, every: int = 1) -> None:
+        self.average = average
+        self.measure = measure
+        self.every = every
+        self.lowest: float | None = None
+        self._kept: dict[str, Any] = {}
+
+    def on_epoch_end(self, state: FitState, row: Row) -> None:
+        """Keeps a copy if it is the best so far."""
+        if (row["epoch"] + 1) % self.every:
+            return
+        found = self.measure(self.average.average.eval())
+        if self.lowest is None or found < self.lowest:
+            self.lowest = found
+            self._kept = {name: tensor.clone() for name, tensor in self.average.average.state_dict().items()}
+
+    def best(self) -> nn.Module:
+        """A network with the best weights; the average of now if it was never measured."""
+        network = copy.deepcopy(self.average.average)
+        if self._kept:
+            network.load_state_dict(self._kept)
+        return network.eval()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best weights and their value."""
+        return {"lowest": self.lowest, "kept": self._kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what ``state_dict`` returned."""
+        self.lowest, self._kept = state["lowest"], state["kept"]
 
 
 def _numbers(network: nn.Module) -> list[Tensor]:

@@ -17,7 +17,17 @@ from polyarch.errors import Interrupted, InvalidInput
 from polyarch.randomness import global_seed
 from polyarch.strategies import Supervised
 from polyarch.testing import StopAt, same_bits
-from polyarch.training import CheckpointStore, FitState, History, Laps, TimeBudget, Trapezoid, WeightAverage, fit
+from polyarch.training import (
+    BestAverage,
+    CheckpointStore,
+    FitState,
+    History,
+    Laps,
+    TimeBudget,
+    Trapezoid,
+    WeightAverage,
+    fit,
+)
 from polyarch.training.weight_average import EVERY, SHARPNESS
 
 
@@ -168,3 +178,42 @@ class TestWeightAverage:
         average.on_step_end(state, {})
         for one, other in zip(average.average.parameters(), average.network.parameters(), strict=True):
             assert torch.equal(one, other)
+
+
+class TestBestAverage:
+    def measured(self, values: list[float], every: int = 1) -> tuple[BestAverage, list[nn.Module]]:
+        """After one epoch per value, in each of which the network moves."""
+        net = network()
+        average = WeightAverage(net)
+        given = iter(values)
+        best = BestAverage(average, lambda module: next(given), every=every)
+        state = FitState(Supervised(net, torch.optim.SGD(net.parameters())), epochs=9, steps_per_epoch=EVERY)
+        courses = []
+        for epoch in range(len(values) * every):
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    parameter.add_(1)
+            state.step += EVERY
+            average.on_step_end(state, {})
+            best.on_epoch_end(state, {"epoch": epoch})
+            courses.append(copy.deepcopy(average.average))
+        return best, courses
+
+    def test_the_lowest_is_kept(self) -> None:
+        best, courses = self.measured([3.0, 1.0, 2.0])
+        assert best.lowest == 1.0 and same_bits(best.best().state_dict(), courses[1].state_dict())
+        assert not best.best().training
+
+    def test_is_measured_now_and_then(self) -> None:
+        best, courses = self.measured([2.0, 1.0], every=2)
+        assert same_bits(best.best().state_dict(), courses[3].state_dict())
+
+    def test_survives_a_checkpoint(self) -> None:
+        best, courses = self.measured([1.0, 2.0])
+        again, _ = self.measured([5.0])
+        again.load_state_dict(best.state_dict())
+        assert again.lowest == 1.0 and same_bits(again.best().state_dict(), courses[0].state_dict())
+
+    def test_without_a_measurement_it_is_the_average(self) -> None:
+        best, courses = self.measured([])
+        assert courses == [] and same_bits(best.best().state_dict(), best.average.average.state_dict())

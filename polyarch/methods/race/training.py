@@ -19,7 +19,7 @@ from polyarch.randomness import derive_seed
 from polyarch.runs.retraining import evaluate
 from polyarch.runs.run import Run
 from polyarch.strategies import Supervised
-from polyarch.training import CheckpointStore, Laps, Row, TimeBudget, Trapezoid, WeightAverage, fit
+from polyarch.training import BestAverage, CheckpointStore, Laps, Row, TimeBudget, Trapezoid, WeightAverage, fit
 
 LAP = 16
 """Steps between two looks at the clock."""
@@ -63,17 +63,20 @@ class CandidateTraining:
         )
         changes = augmentations(candidate.augmentation, run.feed.data.input_shape, crop)
         feed = replace(run.feed, augmentations=changes)
+        batches = feed.batches(feed.train, settings.batch_size, stream=f"race {candidate.key}")
+        best = BestAverage(average, self._valid_loss, every=max(len(batches) // LAP, 1))
+        watched = [] if run.feed.data.is_image else [best]  # rows of tables are learned by heart in no time
         history = fit(
             Supervised(network, optimizer, task=run.task.smoothed(settings.label_smoothing)),
-            Laps(feed.batches(feed.train, settings.batch_size, stream=f"race {candidate.key}"), LAP),
+            Laps(batches, LAP),
             epochs=ENDLESS,
             seed=seed,
-            callbacks=[budget, schedule, average],
+            callbacks=[budget, schedule, average, *watched],
             checkpoints=CheckpointStore(self.folder_of(candidate)),
             checkpoint_seconds=run.settings.checkpoint_seconds,
             further=True,
         )
-        averaged = average.average.eval()
+        averaged = best.best()
         write_atomically(self.weights_path(candidate), weights_bytes(weights_of(averaged)))
         measured = evaluate(run.task, averaged, run.feed.in_order(run.feed.valid))
         rows = history.rows or [
@@ -88,6 +91,9 @@ class CandidateTraining:
             "valid_score": measured[run.task.selection.name],
             "curve": _thinned(rows),
         }
+
+    def _valid_loss(self, network: nn.Module) -> float:
+        return evaluate(self.run.task, network, self.run.feed.in_order(self.run.feed.valid))["loss"]
 
     def has_begun(self, candidate: Candidate) -> bool:
         """Whether there is a checkpoint to go on from."""
