@@ -26,10 +26,9 @@ from polyarch.training.weight_average import BestAverage, WeightAverage
 from polyarch.training.within_limits import WithinLimits
 
 __all__ = [
-    "BestAverage", "Callback", "CheckpointStore", "CollapseGuard", "CollapseLimits", "CorruptCheckpoint", "EarlyStopping",
-    "EpochLog",
-    "ExpectationStep", "FitState", "History", "Laps", "Row", "Schedule", "SearchDiagnostics", "SearchingStrategy",
-    "SkipDropout", "SplitWeights", "StepProgress", "StopRequest", "TemperatureAnnealing", "TensorBoard", "TimeBudget",
-    "Trapezoid", "WeightAverage", "WeightsFirst", "WithinLimits", "cosine", "fit", "piecewise",
-    "split_weights", "stop_on_signal",
+    "BestAverage", "Callback", "CheckpointStore", "CollapseGuard", "CollapseLimits", "CorruptCheckpoint",
+    "EarlyStopping", "EpochLog", "ExpectationStep", "FitState", "History", "Laps", "Row", "Schedule",
+    "SearchDiagnostics", "SearchingStrategy", "SkipDropout", "SplitWeights", "StepProgress", "StopRequest",
+    "TemperatureAnnealing", "TensorBoard", "TimeBudget", "Trapezoid", "WeightAverage", "WeightsFirst", "WithinLimits",
+    "cosine", "fit", "piecewise", "split_weights", "stop_on_signal",
 ]  # fmt: skip
