@@ -15,7 +15,7 @@ WIDTHS = [4, 6, 8, 12, 16, 24, 32, 48, 64]
 """Channels of the first stage: with up to three blocks per stage, networks of 5,000 to 4 million parameters."""
 
 EXPLORING = 0.15
-"""The share of all cores' time that goes into candidates that are eliminated."""
+"""The share of all cores' time that goes into the first rung."""
 
 LEAST_FIRST_SECONDS = 3.0
 """A shorter first rung tells nothing: most of it is the start."""
@@ -78,11 +78,7 @@ def _recipe(data: Dataset, examples: int) -> dict[str, Any]:
 
 
 def _spent(asked: RunSettings, examples: int) -> dict[str, Any]:
-    """Candidates, finalists and seconds for the time that there is.
-
-    With n candidates of which half are eliminated after e seconds, a quarter after 2e, and so on, about
-    n e log2(n / finalists) / 2 seconds go into those that are eliminated.
-    """
+    """Candidates, finalists and seconds for the time that there is: fewer candidates where there is little."""
     workers = asked.workers
     if asked.max_minutes is None:
         each, clock = min(max(SMALL_SECONDS, SMALL_SECONDS * (examples / 2000) ** 0.6), MOST_SECONDS), "work"
