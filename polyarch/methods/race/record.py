@@ -40,6 +40,6 @@ class RaceRecord(Record):
     best: int
 
     @property
-    def reference(self) -> CandidateRecord:
-        """The plain network."""
-        return next(one for one in self.candidates if one.is_reference)
+    def reference(self) -> CandidateRecord | None:
+        """The plain network; None where a race was finished before it had begun."""
+        return next((one for one in self.candidates if one.is_reference), None)

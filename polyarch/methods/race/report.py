@@ -49,17 +49,18 @@ def sentences(results: Results, record: RaceRecord) -> list[str]:
 def _against_plain(record: RaceRecord) -> Iterator[str]:
     """How the race went for the plain network."""
     plain, winner = record.reference, record.candidates[record.best]
-    if plain is winner:
+    if plain is None:
+        yield "The race was finished before the plain network had begun to train."
+    elif plain is winner:
         yield "The plain network won the race: no other size was better on validation data."
     elif plain.is_finalist:
         yield "The plain network was trained as long and lost on validation data."
     else:
         last = plain.legs[-1]
         same = winner.legs[len(plain.legs) - 1]
-        verb = "was behind" if last.valid_loss > same.valid_loss else "was ahead, but trained more slowly than others,"
         yield (
-            f"The plain network {verb} after {last.seconds:.0f} seconds and was eliminated: its validation loss was "
-            f"{last.valid_loss:.3f}, that of the winner {same.valid_loss:.3f}."
+            f"The plain network was behind after {last.seconds:.0f} seconds and was eliminated: its validation loss "
+            f"was {last.valid_loss:.3f}, that of the winner {same.valid_loss:.3f}."
         )
 
 

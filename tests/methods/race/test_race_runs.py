@@ -16,6 +16,7 @@ from polyarch.errors import ConfigError
 from polyarch.methods.race.record import RaceRecord
 from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.randomness import generator_at
+from polyarch.reports import write_report
 from polyarch.results import Results, Role
 
 SHORT: dict[str, Any] = {
@@ -70,6 +71,7 @@ def results(folder: Path) -> Results:
 class TestRun:
     def test_the_plain_network_takes_part(self, results: Results) -> None:
         reference = record_of(results).reference
+        assert reference is not None
         assert reference.architecture["stage1.width"] == "16" and reference.architecture["stage1.depth"] == "1"
         assert reference.parent is None
 
@@ -108,6 +110,22 @@ class TestRun:
         if results.default == "ensemble":
             ensemble = next(one for one in results.predictors if one.folder == "ensemble")
             assert ensemble.weights == [share for share in shares if share > 0]
+
+    def test_the_report_says_what_was_gained_and_against_what(self, results: Results, tmp_path: Path) -> None:
+        pytest.importorskip("altair", reason="needs the extra 'report'")
+        from polyarch.methods.race.report import section
+
+        write_report(results, tmp_path / "report.html")
+        assert "Sizes after the first rung" in (tmp_path / "report.html").read_text()
+        record = record_of(results)
+        found = section(results)
+        assert found.sentences is not None
+        first, second = found.sentences[:2]
+        assert first.startswith("On halves, ") and "plain network" in second
+        others = [one.model_copy(update={"is_reference": False}) for one in record.candidates]
+        unfinished = results.model_copy(update={"record": record.model_copy(update={"candidates": others})})
+        sentences = section(unfinished).sentences
+        assert sentences is not None and "before the plain network had begun to train" in sentences[1]
 
     def test_it_learns(self, results: Results) -> None:
         assert results.predictors[0].score > 0.9
