@@ -1,9 +1,9 @@
 """Is a search worth its minutes? polyarch's answers against what a user would do instead.
 
 Images: a plain residual network, the better of two seeds by validation data, and the ensemble of both, which together
-get the processor time that the search can have used. Tables: gradient boosting, extra trees, a random forest and an SVM by
-scikit-learn; the best by validation data is the alternative. Both sides have the same training, validation and test
-examples. Resumable: results are stored as they arrive.
+get the processor time that the search can have used. Tables: gradient boosting, extra trees, a random forest and an
+SVM by scikit-learn; the best by validation data is the alternative. Both sides have the same training, validation and
+test examples. Resumable: results are stored as they arrive.
 """
 
 from __future__ import annotations
