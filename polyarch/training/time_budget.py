@@ -1,7 +1,7 @@
 """Trainings that end after so many seconds, and learning rates that know when that is."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,14 +16,18 @@ class TimeBudget(Callback):
     Args:
         step_seconds: what a step counts, for trainings that take the same steps on every machine; by default the time
             that passes.
+        clock: what counts the nanoseconds that pass; ``time.process_time_ns`` counts those of the processor.
     """
 
-    def __init__(self, seconds: float, step_seconds: float | None = None) -> None:
+    def __init__(
+        self, seconds: float, step_seconds: float | None = None, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         if seconds <= 0:
             raise InvalidInput(f"Expected a budget of more than 0 seconds. Got {seconds}.")
         self.seconds = seconds
         # Whole nanoseconds, whose sums do not depend on where a training was interrupted.
         self._step = None if step_seconds is None else round(step_seconds * 1e9)
+        self._clock = clock
         self._before = 0
         self._since: int | None = None
         self._now = 0
@@ -35,12 +39,12 @@ class TimeBudget(Callback):
 
     def on_start(self, state: FitState) -> None:
         """Starts the clock; a training that used up a smaller budget goes on."""
-        self._since = self._now = state.step if self._step is not None else time.monotonic_ns()
+        self._since = self._now = state.step if self._step is not None else self._clock()
         state.should_stop = self.used >= self.seconds
 
     def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
         """Counts the step."""
-        self._now = state.step if self._step is not None else time.monotonic_ns()
+        self._now = state.step if self._step is not None else self._clock()
 
     def on_epoch_end(self, state: FitState, row: Row) -> None:
         """Requests a stop when the time is over."""

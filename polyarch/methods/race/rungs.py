@@ -165,7 +165,7 @@ def _train(
 def _final_seconds(run: Run, settings: RaceSettings, before: float) -> float:
     """What a finalist may take in all: as planned or, with a limit on the minutes, what is left of them."""
     assert settings.seconds is not None
-    if settings.clock == "work" or run.finish_now:
+    if settings.clock != "real" or run.finish_now:
         return settings.seconds
     journal = run.workspace.journal("race final seconds")
     if not journal.records:

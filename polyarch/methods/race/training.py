@@ -3,6 +3,7 @@
 import hashlib
 import math
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,7 +58,8 @@ class CandidateTraining:
         average = WeightAverage(network)
         crop = crop_of(run) if leg.falls_after is None else None
         step_seconds = work_seconds(run, candidate.architecture, crop) if settings.clock == "work" else None
-        budget = TimeBudget(leg.seconds, step_seconds)
+        passing = time.process_time_ns if settings.clock == "processor" else time.monotonic_ns
+        budget = TimeBudget(leg.seconds, step_seconds, passing)
         schedule = Trapezoid(
             optimizer, budget, peak=settings.learning_rate, warmup=settings.warmup, falls_after=leg.falls_after
         )
