@@ -14,7 +14,7 @@ from polyarch.data.sources import with_held_out
 from polyarch.data.split_keys import SplitKeys
 from polyarch.errors import ConfigError, InvalidInput, MissingExtra
 from polyarch.methods.method import Method
-from polyarch.plugins import METHODS
+from polyarch.plugins import METHODS, SUPERNET_METHOD
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.predictor import Predictor
 from polyarch.reports import write_report
@@ -101,7 +101,8 @@ def search(
         groups: a column of a table, or an array with one value for every example: examples of one group are held out
             together for validation and testing.
         times: the same for times: the latest examples are held out. Neither column is an input of the network.
-        method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object.
+        method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object; by default a
+            race, or ``one-shot`` if there are callbacks or settings for a supernet.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, your own `Supernet`, or any network for
             methods that gate channels: a module, a function or class that makes one (polyarch passes ``input_shape``,
@@ -138,7 +139,7 @@ def search(
         **{SETTING[key]: _named(value) for key, value in held_out.items()},
         "data.ood": ood,
         "data.unlabelled": None if unlabelled is None else str(unlabelled) if more is None else IN_PYTHON,
-        "method": method.name if isinstance(method, Method) else method,
+        "method": method.name if isinstance(method, Method) else method or (SUPERNET_METHOD if callbacks else None),
         "space.kind": space or (None if described else "auto") if module is None else "module",
         "space.module": None if module is None else module if isinstance(module, str) else IN_PYTHON,
         "search.max_params": max_params,

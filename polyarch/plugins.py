@@ -99,7 +99,11 @@ ESTIMATORS = Registry("estimator", "polyarch.estimators")
 SAMPLERS = Registry("sampler", "polyarch.samplers")
 EXPERIMENTS = Registry("experiment", "polyarch.experiments")
 
-DEFAULT_METHOD = "one-shot"
+DEFAULT_METHOD = "race"
+"""What a search does that is not asked for a method."""
+
+SUPERNET_METHOD = "one-shot"
+"""What `train`, `rank` and `truth build` do, which are about supernets."""
 
 
 def method_named(name: str) -> Any:

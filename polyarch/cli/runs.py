@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from polyarch.errors import ConfigError, MissingExtra
-from polyarch.plugins import DEFAULT_METHOD, ESTIMATORS, METHODS, SAMPLERS, SPACES, STRATEGIES, method_named
+from polyarch.plugins import ESTIMATORS, METHODS, SAMPLERS, SPACES, STRATEGIES, SUPERNET_METHOD, method_named
 from polyarch.reports import write_report
 from polyarch.results import Results
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import (
     RunSettings,
+    fitting_method,
     parse_assignments,
     parse_own_options,
     parse_quantity,
@@ -288,14 +289,15 @@ def _run(
     overrides.update(parse_assignments(assignments or []))
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
     stored = read_toml(Workspace(out).settings) if resume and Workspace(out).settings.exists() else {}
-    name = overrides.get("method") or {**stored, **(content or {})}.get("method", DEFAULT_METHOD)
-    overrides.update(parse_own_options(further, method_named(str(name))))
+    known = with_overrides({**stored, **(content or {})}, overrides)
+    known.setdefault("method", fitting_method(known) if until is None else SUPERNET_METHOD)
+    overrides.update(parse_own_options(further, method_named(str(known["method"]))))
     with stop_on_signal() as stop:
         beginning = Beginning(out, Terminal(console), stop, until, finish_now=finish_now)
         if resume:
             run = beginning.resume(content, overrides, origin)
         else:
-            run = beginning.start(RunSettings.parse(with_overrides(content or {}, overrides), origin))
+            run = beginning.start(RunSettings.parse(with_overrides(known, overrides), origin))
         results = perform(run)
     if until is None:
         try:

@@ -30,6 +30,7 @@ from polyarch.cli.runs import (
 )
 from polyarch.data import data_root
 from polyarch.errors import ConfigError, UnknownName
+from polyarch.plugins import SUPERNET_METHOD
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import RunSettings, parse_assignments, read_toml, with_overrides
 from polyarch.runs.start import Beginning
@@ -84,7 +85,8 @@ def build(
         if resume:
             run = resume_build(beginning, content, overrides, origin)
         else:
-            run = start_build(beginning, RunSettings.parse(with_overrides(content or {}, overrides), origin))
+            asked = with_overrides({"method": SUPERNET_METHOD, **(content or {})}, overrides)
+            run = start_build(beginning, RunSettings.parse(asked, origin))
         built = build_truth(run)
     for sentence in summary_sentences(built):
         display.say(sentence)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt
 
 from polyarch.runs.spaces import ImageSpaceSettings
-from polyarch.supernets import MobileSupernet, ResNetSupernet
+from polyarch.supernets import MobileSupernet, PooledSupernet, ResNetSupernet
 
 SMALL = 16
 """Images with shorter sides have one stage less and no widest networks: there is less to compute them from."""
@@ -23,7 +23,6 @@ class ElasticSettings(ImageSpaceSettings):
 
     widths: Sizes | None = None
     max_depth: PositiveInt
-    kernels: Sizes = (3, 5)
     stages: PositiveInt | None = None
 
     def options(self, input_shape: tuple[int, ...]) -> dict[str, Any]:
@@ -53,10 +52,29 @@ class ResNetSettings(ElasticSettings):
     network = ResNetSupernet
     kind: Literal["resnet"] = "resnet"
     max_depth: PositiveInt = 4
+    kernels: Sizes = (3, 5)
 
     def suitable_widths(self, *, small: bool) -> tuple[int, ...]:
         """From 4 channels to 32."""
         return (4, 8, 16) if small else (4, 8, 16, 32)
+
+
+class PooledSettings(ElasticSettings):
+    """Convolutions that are pooled at once and go on with residual ones; every stage chooses its width and depth.
+
+    ``widths`` are the channels of the first stage to choose from, and double with each of the ``stages``; ``max_depth``
+    is the largest number of residual convolutions per stage. Plain residual networks of ``plain_widths`` channels
+    belong to the space, to compare with. What is not given suits the size of the images.
+    """
+
+    network = PooledSupernet
+    kind: Literal["pooled"] = "pooled"
+    max_depth: PositiveInt = 2
+    plain_widths: Sizes = (4, 6, 8, 12, 16)
+
+    def suitable_widths(self, *, small: bool) -> tuple[int, ...]:
+        """From 8 channels to 96: networks of 6,000 to 4 million parameters."""
+        return (8, 12, 16, 24, 32, 48, 64, 96)
 
 
 class MobileSettings(ElasticSettings):
@@ -69,6 +87,7 @@ class MobileSettings(ElasticSettings):
     network = MobileSupernet
     kind: Literal["mobile"] = "mobile"
     max_depth: PositiveInt = 3
+    kernels: Sizes = (3, 5)
     expansions: Sizes = (2, 4, 6)
     squeeze: bool = True
     head_channels: PositiveInt = 128

@@ -22,7 +22,7 @@ from pydantic import (
 
 from polyarch.errors import ConfigError
 from polyarch.files import write_atomically
-from polyarch.plugins import DEFAULT_METHOD, METHODS, SPACES, method_named
+from polyarch.plugins import DEFAULT_METHOD, METHODS, SPACES, SUPERNET_METHOD, method_named
 from polyarch.runs.sections import (
     DataSettings,
     EstimatorSettings,
@@ -107,7 +107,7 @@ class RunSettings(Settings):
     def parse(cls, content: Mapping[str, Any], origin: str) -> RunSettings:
         """From plain values; the first thing that does not fit is named in one sentence."""
         _refuse_renamed(content, origin)
-        method: Method = method_named(str(content.get("method", DEFAULT_METHOD)))
+        method: Method = method_named(str(content.get("method") or fitting_method(content)))
         given = {name: value for name, value in content.items() if name not in cls.model_fields or name == "sections"}
         sections = {name: _checked(_section_class(name, method), value, name, origin) for name, value in given.items()}
         if method.section:
@@ -121,6 +121,19 @@ class RunSettings(Settings):
     def write(self, path: Path) -> None:
         """As TOML, every value spelt out."""
         write_atomically(path, tomli_w.dumps(self.model_dump(mode="json", exclude_none=True)))
+
+
+SUPERNET_SECTIONS = ("train", "scores", "rank", "retrain", "truth")
+SUPERNET_SEARCH = ("objectives", "budget", "sampler")
+"""What only methods with a supernet read: sections, and settings of the section ``search``."""
+
+
+def fitting_method(content: Mapping[str, Any]) -> str:
+    """The method of a run that does not name one: a search in a supernet if its settings speak of one, else a race."""
+    of_search = content.get("search")
+    speaks = any(name in content for name in SUPERNET_SECTIONS)
+    speaks |= isinstance(of_search, Mapping) and any(name in of_search for name in SUPERNET_SEARCH)
+    return SUPERNET_METHOD if speaks else DEFAULT_METHOD
 
 
 def _checked(kind: type[Section], content: Any, place: str, origin: str) -> Section:

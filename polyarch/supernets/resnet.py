@@ -51,15 +51,22 @@ class ResNetSupernet(ElasticSupernet):
         require_positive(in_channels=in_channels, classes=classes, widths=widths, max_depth=max_depth, kernels=kernels)
         require_positive(stages=stages, stem_stride=stem_stride)
         channels = stage_widths(stages, widths)
-        parts: list[nn.Module] = [stem(in_channels, channels[0], stem_stride)]
-        for stage, width in enumerate(channels):
-            kernel = elastic(f"stage{stage + 1}.kernel", kernels)
-            first = _Block(channels[stage - 1], width, kernel, stride=2) if stage else _Block(width, width, kernel)
-            blocks = [first, *(_Block(width, width, kernel) for _ in range(max_depth - 1))]
-            parts.append(elastic_depth(f"stage{stage + 1}.depth", blocks))
+        blocks = residual_stages(channels, max_depth=max_depth, kernels=kernels)
+        parts: list[nn.Module] = [stem(in_channels, channels[0], stem_stride), *blocks]
         width = channels[-1]
         parts += [ElasticBatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
         super().__init__(nn.Sequential(*parts, ElasticLinear(width, classes)), name="resnet")
+
+
+def residual_stages(channels: Sequence[int | Sizes], *, max_depth: int, kernels: Sequence[int]) -> list[nn.Module]:
+    """Pre-activation residual blocks, stage by stage; the first block of every stage but the first halves."""
+    found = []
+    for stage, width in enumerate(channels):
+        kernel = elastic(f"stage{stage + 1}.kernel", kernels)
+        first = _Block(channels[stage - 1], width, kernel, stride=2) if stage else _Block(width, width, kernel)
+        blocks = [first, *(_Block(width, width, kernel) for _ in range(max_depth - 1))]
+        found.append(elastic_depth(f"stage{stage + 1}.depth", blocks))
+    return found
 
 
 class _Block(Composed):

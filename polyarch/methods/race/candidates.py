@@ -1,16 +1,17 @@
 """Who takes part in a race: an architecture with the augmentation it is trained with."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
+from torch import Generator, Tensor
 
 from polyarch.data import Augmentation, Cutout, RandomCrop, RandomFlip, RandomShift
 from polyarch.estimators import MACs
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.runs.run import Run
-from polyarch.spaces import Architecture, Space
+from polyarch.spaces import Architecture, Choice, Space
 from polyarch.supernets import ElasticSupernet
 
 AUGMENTATIONS: dict[str, Sequence[str]] = {
@@ -91,14 +92,16 @@ def field(run: Run, count: int, seconds: float) -> list[Candidate]:
         seconds: what a finalist will have.
     """
     augmentation = usual_augmentation(run)
-    ladder = [one for one in sizes(run.net.space) if run.limits.allows(one)]
-    if not ladder:  # choices that are no sizes, or limits that no network of the ladder keeps
+    ladder, plain_ones = (
+        [one for one in found if run.limits.allows(one)] for found in (sizes(run.net.space), plain_sizes(run.net.space))
+    )
+    if not ladder or not plain_ones:  # choices that are no sizes, or limits that no network of the ladder keeps
         first = [one for one in [middle(run.net.space)] if one in run.net.space and run.limits.allows(one)]
         draws = [*first, *run.draw(count - len(first), "race", besides=first)]
         return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(draws)]
     costs = {one: work_seconds(run, one, crop_of(run)) for one in ladder}
     usual = seconds / USUAL_STEPS
-    found = [plain(ladder)]
+    found = [plain(plain_ones)]
     for place in range(count - 1):
         wanted = usual * 2.0 ** ((place + 1) // 2 * (-1) ** place)
         others = [one for one in ladder if one not in found]
@@ -136,22 +139,35 @@ def work_seconds(run: Run, architecture: Architecture, crop: int | None = None) 
 PLAIN = {"width": 16, "depth": 1, "kernel": 3}
 """The plain network: a residual block per stage; 16, 32 and 64 channels."""
 
+FAMILY, VIEW = "family", "view"
+"""Choices of spaces that hold plain networks beside others, and networks that look at mirror images, too."""
+
 
 def sizes(space: Space) -> list[Architecture]:
     """Networks that are scaled as a whole, from small to large, where the choices are sizes; none elsewhere.
 
     All stages have the same width, relative to the first, and the same depth; kernels are the smallest.
     """
-    parts = [choice.name.rpartition(".")[2] for choice in space.choices]
-    if not set(parts) <= set(PLAIN) or "width" not in parts:
+    parts = [_part(choice.name) for choice in space.choices]
+    if not set(parts) <= {*PLAIN, FAMILY, VIEW} or "width" not in parts:
         return []
     levels = {part: len(space.choices[parts.index(part)].options) for part in parts}
-    found = []
+    found = {}
     for width in range(levels["width"]):
         for depth in range(levels.get("depth", 1)):
-            place = {"width": width, "depth": depth, "kernel": 0}
-            found.append(Architecture(space, tuple(place[part] for part in parts)))
-    return found
+            place = {"width": width, "depth": depth}
+            one = Architecture(space, tuple(_within(choice, place) for choice in space.choices))
+            found[one.canonical()] = one
+    return list(found.values())
+
+
+def plain_sizes(space: Space) -> list[Architecture]:
+    """Plain networks of all widths, where the space holds a family of them; else those of `sizes`."""
+    if FAMILY not in space.choice_names:
+        return sizes(space)
+    (widths,) = (choice for choice in space.choices if choice.name == "plain.width")
+    first = {choice.name: choice.options[0] for choice in space.choices}
+    return [space.architecture({**first, FAMILY: "plain", widths.name: option}) for option in widths.options]
 
 
 def middle(space: Space) -> Architecture:
@@ -163,7 +179,40 @@ def plain(ladder: Sequence[Architecture]) -> Architecture:
     """The plain network, or what is nearest to it."""
 
     def distance(architecture: Architecture) -> float:
-        first = {name.rpartition(".")[2]: option for name, option in reversed(architecture.to_dict().items())}
+        chosen = architecture.to_dict()
+        if FAMILY in chosen:
+            return abs(float(chosen["plain.width"]) - PLAIN["width"])
+        first = {_part(name): option for name, option in reversed(chosen.items())}
         return math.fsum(abs(float(first[part]) - wanted) for part, wanted in PLAIN.items() if part in first)
 
     return min(ladder, key=distance)
+
+
+def mutated(architecture: Architecture, generator: Generator) -> Architecture:
+    """Another size of one stage: the next larger or smaller option of one choice that matters."""
+    space, indices = architecture.space, architecture.indices
+    found = []
+    for position, choice in enumerate(space.choices):
+        for place in (indices[position] - 1, indices[position] + 1):
+            if choice.name not in (FAMILY, VIEW) and 0 <= place < len(choice.options):
+                other = Architecture(space, (*indices[:position], place, *indices[position + 1 :]))
+                if other in space and other.canonical() != architecture.canonical():
+                    found.append(other)
+    return found[int(torch.randint(len(found), (), generator=generator))] if found else architecture
+
+
+def mirrored(candidate: Candidate) -> Architecture | None:
+    """The same network looking at mirror images, too, if it was trained on such images and the space has it."""
+    space = candidate.architecture.space
+    if VIEW not in space.choice_names or "flip" not in AUGMENTATIONS[candidate.augmentation]:
+        return None
+    return space.architecture({**candidate.architecture.to_dict(), VIEW: "both"})
+
+
+def _part(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _within(choice: Choice, place: Mapping[str, int]) -> int:
+    """The option at this place among those of widths or depths, or the last there is; the first of other choices."""
+    return min(place.get(_part(choice.name), 0), len(choice.options) - 1)

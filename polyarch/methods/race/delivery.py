@@ -1,11 +1,13 @@
 """The end of a race: the best finalist alone, and the networks that predict best together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyarch.estimators import MACs
+from polyarch.methods.race.candidates import mirrored
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.training import CandidateTraining
@@ -18,6 +20,7 @@ from polyarch.runs.reference import references
 from polyarch.runs.retraining import outputs, tested
 from polyarch.runs.run import Run
 from polyarch.runs.stage import Outcome
+from polyarch.spaces import Architecture
 
 
 def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
@@ -26,15 +29,15 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
     longest = max(len(lane.legs) for lane in lanes)
     finalists = [lane for lane in lanes if len(lane.legs) == longest]  # fewer where a race was finished early
     chosen = run.task.selection.best(finalists, lambda lane: float(lane.last["valid_score"]))
-    shares = chosen_shares(run, task, lanes)
-    members = [index for index, share in enumerate(shares) if share > 0]
-    networks = {index: task.network(lanes[index].candidate) for index in {*members, lanes.index(chosen)}}
-    single = [(chosen.candidate.architecture, networks[lanes.index(chosen)])]
-    sides = [(Ensemble.of("best network", single), run.workspace.artifact)]
-    if len(members) > 1:
-        together = [(lanes[index].candidate.architecture, networks[index]) for index in members]
-        weights = [shares[index] for index in members]
-        sides.append((Ensemble.of(f"ensemble of {len(members)}", together, weights), run.workspace.ensemble))
+    pool = [member for lane in lanes for member in members_of(task, lane)]
+    shares = chosen_shares(run, pool)
+    single = next(member for member in pool if member.lane is chosen)
+    sides = [(Ensemble.of(TITLE, [single.pair]), run.workspace.artifact)]
+    kept = [(member, share) for member, share in zip(pool, shares, strict=True) if share > 0]
+    if [member for member, _ in kept] != [single]:
+        name = f"ensemble of {len(kept)}" if len(kept) > 1 else f"{TITLE} of both views"
+        together = Ensemble.of(name, [member.pair for member, _ in kept], [share for _, share in kept])
+        sides.append((together, run.workspace.ensemble))
     outcome.comparison = [
         contender(_title(lane, lane is chosen), _role(lane, lane is chosen), [_tested(run, task, lane)])
         for lane in [chosen, *(lane for lane in finalists if lane is not chosen)]
@@ -42,26 +45,61 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
     outcome.comparison += references(run)
     outcome.predictors = write_predictors(run, sides)
     outcome.default = sides[-1][1].name
-    outcome.record = RaceRecord(candidates=_records(run, lanes, shares, len(finalists)), best=lanes.index(chosen))
+    by_lane = [sum(share for member, share in zip(pool, shares, strict=True) if member.lane is lane) for lane in lanes]
+    outcome.record = RaceRecord(candidates=_records(run, lanes, by_lane, len(finalists)), best=lanes.index(chosen))
     outcome.artifact = {
         "architecture": chosen.candidate.architecture.to_dict(),
         "seed": chosen.candidate.seed,
         "score": outcome.comparison[0].mean,
-        "parameters": parameter_count(single[0][1]),
+        "parameters": parameter_count(single.network),
     }
 
 
-def chosen_shares(run: Run, task: CandidateTraining, lanes: Sequence[Lane]) -> list[float]:
-    """The share of every candidate in the ensemble that has the lowest loss on validation data."""
-    valid = run.feed.in_order(run.feed.valid)
-    pairs = [outputs(task.network(lane.candidate), valid) for lane in lanes]
+@dataclass(frozen=True)
+class PoolMember:
+    """A network that the ensemble may have: a candidate as it was trained, or looking at mirror images, too."""
+
+    lane: Lane
+    architecture: Architecture
+    network: nn.Module
+
+    @property
+    def pair(self) -> tuple[Architecture, nn.Module]:
+        """What an `Ensemble` is made of."""
+        return self.architecture, self.network
+
+
+def members_of(task: CandidateTraining, lane: Lane) -> Iterator[PoolMember]:
+    """The candidate as it was trained, and with both views of an image if it can."""
+    for architecture in (lane.candidate.architecture, mirrored(lane.candidate)):
+        if architecture is not None:
+            yield PoolMember(lane, architecture, task.network(lane.candidate, architecture))
+
+
+def chosen_shares(run: Run, pool: Sequence[PoolMember]) -> list[float]:
+    """The share of every network in the ensemble that has the lowest loss on validation data.
+
+    All have the temperature of the best among them: networks that were trained to the end are too sure of themselves,
+    and would be mixed with untrained ones only to be less so, which calibration does better.
+    """
+    valid, task = run.feed.in_order(run.feed.valid), run.task
+    pairs = [outputs(member.network, valid) for member in pool]
     together, targets = torch.stack([found for found, _ in pairs]), pairs[0][1]
+    alone = torch.ones(1, dtype=together.dtype)
+    temperatures = [
+        task.calibrate(one[None], targets, alone, flag=run.settings.retrain.flag).temperature for one in together
+    ]
+    losses = [
+        task.scores(task.tempered(one, temperature)[None], targets)["loss"]
+        for one, temperature in zip(together, temperatures, strict=True)
+    ]
+    together = task.tempered(together, temperatures[losses.index(min(losses))])
 
     def loss(shares: Tensor) -> float:
         kept = shares > 0
-        return run.task.measure(together[kept], targets, shares[kept], names=["loss"])["loss"]
+        return task.measure(together[kept], targets, shares[kept], names=["loss"])["loss"]
 
-    return greedy_weights(loss, len(lanes)).tolist()
+    return greedy_weights(loss, len(pool)).tolist()
 
 
 def _tested(run: Run, task: CandidateTraining, lane: Lane) -> NetworkRecord:
@@ -71,13 +109,13 @@ def _tested(run: Run, task: CandidateTraining, lane: Lane) -> NetworkRecord:
     return NetworkRecord(architecture=candidate.architecture.to_dict(), seed=candidate.seed, history=history, **found)
 
 
-PLAIN = "plain network"
+PLAIN, TITLE = "plain network", "best network"
 
 
 def _title(lane: Lane, is_best: bool) -> str:
     if lane.candidate.is_reference:
         return PLAIN
-    return "best network" if is_best else "other finalist"
+    return TITLE if is_best else "other finalist"
 
 
 def _role(lane: Lane, is_best: bool) -> Role:

@@ -1,23 +1,22 @@
 """The race: many candidates for a short time, the better half for twice as long, and so on to the finalists.
 
-The plain network is never eliminated.
-
 Successive halving: Jamieson and Talwalkar (2016), "Non-stochastic Best Arm Identification and Hyperparameter
 Optimization", AISTATS. By training speed: Ru et al. (2021), "Speedy Performance Estimation for Neural Architecture
 Search", arXiv:2006.04492.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 from polyarch.errors import ConfigError
-from polyarch.methods.race.candidates import OTHERS, Candidate, field
+from polyarch.methods.race.candidates import OTHERS, Candidate, field, mutated
+from polyarch.methods.race.inheritance import hand_over
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.suggestion import delivery_seconds
 from polyarch.methods.race.training import CandidateTraining, Leg
+from polyarch.randomness import generator_at
 from polyarch.runs.run import Run
 from polyarch.runs.workspace import run_missing
 
@@ -71,9 +70,10 @@ def hold_race(run: Run) -> list[Lane]:
             if place:
                 kept = survivors(lanes, rung.count, run.feed.data.is_image)
                 out += [lane for lane in lanes if lane not in kept]
-                lanes = kept + children(kept, rung.count - len(kept), run.feed.data.is_image)
-                if not run.finish_now:
-                    _hand_over(task, lanes)
+                lanes = kept + (children(run, kept, rung.count - len(kept)) if run.feed.data.is_image else [])
+                for lane in lanes:  # all of them before any parent goes on
+                    if lane.parent is not None and not run.finish_now:
+                        hand_over(task, lane.parent, lane.candidate)
             if run.finish_now:
                 lanes = [lane for lane in lanes if task.has_begun(lane.candidate)]
             lanes = _train(run, lanes, f"rung {place}", train, rung.seconds)
@@ -89,66 +89,40 @@ def hold_race(run: Run) -> list[Lane]:
 
 
 def survivors(lanes: Sequence[Lane], count: int, is_image: bool) -> list[Lane]:
-    """The plain network, and the best of the others by expected training loss and by validation loss in turn.
+    """The best by expected training loss and by validation loss in turn, so that neither alone decides.
 
-    Neither alone decides. Images leave half of the places for children with other augmentations.
+    Images leave half of the places for children.
     """
-    plain = [lane for lane in lanes if lane.candidate.is_reference]
-    others = [lane for lane in lanes if not lane.candidate.is_reference]
-    places = max(count - len(plain), 1)
     orders = [
-        sorted(others, key=lambda lane: lane.last["expected_loss"]),
-        sorted(others, key=lambda lane: lane.last["valid_loss"]),
+        sorted(lanes, key=lambda lane: lane.last["expected_loss"]),
+        sorted(lanes, key=lambda lane: lane.last["valid_loss"]),
     ]
-    found: list[Lane] = []
-    for lane in chain.from_iterable(zip(*orders, strict=True)):
-        if lane not in found:
-            found.append(lane)
-    return plain + found[: -(-places // 2) if is_image else places]
+    found = list({lane.candidate: lane for lane in chain.from_iterable(zip(*orders, strict=True))}.values())
+    return found[: -(-count // 2) if is_image else count]
 
 
 def best(lanes: Sequence[Lane], count: int) -> list[Lane]:
-    """Those of the lowest validation loss, but for the last place, which is the plain network's.
+    """Those of the lowest validation loss: training losses under different augmentations do not compare."""
+    return sorted(lanes, key=lambda lane: lane.last["valid_loss"])[:count]
 
-    Training losses under different augmentations do not compare. Trained to the end, the plain network says what the
-    race was worth, and is another member of the ensemble.
+
+def children(run: Run, parents: Sequence[Lane], count: int) -> list[Lane]:
+    """Candidates that go on from the weights of others, the best parents first.
+
+    They have another augmentation and another size in turn: the next wider, narrower, deeper or shallower stage.
     """
-    ordered = sorted(lanes, key=lambda lane: lane.last["valid_loss"])
-    plain = [lane for lane in ordered if lane.candidate.is_reference and lane not in ordered[:count]]
-    return ordered[:count] if count == 1 else [*ordered[: count - len(plain)], *plain]
-
-
-def children(lanes: Sequence[Lane], count: int, is_image: bool) -> list[Lane]:
-    """Candidates that go on from the weights of others with another augmentation, the best parents first.
-
-    The plain network stays as it is.
-    """
-    if not is_image:
-        return []
-    lanes = [lane for lane in lanes if not lane.candidate.is_reference]
-    known = {lane.candidate for lane in lanes}
+    known = {lane.candidate for lane in parents}
     found: list[Lane] = []
-    for place in range(2):
-        for lane in lanes:
-            for name in OTHERS[lane.candidate.augmentation][place : place + 1]:
-                child = replace(lane.candidate, augmentation=name, is_reference=False)
-                if child not in known:
-                    known.add(child)
-                    found.append(Lane(child, lane.legs, lane.candidate))
+    for lane, place in product(parents, range(2)):
+        parent = lane.candidate
+        other = mutated(parent.architecture, generator_at(run.settings.seed, "mutation", parent.key))
+        possible = [replace(parent, augmentation=name) for name in OTHERS[parent.augmentation][place : place + 1]]
+        possible += [replace(parent, architecture=other)] if place == 0 and run.limits.allows(other) else []
+        for child in (replace(one, is_reference=False) for one in possible):
+            if child not in known:
+                known.add(child)
+                found.append(Lane(child, lane.legs, parent))
     return found[:count]
-
-
-def _hand_over(task: CandidateTraining, lanes: Sequence[Lane]) -> None:
-    """Gives children the weights of their parents, all of them before any parent goes on."""
-    for lane in lanes:
-        if lane.parent is None:
-            continue
-        target = task.folder_of(lane.candidate)
-        if not target.exists():
-            draft = target.with_suffix(".draft")
-            shutil.rmtree(draft, ignore_errors=True)
-            shutil.copytree(task.folder_of(lane.parent), draft)
-            draft.rename(target)
 
 
 def _train(

@@ -19,6 +19,7 @@ from polyarch.methods.race.settings import RaceSettings
 from polyarch.randomness import derive_seed
 from polyarch.runs.retraining import evaluate
 from polyarch.runs.run import Run
+from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.training import BestAverage, CheckpointStore, Laps, Row, TimeBudget, Trapezoid, WeightAverage, fit
 
@@ -51,9 +52,8 @@ class CandidateTraining:
 
     def __call__(self, leg: Leg) -> dict[str, Any]:
         """What the candidate is like after the leg; its averaged weights are in `weights_path`."""
-        run, settings, candidate = self.run, self.run.settings.section(RaceSettings), leg.candidate
-        seed = derive_seed(run.settings.seed, "race", candidate.key) >> 1
-        network = run.networks.fresh(candidate.architecture, seed=seed)
+        run, settings, candidate = self.run, self.settings, leg.candidate
+        network = self.fresh(candidate)
         optimizer = optimiser(network, settings)
         average = WeightAverage(network)
         crop = crop_of(run) if leg.falls_after is None else None
@@ -72,7 +72,7 @@ class CandidateTraining:
             Supervised(network, optimizer, task=run.task.smoothed(settings.label_smoothing)),
             Laps(batches, LAP),
             epochs=ENDLESS,
-            seed=seed,
+            seed=self._seed(candidate),
             callbacks=[budget, schedule, average, *watched],
             checkpoints=CheckpointStore(self.folder_of(candidate)),
             checkpoint_seconds=run.settings.checkpoint_seconds,
@@ -94,6 +94,18 @@ class CandidateTraining:
             "curve": _thinned(rows),
         }
 
+    @property
+    def settings(self) -> RaceSettings:
+        """How networks race."""
+        return self.run.settings.section(RaceSettings)
+
+    def fresh(self, candidate: Candidate) -> nn.Module:
+        """A candidate with fresh weights."""
+        return self.run.networks.fresh(candidate.architecture, seed=self._seed(candidate))
+
+    def _seed(self, candidate: Candidate) -> int:
+        return derive_seed(self.run.settings.seed, "race", candidate.key) >> 1
+
     def _valid_loss(self, network: nn.Module) -> float:
         return evaluate(self.run.task, network, self.run.feed.in_order(self.run.feed.valid))["loss"]
 
@@ -101,9 +113,13 @@ class CandidateTraining:
         """Whether there is a checkpoint to go on from."""
         return CheckpointStore(self.folder_of(candidate)).load() is not None
 
-    def network(self, candidate: Candidate) -> nn.Module:
-        """A candidate with its averaged weights, in evaluation mode."""
-        network = self.run.networks.fresh(candidate.architecture, seed=0)
+    def network(self, candidate: Candidate, architecture: Architecture | None = None) -> nn.Module:
+        """A candidate with its averaged weights, in evaluation mode.
+
+        Args:
+            architecture: another one that has the same weights.
+        """
+        network = self.run.networks.fresh(architecture or candidate.architecture, seed=0)
         network.load_state_dict(read_weights(self.weights_path(candidate)))
         return network.eval()
 

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, field
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyarch.methods.race.candidates import AUGMENTATIONS, OTHERS, Candidate, plain, sizes
+from polyarch.methods.race.candidates import (
+    AUGMENTATIONS,
+    OTHERS,
+    Candidate,
+    mirrored,
+    mutated,
+    plain,
+    plain_sizes,
+    sizes,
+)
+from polyarch.methods.race.inheritance import overlapping
 from polyarch.methods.race.rungs import Lane, best, children, rungs, survivors
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.training import expected_loss
-from polyarch.spaces import Choice, Space
-from polyarch.supernets import ResNetSupernet
+from polyarch.randomness import generator_at
+from polyarch.runs.settings import RunSettings
+from polyarch.spaces import Architecture, Choice, Space
+from polyarch.supernets import PooledSupernet, ResNetSupernet
 
 SPACE = Space("letters", (Choice("letter", tuple("abcdefgh")),))
 
@@ -40,27 +53,12 @@ def test_rungs_halve_and_double(candidates: int, finalists: int) -> None:
     assert found[-1].count <= max(2 * finalists, candidates if len(found) == 1 else 0)
 
 
-def with_plain(found: list[Lane], place: int) -> list[Lane]:
-    plain = replace(found[place], candidate=replace(found[place].candidate, is_reference=True))
-    return [*found[:place], plain, *found[place + 1 :]]
-
-
 def test_speed_and_validation_choose_in_turn() -> None:
     found = lanes([1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1])
     assert letters(survivors(found, 4, False)) == "afbe"
     assert letters(survivors(found, 4, True)) == "af"  # the rest is for children
     agreeing = lanes([3, 1, 2], [3, 1, 2])
     assert letters(survivors(agreeing, 2, False)) == "bc"
-
-
-def test_the_plain_network_is_never_eliminated() -> None:
-    found = with_plain(lanes([1, 2, 3, 4], [1, 2, 3, 4]), 3)
-    assert letters(survivors(found, 2, False)) == "da"
-    assert letters(survivors(found, 4, True)) == "dab"
-    assert letters(best(found, 2)) == "ad"
-    assert letters(best(found, 1)) == "a"
-    assert letters(best(with_plain(lanes([1, 2], [1, 2]), 0), 2)) == "ab"
-    assert all(not lane.candidate.is_reference for lane in children(found, 10, True))
 
 
 def test_finalists_are_those_of_the_lowest_validation_loss() -> None:
@@ -83,15 +81,52 @@ def test_rising_losses_are_expected_to_stay_and_steep_ones_to_flatten() -> None:
     assert expected_loss(below, 100.0) == -1.0
 
 
-def test_children_are_new_and_have_other_augmentations() -> None:
-    parents = lanes([1, 2], [1, 2])
-    found = children(parents, 3, True)
-    assert len({lane.candidate for lane in [*parents, *found]}) == 5
-    assert letters(found[:2]) == "ab"
-    assert all(lane.candidate.augmentation not in ("shift", "none") for lane in found)
-    assert all(lane.parent is not None and lane.parent.architecture == lane.candidate.architecture for lane in found)
-    assert len(children(parents, 100, True)) == 4
-    assert children(parents, 5, False) == []
+@dataclass
+class FreeRun:
+    """What `children` asks of a run; nothing is limited."""
+
+    settings: RunSettings = field(default_factory=RunSettings)
+    allowed: bool = True
+
+    @property
+    def limits(self) -> FreeRun:
+        return self
+
+    def allows(self, architecture: Architecture) -> bool:
+        return self.allowed
+
+
+def test_children_have_another_augmentation_or_size() -> None:
+    parents = lanes([1, 2, 3, 4, 5], [1, 2, 3, 4, 5])[::4]  # their mutations differ
+    found = children(FreeRun(), parents, 10)  # type: ignore[arg-type]
+    assert len({lane.candidate for lane in [*parents, *found]}) == len(parents) + len(found) == 2 + 2 * 3
+    for lane in found:
+        assert lane.parent is not None
+        same = lane.parent.architecture == lane.candidate.architecture
+        assert same != (lane.parent.augmentation == lane.candidate.augmentation)
+    assert [lane.parent for lane in found[:2]] == [parents[0].candidate] * 2  # the best parent comes first
+    assert len({lane.candidate.augmentation for lane in found[:2]}) == 2
+    assert len(children(FreeRun(), parents, 3)) == 3  # type: ignore[arg-type]
+    limited = children(FreeRun(allowed=False), parents, 10)  # type: ignore[arg-type]
+    assert all(lane.parent and lane.parent.architecture == lane.candidate.architecture for lane in limited)
+
+
+@given(st.integers(0, 1000))
+def test_mutations_change_one_size_by_one_step(seed: int) -> None:
+    space = PooledSupernet(widths=(8, 16, 24), max_depth=2, stages=2).space
+    before = sizes(space)[4]
+    after = mutated(before, generator_at(seed, "mutation"))
+    changed = [place for place, pair in enumerate(zip(before.indices, after.indices, strict=True)) if len({*pair}) > 1]
+    assert len(changed) == 1 and space.choice_names[changed[0]].startswith("stage")
+    assert abs(before.indices[changed[0]] - after.indices[changed[0]]) == 1
+
+
+def test_weights_are_inherited_as_far_as_both_reach() -> None:
+    own = {"wider": torch.zeros(3, 2), "narrower": torch.zeros(1), "new": torch.ones(1), "count": torch.tensor(0)}
+    found = overlapping(own, {"wider": torch.ones(2, 2), "narrower": torch.ones(2), "count": torch.tensor(7)})
+    assert found["wider"].tolist() == [[1, 1], [1, 1], [0, 0]]
+    assert found["narrower"].tolist() == [1] and found["new"].tolist() == [1] and found["count"] == 7
+    assert own["wider"].sum() == 0
 
 
 def test_other_augmentations_differ_in_one_part() -> None:
@@ -113,3 +148,20 @@ def test_sizes_are_scaled_as_a_whole() -> None:
     assert {one["stage2.kernel"] for one in found} == {"3"}
     assert plain(sizes(space)).to_dict()["stage2.width"] == "32"
     assert sizes(SPACE) == []
+
+
+def test_plain_networks_stand_beside_others() -> None:
+    space = PooledSupernet(widths=(8, 16), max_depth=1, plain_widths=(8, 16), stages=2).space
+    assert [one.canonical() for one in sizes(space)] == [
+        "one|pooled|8|0|16|0|-", "one|pooled|8|1|16|1|-", "one|pooled|16|0|32|0|-", "one|pooled|16|1|32|1|-",
+    ]  # fmt: skip
+    assert [one.canonical() for one in plain_sizes(space)] == ["one|plain|-|-|-|-|8", "one|plain|-|-|-|-|16"]
+    assert plain(plain_sizes(space)).to_dict()["plain.width"] == "16"
+
+
+def test_only_networks_that_trained_on_mirror_images_look_at_them() -> None:
+    space = PooledSupernet(widths=(8, 16), max_depth=1, stages=2).space
+    found = mirrored(Candidate(sizes(space)[0], "flip"))
+    assert found is not None and found.canonical().startswith("both|pooled|8|0")
+    assert mirrored(Candidate(sizes(space)[0], "shift")) is None
+    assert mirrored(Candidate(SPACE.members[0], "flip")) is None
