@@ -6,8 +6,9 @@ from polyarch.strategies.hypergradients import HeldOutLoss, Hypergradient, LossS
 from polyarch.strategies.inner_loops import InnerLoop, InnerSteps, PathGradients
 from polyarch.strategies.mixed_supernet import MixedSupernet, Weighing
 from polyarch.strategies.one_shot import OneShot
-from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths
+from polyarch.strategies.paths import FairPaths, PathSampler, RandomPaths, SandwichPaths
 from polyarch.strategies.posterior_guided import GuidedDepth, PosteriorGuided
+from polyarch.strategies.sandwich import Sandwich
 from polyarch.strategies.stochastic import DrawUnit, StochasticArchitectures
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure
 from polyarch.strategies.supervised import Supervised
@@ -17,6 +18,7 @@ from polyarch.strategies.variational import Variational
 __all__ = [
     "Bilevel", "Consistency", "DrawUnit", "DropoutPass", "FairPaths", "GuidedDepth", "HeldOutLoss", "Hypergradient",
     "InnerLoop", "InnerSteps", "Loss", "LossSum", "MixedSupernet", "OneShot", "PathGradients", "PathSampler",
-    "PosteriorGuided", "RandomPass", "RandomPaths", "Stateful", "StochasticArchitectures", "Strategy", "Supervised",
-    "UnrolledLoss", "UnrolledLossSum", "Variational", "Weighing", "WiringPass", "measure", "take_step",
+    "PosteriorGuided", "RandomPass", "RandomPaths", "Sandwich", "SandwichPaths", "Stateful", "StochasticArchitectures",
+    "Strategy", "Supervised", "UnrolledLoss", "UnrolledLossSum", "Variational", "Weighing", "WiringPass", "measure",
+    "take_step",
 ]  # fmt: skip

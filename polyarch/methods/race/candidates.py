@@ -4,23 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from polyarch.data import Augmentation, Cutout, RandomCrop, RandomFlip, RandomShift
-from polyarch.estimators import MACs
 from polyarch.methods.race.settings import RaceSettings
+from polyarch.runs.image_augmentation import crop_side, usual_augmentation
 from polyarch.runs.run import Run
+from polyarch.runs.work import work_seconds
 from polyarch.spaces import Architecture, Space
-from polyarch.supernets import ElasticSupernet
-
-AUGMENTATIONS: dict[str, Sequence[str]] = {
-    "none": (),
-    "shift": ("shift",),
-    "flip": ("shift", "flip"),
-    "cutout": ("shift", "cutout"),
-    "flip and cutout": ("shift", "flip", "cutout"),
-}
-"""What happens to training images, by name. Every kind but the first shifts them by a few pixels."""
 
 OTHERS: dict[str, Sequence[str]] = {
     "none": (),
@@ -37,7 +25,7 @@ class Candidate:
     """One network in the race.
 
     Args:
-        augmentation: a name of `AUGMENTATIONS`.
+        augmentation: a name of `polyarch.runs.image_augmentation.AUGMENTATIONS`.
         seed: of its weights and of the order of its batches.
         is_reference: whether it is the plain network that every other has to beat.
     """
@@ -51,30 +39,6 @@ class Candidate:
     def key(self) -> str:
         """Names it among all candidates."""
         return f"{self.architecture.key} {self.augmentation} {self.seed}"
-
-
-def augmentations(name: str, shape: Sequence[int], crop: int | None = None) -> list[Augmentation]:
-    """What an augmentation does to images (C, H, W): shifts by an eighth of the side, cuts out a third of it.
-
-    Args:
-        crop: the side of a window that is kept, if not all is.
-    """
-    side = min(shape[1:], default=0)
-    made: dict[str, Augmentation] = {
-        "shift": RandomShift(max(side // 8, 1)),
-        "flip": RandomFlip(),
-        "cutout": Cutout(max(side // 3, 2)),
-    }
-    return [*(made[part] for part in AUGMENTATIONS[name]), *([] if crop is None else [RandomCrop(crop)])]
-
-
-def crop_of(run: Run) -> int | None:
-    """The side of training images until the learning rate falls; None where they are not cropped."""
-    share = run.settings.section(RaceSettings).crop
-    if share == 1 or not run.feed.data.is_image or not isinstance(run.net, ElasticSupernet):
-        return None
-    side: int = min(run.feed.data.input_shape[1:])
-    return round(share * side)
 
 
 USUAL_STEPS = 7000
@@ -96,7 +60,9 @@ def field(run: Run, count: int, seconds: float) -> list[Candidate]:
         first = [one for one in [middle(run.net.space)] if one in run.net.space and run.limits.allows(one)]
         draws = [*first, *run.draw(count - len(first), "race", besides=first)]
         return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(draws)]
-    costs = {one: work_seconds(run, one, crop_of(run)) for one in ladder}
+    settings = run.settings.section(RaceSettings)
+    crop = crop_side(run, settings.crop)
+    costs = {one: work_seconds(run, one, settings.batch_size, crop) for one in ladder}
     usual = seconds / USUAL_STEPS
     found = [plain(ladder)]
     for place in range(count - 1):
@@ -105,32 +71,6 @@ def field(run: Run, count: int, seconds: float) -> list[Candidate]:
         if others:
             found.append(min(others, key=lambda one: abs(math.log(costs[one] / wanted))))
     return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(found)]
-
-
-def usual_augmentation(run: Run) -> str:
-    """Photographs, in colour, may be mirrored; digits and letters, mostly grey, may not."""
-    if not run.feed.data.is_image:
-        return "none"
-    return "flip" if run.feed.data.input_shape[0] == 3 else "shift"
-
-
-STEP_SECONDS, PIXEL_SECONDS, MAC_SECONDS = 2e-3, 3.7e-7, 1 / 13e9
-"""What a training step takes on one core of a machine like ours: in any case, for every pixel of the batch, and for
-every multiply-accumulate of its forward pass.
-
-Measured on residual networks of 4 to 32 channels and images of 8 to 32 pixels."""
-
-
-def work_seconds(run: Run, architecture: Architecture, crop: int | None = None) -> float:
-    """What a step counts on the clock ``work``: about what it takes on one core."""
-    example = run.feed.example.inputs
-    if crop is not None:
-        assert isinstance(example, Tensor)
-        example = example[:, :, :crop, :crop]
-    macs = MACs(example).score(run.net, architecture)
-    pixels = example[0, 0].numel() if run.feed.data.is_image and isinstance(example, Tensor) else 0
-    batch = run.settings.section(RaceSettings).batch_size
-    return STEP_SECONDS + batch * (pixels * PIXEL_SECONDS + macs * MAC_SECONDS)
 
 
 PLAIN = {"width": 16, "depth": 1, "kernel": 3}

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyarch.methods.race.candidates import AUGMENTATIONS, OTHERS, Candidate, plain, sizes
+from polyarch.methods.race.candidates import OTHERS, Candidate, plain, sizes
 from polyarch.methods.race.rungs import Lane, best, children, rungs, survivors
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.training import expected_loss
+from polyarch.runs.image_augmentation import AUGMENTATIONS
 from polyarch.spaces import Choice, Space
 from polyarch.supernets import ResNetSupernet
 
