@@ -2,6 +2,7 @@
 
 from polyarch.strategies.bilevel import Bilevel
 from polyarch.strategies.consistency import Consistency, DropoutPass, RandomPass, WiringPass
+from polyarch.strategies.distilled import Distilled
 from polyarch.strategies.hypergradients import HeldOutLoss, Hypergradient, LossSum, take_step
 from polyarch.strategies.inner_loops import InnerLoop, InnerSteps, PathGradients
 from polyarch.strategies.mixed_supernet import MixedSupernet, Weighing
@@ -16,9 +17,9 @@ from polyarch.strategies.unrolled_hypergradients import UnrolledLoss, UnrolledLo
 from polyarch.strategies.variational import Variational
 
 __all__ = [
-    "Bilevel", "Consistency", "DrawUnit", "DropoutPass", "FairPaths", "GuidedDepth", "HeldOutLoss", "Hypergradient",
-    "InnerLoop", "InnerSteps", "Loss", "LossSum", "MixedSupernet", "OneShot", "PathGradients", "PathSampler",
-    "PosteriorGuided", "RandomPass", "RandomPaths", "Sandwich", "SandwichPaths", "Stateful", "StochasticArchitectures",
-    "Strategy", "Supervised", "UnrolledLoss", "UnrolledLossSum", "Variational", "Weighing", "WiringPass", "measure",
-    "take_step",
+    "Bilevel", "Consistency", "Distilled", "DrawUnit", "DropoutPass", "FairPaths", "GuidedDepth", "HeldOutLoss",
+    "Hypergradient", "InnerLoop", "InnerSteps", "Loss", "LossSum", "MixedSupernet", "OneShot", "PathGradients",
+    "PathSampler", "PosteriorGuided", "RandomPass", "RandomPaths", "Sandwich", "SandwichPaths", "Stateful",
+    "StochasticArchitectures", "Strategy", "Supervised", "UnrolledLoss", "UnrolledLossSum", "Variational", "Weighing",
+    "WiringPass", "measure", "take_step",
 ]  # fmt: skip
