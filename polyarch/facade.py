@@ -115,22 +115,15 @@ class SearchResult:
         limits = {"max_params": max_params, "max_macs": max_macs, "max_latency": max_latency}
         given = [name for name, value in limits.items() if value is not None]
         if (at is None) == (not given):
-            raise InvalidInput(
-                f"Expected an index or limits, {', '.join(limits)}. Got {'both' if given else 'neither'}."
-            )
+            raise InvalidInput(f"Expected the index of a size, or limits. Got {'both' if given else 'neither'}.")
         if tune_minutes is not None and not 0 < tune_minutes < math.inf:
             raise InvalidInput(f"Expected more than 0 minutes to tune. Got {tune_minutes}.")
         sizes = self.front
         index = best_within(sizes, self.results.task.selection, **limits) if at is None else size_at(sizes, at)
         folder = self.folder / "sizes" / str(index) if out is None else Path(out)
-        if (
-            folder.exists()
-            and (not folder.is_dir() or any(folder.iterdir()))
-            and not (folder / ARCHITECTURE_FILE).exists()
-        ):
-            raise InvalidInput(
-                f"Expected a new or empty folder, or that of an artifact. Found something else in {folder}."
-            )
+        is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        if not is_free and not (folder / ARCHITECTURE_FILE).exists():
+            raise InvalidInput(f"Expected a new or empty folder, or an artifact to replace. Found neither in {folder}.")
         with stop_on_signal("the same command") as stop, one_thread():
             beginning = Beginning(self.folder, display or Quiet(), stop, data=self.data, builder=self.builder)
             run = beginning.reopen(None, {}, "the run")

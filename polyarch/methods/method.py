@@ -112,9 +112,7 @@ class Method(ABC):
 
     def sizes(self, results: Results) -> list[SizeRecord]:
         """Networks of several sizes that `extract` can take out of a finished run; refuses runs that have none."""
-        raise ConfigError(
-            f"Expected a run with a front of sizes, by search --front. Got a run of method {self.name!r}."
-        )
+        raise ConfigError(f"Expected a run of search --front, which has sizes. Got one of method {self.name!r}.")
 
     def extract(self, run: Run, results: Results, index: int, folder: Path, minutes: float | None) -> PredictorRecord:
         """Writes the artifact of one of the `sizes` of a finished run into a folder.
@@ -122,6 +120,4 @@ class Method(ABC):
         Args:
             minutes: for training it further before; as it is by default.
         """
-        raise ConfigError(
-            f"Expected a run with a front of sizes, by search --front. Got a run of method {self.name!r}."
-        )
+        raise ConfigError(f"Expected a run of search --front, which has sizes. Got one of method {self.name!r}.")

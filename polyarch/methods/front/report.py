@@ -36,8 +36,8 @@ def sentences(results: Results, record: FrontRecord) -> Iterator[str]:
     )
     yield (
         f"The same training holds {several(len(record.sizes), 'size')}, from {count(smallest.parameters)} parameters "
-        f"({text.value(smallest.score)}) to {count(largest.parameters)} ({text.value(largest.score)}), with the weights "
-        "they inherit."
+        f"({text.value(smallest.score)}) to {count(largest.parameters)} ({text.value(largest.score)}), with the "
+        "weights they inherit."
     )
     found = entries(results)
     answer = answer_of(found)

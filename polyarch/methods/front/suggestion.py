@@ -55,8 +55,8 @@ def suggest_front(asked: RunSettings, data: Dataset, builder: Builder | None) ->
     count = len(sizes_of(run))
     reasons = [
         f"space {run.settings.space.kind}: {reason}",
-        f"front: one training of {in_words(taken['seconds'])} for {several(count, 'size')}; every step trains the largest, "
-        f"the smallest and {taken.get('between', FrontSettings().between)} more, which learn from the largest",
+        f"front: one training of {in_words(taken['seconds'])} for {several(count, 'size')}; every step trains the "
+        f"largest, the smallest and {taken.get('between', FrontSettings().between)} more, which learn from the largest",
     ]
     return Suggestion(found, reasons, run)
 

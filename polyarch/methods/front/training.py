@@ -19,6 +19,7 @@ from polyarch.runs.image_augmentation import augmentations, crop_side, usual_aug
 from polyarch.runs.recipe import optimiser, time_budget
 from polyarch.runs.retraining import evaluate
 from polyarch.runs.run import Run
+from polyarch.runs.training import loss_in_words
 from polyarch.spaces import Architecture
 from polyarch.strategies import Sandwich, SandwichPaths
 from polyarch.supernets import Supernet
@@ -104,10 +105,7 @@ class ElasticTraining:
         batches = self.batches(crop)
         best = BestAverage(average, self._valid_loss, every=max(len(batches) // LAP, WATCHED_LAPS))
         watched = [] if run.feed.data.is_image else [best]  # rows of tables are learned by heart in no time
-        shown = TimeProgress(
-            budget,
-            lambda done, _, metrics: report(done, round(seconds), f"loss {metrics['loss']:.4f}" if metrics else ""),
-        )
+        shown = TimeProgress(budget, lambda done, _, metrics: report(done, round(seconds), loss_in_words(metrics)))
         log = EpochLog(lambda row: run.workspace.log("lap", **row))
         history = fit(
             Sandwich(
@@ -130,11 +128,9 @@ class ElasticTraining:
     def _valid_loss(self, net: nn.Module) -> float:
         """The mean over the smallest, a middle and the largest size."""
         assert isinstance(net, Supernet)
-        some = {self.sizes[0], self.sizes[len(self.sizes) // 2], self.sizes[-1]}
+        some = dict.fromkeys([self.sizes[0], self.sizes[len(self.sizes) // 2], self.sizes[-1]])
         valid = self.run.feed.in_order(self.run.feed.valid)
-        return statistics.fmean(
-            evaluate(self.run.task, self.network(one, net), valid)["loss"] for one in self.sizes if one in some
-        )
+        return statistics.fmean(evaluate(self.run.task, self.network(one, net), valid)["loss"] for one in some)
 
     def _seconds(self) -> float:
         """What training may take in all: as planned or, with a limit on the minutes, what is left of them."""
