@@ -96,7 +96,7 @@ def extract(
 
 def _table(result: SearchResult) -> Table:
     title = result.results.task.title
-    table = Table("size", f"test {title}", "test NLL", f"validation {title}", "parameters", "MACs", "milliseconds")
+    table = Table("size", f"test {title}", "test NLL", "validation", "parameters", "MACs", "ms")
     for index, one in enumerate(result.front):
         table.add_row(
             f"{index}{' *' if one.is_on_front else ''}",

@@ -55,8 +55,7 @@ def test_a_step_follows_the_sum_of_its_parts() -> None:
     outputs = twin(batch.inputs, largest)
     losses = [torch.nn.functional.cross_entropy(outputs, batch.targets)]
     soft = outputs.detach().softmax(1)
-    for one in others:
-        losses.append(-(soft * twin(batch.inputs, one).log_softmax(1)).sum(1).mean())
+    losses += [-(soft * twin(batch.inputs, one).log_softmax(1)).sum(1).mean() for one in others]
     gradients = torch.autograd.grad(torch.stack(losses).sum(), list(twin.parameters()), allow_unused=True)
     before = [parameter.detach().clone() for parameter in net.parameters()]
     measured = Sandwich(net, sgd(net, 0.0), paths=paths, task=task).step([batch], generator=generator_at(0, "step", 3))

@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, polyarch: Command) -> Path:
 def test_sizes_are_listed(run: Path, polyarch: Command, tmp_path: Path) -> None:
     done = polyarch("front", str(run), "--csv", str(tmp_path / "sizes.csv"))
     assert done.returncode == 0, done.stderr
-    assert "milliseconds" in done.stdout and f"polyarch extract {run} --at INDEX" in done.stdout
+    assert "parameters" in done.stdout and f"polyarch extract {run} --at INDEX" in done.stdout
     with (tmp_path / "sizes.csv").open() as file:
         assert [row["index"] for row in csv.DictReader(file)] == ["0", "1"]
     printed = json.loads(polyarch("front", str(run), "--json").stdout)
@@ -63,7 +63,10 @@ def test_errors_are_one_sentence(run: Path, polyarch: Command, tmp_path: Path) -
         (("extract", str(unfinished), "--at", "0"), "Expected a finished run."),
         (("front", str(other)), "Expected a run of search --front, which has sizes. Got one of method 'one-shot'."),
         (("front", str(tmp_path)), "Expected a run in"),
-        (("search", "--front", "--method", "race", "--out", str(tmp_path / "new")), "Expected --front without --method"),
+        (
+            ("search", "--front", "--method", "race", "--out", str(tmp_path / "new")),
+            "Expected --front without --method",
+        ),
     ):
         refused = polyarch(*words)
         assert refused.returncode == 2, words

@@ -1,4 +1,4 @@
-"""Fronts from data to artifacts of every size: what is measured, what is extracted, and that nothing is lost by a kill."""
+"""Fronts from data to artifacts: what is measured, what is extracted, and that nothing is lost by a kill."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_nothing_to_finish_is_said(tmp_path: Path) -> None:
 
 
 def test_spaces_without_sizes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="share weights and differ in size, such as resnet.*Got 'nb201'"):
+    with pytest.raises(ConfigError, match=r"share weights and differ in size, such as resnet.*Got 'nb201'"):
         polyarch.search(
             images(), out=tmp_path / "run", front=True, quiet=True, settings={"space.kind": "nb201", "data.limit": 100}
         )
