@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from polyarch.data import Batch
 from polyarch.errors import InvalidInput
 from polyarch.strategies.strategy import minimise, to_training
 from polyarch.strategies.supervised import Supervised
+from polyarch.tasks import Task
 
 
 @dataclass(eq=False)
@@ -29,8 +30,7 @@ class Distilled(Supervised):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
-            raise InvalidInput(f"Expected a share of the teacher from 0 to 1. Got {self.share}.")
+        require_share(self.share)
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one gradient step on one batch."""
@@ -38,7 +38,17 @@ class Distilled(Supervised):
         to_training(self.network)
         with torch.no_grad():
             taught = self.teacher(batch.inputs)
-        outputs = self.network(batch.inputs)
-        supervised = self.task.loss(outputs, batch.targets)
-        distance = self.task.distillation(outputs, taught, batch.targets)
-        return {"loss": minimise((1 - self.share) * supervised + self.share * distance, self.optimizer)}
+        loss = taught_loss(self.task, self.network(batch.inputs), taught, batch.targets, self.share)
+        return {"loss": minimise(loss, self.optimizer)}
+
+
+def require_share(share: float) -> None:
+    """Requires a share of the teacher."""
+    if not 0 <= share <= 1:
+        raise InvalidInput(f"Expected a share of the teacher from 0 to 1. Got {share}.")
+
+
+def taught_loss(task: Task, outputs: Tensor, teacher: Tensor, targets: Tensor, share: float) -> Tensor:
+    """(1 - share) loss(outputs, targets) + share d(outputs, teacher): (B, O), (B, O), (B, ...) -> ()."""
+    distance = task.distillation(outputs, teacher, targets)
+    return distance if share == 1 else (1 - share) * task.loss(outputs, targets) + share * distance

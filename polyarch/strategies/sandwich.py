@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from polyarch.data import Batch, Inputs
 from polyarch.nn import BatchStatistics
+from polyarch.strategies.distilled import require_share, taught_loss
 from polyarch.strategies.paths import SandwichPaths
 from polyarch.strategies.strategy import CLASSES, Stateful, Strategy, finite, measure, to_training
 from polyarch.supernets import Supernet
@@ -24,27 +25,36 @@ class Sandwich(Strategy):
 
     With the largest architecture a_1, the others a_2, ..., a_k of a step, and outputs f, the gradient is that of
 
-        loss(f(x, a_1), y) + sum_i d(f(x, a_i), f(x, a_1))    over i = 2, ..., k
+        loss(f(x, a_1), y) + sum_i (1 - s) loss(f(x, a_i), y) + s d(f(x, a_i), f(x, a_1))    over i = 2, ..., k
 
-    where d is the distillation of the task (`Task.distillation`), and the teacher f(x, a_1) is taken as it is: no
-    gradient flows through it. Every size normalises by the statistics of its own batch, so that running averages mean
+    where d is the distillation of the task (`Task.distillation`), s the share of the teacher, 1 in the paper, and the
+    teacher f(x, a_1) is taken as it is: no gradient flows through it. Every size normalises by the statistics of its own batch, so that running averages mean
     nothing afterwards: estimate those of a size anew (`polyarch.nn.ReestimatedStatistics`) before it is used.
 
     Args:
         paths: draws the sizes of a step, the largest first.
+        share: of the teacher, from 0 to 1; early on, targets teach more than a network that knows little.
     """
 
     def __init__(
-        self, net: Supernet, optimizer: torch.optim.Optimizer, *, paths: SandwichPaths, task: Task = CLASSES
+        self,
+        net: Supernet,
+        optimizer: torch.optim.Optimizer,
+        *,
+        paths: SandwichPaths,
+        share: float = 1.0,
+        task: Task = CLASSES,
     ) -> None:
+        require_share(share)
         self.net = net
         self.optimizer = optimizer
         self.paths = paths
+        self.share = share
         self.task = task
         self.paths_per_step = paths.count
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """Takes one gradient step; measures the ``loss`` of the largest and the mean ``distillation`` of the others."""
+        """Takes one gradient step; measures the ``loss`` of the largest and the mean ``other_loss`` of the others."""
         (batch,) = train
         largest, *others = self.paths.draw(generator)
         to_training(self.net)
@@ -55,11 +65,11 @@ class Sandwich(Strategy):
         loss.backward()
         teacher, total = outputs.detach(), 0.0
         for one in others:  # one backward pass each, so that memory holds one size at a time
-            distance = self.task.distillation(self.net(batch.inputs, one), teacher, batch.targets)
-            total += finite(distance)
-            distance.backward()
+            loss = taught_loss(self.task, self.net(batch.inputs, one), teacher, batch.targets, self.share)
+            total += finite(loss)
+            loss.backward()
         self.optimizer.step()
-        return {**measured, "distillation": total / len(others)} if others else measured
+        return {**measured, "other_loss": total / len(others)} if others else measured
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """Loss and metric of the largest, with batch statistics."""

@@ -63,7 +63,7 @@ def test_a_step_follows_the_sum_of_its_parts() -> None:
         expected = old if gradient is None else old - 0.05 * gradient
         assert torch.allclose(parameter, expected, rtol=0, atol=1e-12)
     assert measured["loss"] == pytest.approx(float(losses[0].detach()))
-    assert measured["distillation"] == pytest.approx(sum(float(loss.detach()) for loss in losses[1:]) / len(others))
+    assert measured["other_loss"] == pytest.approx(sum(float(loss.detach()) for loss in losses[1:]) / len(others))
 
 
 def test_the_ends_are_always_trained() -> None:

@@ -17,7 +17,16 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 OPTIONS = (
     *("--data", "digits", "--set", "data.limit=60", "--set", "programs=[]", "--seconds", "0.1", "--workers", "1"),
-    *("--set", "space.kind=resnet", "--set", "space.widths=[4, 8]", "--set", "space.max_depth=1"),
+    *(
+        "--set",
+        "space.kind=resnet",
+        "--set",
+        "space.widths=[4, 8]",
+        "--set",
+        "space.max_depth=1",
+        "--set",
+        "space.kernels=[3]",
+    ),
 )
 
 
