@@ -2,8 +2,8 @@
 
 Photographs: 4,000 of CIFAR-10. The front has so many minutes of the processor. Its sizes with about 25, 50 and 100 % of
 the largest one's multiply-accumulates are compared with the same networks trained alone, by the same recipe, for a
-third of the time each. With ``--long`` a front of three times the minutes is compared with the same plain networks, too.
-Resumable: results are stored as they arrive.
+third of the time each. With ``--long`` a front of three times the minutes is compared with the same plain networks,
+too. Resumable: results are stored as they arrive.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def summary(runs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 losses = [statistics.fmean(pair[place]["loss"] for pair in pairs) for place in (0, 1)]
                 yield (
                     f"{side:10} {100 * float(share):4.0f} % of the MACs: {ours:.4f}, alone {theirs:.4f}, "
-                    f"{100 * (ours - theirs):+.2f} points; NLL {losses[0]:.4f}, alone {losses[1]:.4f} ({len(pairs)} seeds)"
+                    f"{100 * (ours - theirs):+.2f} points; NLL {losses[0]:.4f}, alone {losses[1]:.4f} "
+                    f"({len(pairs)} seeds)"
                 )
 
 

@@ -28,8 +28,10 @@ class Sandwich(Strategy):
         loss(f(x, a_1), y) + sum_i (1 - s) loss(f(x, a_i), y) + s d(f(x, a_i), f(x, a_1))    over i = 2, ..., k
 
     where d is the distillation of the task (`Task.distillation`), s the share of the teacher, 1 in the paper, and the
-    teacher f(x, a_1) is taken as it is: no gradient flows through it. Every size normalises by the statistics of its own batch, so that running averages mean
-    nothing afterwards: estimate those of a size anew (`polyarch.nn.ReestimatedStatistics`) before it is used.
+    teacher f(x, a_1) is taken as it is: no gradient flows through it.
+
+    Every size normalises by the statistics of its own batch, so that running averages mean nothing afterwards: estimate
+    those of a size anew (`polyarch.nn.ReestimatedStatistics`) before it is used.
 
     Args:
         paths: draws the sizes of a step, the largest first.

@@ -24,7 +24,7 @@ def front_charts(record: FrontRecord, text: ScoreText) -> Iterator[tuple[str, Sp
 
 
 def front(record: FrontRecord, text: ScoreText, cost: str) -> Spec:
-    """Test scores against a cost: the sizes on the front are joined, the delivered one stands out."""
+    """Test scores against a cost: the sizes on the front are joined by a line, the delivered one stands out."""
     title, ticks = COSTS[cost]
     x = alt.X(
         f"{cost}:Q",
@@ -49,7 +49,9 @@ def front(record: FrontRecord, text: ScoreText, cost: str) -> Spec:
     rows = [size_row(index, one) for index, one in enumerate(record.sizes)]
     joined = [row for row, one in zip(rows, record.sizes, strict=True) if one.is_on_front]
     others = [row for row in rows if row["index"] != record.best]
-    layers = [data(joined).mark_line(style="front", fillOpacity=0).encode(x=x, y=y, order="macs:Q")]
+    layers = []
+    if cost != "milliseconds":  # the front is of what is counted
+        layers.append(data(joined).mark_line(style="front", fillOpacity=0).encode(x=x, y=y, order=f"{cost}:Q"))
     for style, group in (("others", others), ("best", [rows[record.best]])):
         points = data(group).mark_point(style=style, filled=True, size=150, opacity=0.95, cursor="pointer")
         layers.append(points.encode(x=x, y=y, tooltip=tooltip))

@@ -58,8 +58,8 @@ def tiles(record: FrontRecord, text: ScoreText) -> Iterator[Tile]:
 def size_table(record: FrontRecord, text: ScoreText) -> SortableTable:
     """A row per size."""
     headings = (
-        "size", "architecture", "parameters", "MACs", "milliseconds", f"validation {text.title}", f"test {text.title}",
-        "test NLL", "on the front",
+        "size", "architecture", "parameters", "MACs", "ms", f"validation {text.title}", f"test {text.title}",
+        "test NLL", "front",
     )  # fmt: skip
     lines = [Line(_cells(index, one, text), is_best=index == record.best) for index, one in enumerate(record.sizes)]
     return SortableTable(headings, tuple(lines))
