@@ -112,6 +112,7 @@ class ElasticTraining:
                 net,
                 optimizer,
                 paths=SandwichPaths(self.sizes, settings.between),
+                share=settings.teacher,
                 task=run.task.smoothed(settings.label_smoothing),
             ),
             Laps(batches, LAP),
