@@ -26,7 +26,7 @@ from . import (
     training,
     truths,
 )
-from .facade import SearchResult, search
+from .facade import SearchResult, load_run, search
 from .nn import (
     ElasticBatchNorm1d,
     ElasticBatchNorm2d,
@@ -66,6 +66,7 @@ __all__ = [
     "export",
     "from_module",
     "gate",
+    "load_run",
     "methods",
     "networks",
     "nn",

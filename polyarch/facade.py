@@ -1,6 +1,7 @@
 """The whole job as one function: what `polyarch search` does, from Python."""
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,22 +14,50 @@ from polyarch.data import Dataset, load
 from polyarch.data.sources import with_held_out
 from polyarch.data.split_keys import SplitKeys
 from polyarch.errors import ConfigError, InvalidInput, MissingExtra
+from polyarch.executors import one_thread
+from polyarch.export.records import ARCHITECTURE_FILE
 from polyarch.methods.method import Method
-from polyarch.plugins import METHODS, SUPERNET_METHOD
+from polyarch.plugins import METHODS, SUPERNET_METHOD, method_named
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.predictor import Predictor
 from polyarch.reports import write_report
-from polyarch.results import Results
+from polyarch.results import PredictorRecord, Results, SizeRecord
+from polyarch.results.sizes import best_within, size_at
 from polyarch.runs.display import Display, Quiet, Terminal
 from polyarch.runs.own_module import Builder
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
+from polyarch.runs.workspace import Workspace
 from polyarch.tasks import Task
 from polyarch.training import Callback, stop_on_signal
 
 IN_PYTHON = "<given in Python>"
 """Stands in the settings for a network or data that no file names."""
+
+FRONT = "front"
+"""The method behind ``front=True`` and ``--front``."""
+
+
+@dataclass(frozen=True)
+class ExtractedSize:
+    """A size of a front that has become an artifact of its own.
+
+    Args:
+        index: its place in `SearchResult.front`.
+        folder: of the artifact.
+        record: how good and how honest its predictions are on test data.
+        builder: makes the user's own network, if there is one.
+    """
+
+    index: int
+    folder: Path
+    record: PredictorRecord
+    builder: Builder | None = None
+
+    def predictor(self) -> Predictor:
+        """What predicts, with its calibration."""
+        return Predictor.load(self.folder, module=self.builder)
 
 
 @dataclass(frozen=True)
@@ -39,11 +68,13 @@ class SearchResult:
         results: every number of the run.
         folder: of the run, with ``report.html``, ``artifact/``, and ``ensemble/`` and ``posterior/`` if it has them.
         builder: makes the user's own network, if there is one.
+        data: what was given in Python instead of a name or a path.
     """
 
     results: Results
     folder: Path
     builder: Builder | None = None
+    data: Dataset | None = None
 
     def predictor(self, mode: str | None = None, *, exit_above: float | None = None) -> Predictor:
         """What predicts, with its calibration.
@@ -54,6 +85,68 @@ class SearchResult:
             exit_above: the confidence of ``early-exit``; by default the one chosen on validation data.
         """
         return load_predictor(self.folder, mode, exit_above, module=self.builder)
+
+    @property
+    def front(self) -> list[SizeRecord]:
+        """The sizes of a search with ``front=True``, from few multiply-accumulates to many."""
+        sizes: list[SizeRecord] = self._method.sizes(self.results)
+        return sizes
+
+    def extract(
+        self,
+        *,
+        at: int | None = None,
+        max_params: float | None = None,
+        max_macs: float | None = None,
+        max_latency: float | None = None,
+        tune_minutes: float | None = None,
+        out: str | Path | None = None,
+        display: Display | None = None,
+    ) -> ExtractedSize:
+        """Writes the artifact of one size of the front: the best on validation data within limits, or one by its index.
+
+        Args:
+            at: an index into `front`, instead of limits.
+            max_params, max_macs, max_latency: hard limits; latency in seconds.
+            tune_minutes: further training, with the largest size as teacher.
+            out: the folder of the artifact; by default ``sizes/INDEX`` in that of the run.
+            display: shows what happens; nothing by default.
+        """
+        limits = {"max_params": max_params, "max_macs": max_macs, "max_latency": max_latency}
+        given = [name for name, value in limits.items() if value is not None]
+        if (at is None) == (not given):
+            raise InvalidInput(f"Expected the index of a size, or limits. Got {'both' if given else 'neither'}.")
+        if tune_minutes is not None and not 0 < tune_minutes < math.inf:
+            raise InvalidInput(f"Expected more than 0 minutes to tune. Got {tune_minutes}.")
+        sizes = self.front
+        index = best_within(sizes, self.results.task.selection, **limits) if at is None else size_at(sizes, at)
+        folder = self.folder / "sizes" / str(index) if out is None else Path(out)
+        is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        if not is_free and not (folder / ARCHITECTURE_FILE).exists():
+            raise InvalidInput(f"Expected a new or empty folder, or an artifact to replace. Found neither in {folder}.")
+        with stop_on_signal("the same command") as stop, one_thread():
+            beginning = Beginning(self.folder, display or Quiet(), stop, data=self.data, builder=self.builder)
+            run = beginning.reopen(None, {}, "the run")
+            record = self._method.extract(run, self.results, index, folder, tune_minutes)
+        return ExtractedSize(index, folder, record, self.builder)
+
+    @property
+    def _method(self) -> Method:
+        method: Method = method_named(self.results.method)
+        return method
+
+
+def load_run(folder: str | Path, *, module: Builder | None = None, data: Dataset | None = None) -> SearchResult:
+    """A run that has been made before, by `search` or by the command line.
+
+    Args:
+        module: makes the user's own network, if there is one.
+        data: what was given in Python instead of a name or a path.
+    """
+    path = Workspace(Path(folder)).results
+    if not path.exists():
+        raise ConfigError(f"Expected a run in {folder}. Found no {path.name} there.")
+    return SearchResult(Results.read(path), Path(folder), module, data)
 
 
 def search(
@@ -68,6 +161,7 @@ def search(
     groups: str | ArrayLike | None = None,
     times: str | ArrayLike | None = None,
     method: str | Method | None = None,
+    front: bool = False,
     space: str | None = None,
     module: str | nn.Module | Builder | None = None,
     max_params: float | None = None,
@@ -103,6 +197,7 @@ def search(
         times: the same for times: the latest examples are held out. Neither column is an input of the network.
         method: how the architecture is found, by name (see `polyarch.plugins.METHODS`) or as an object; by default a
             race, or ``one-shot`` if there are callbacks or settings for a supernet.
+        front: one training for networks of every size, `SearchResult.front`; short for ``method="front"``.
         space: one of `polyarch spaces list`, or ``"package.module:Space"``; ``auto`` unless ``settings`` describe one.
         module: your own network with `OneOf`, `Repeat` and `Maybe` blocks, your own `Supernet`, or any network for
             methods that gate channels: a module, a function or class that makes one (polyarch passes ``input_shape``,
@@ -118,10 +213,12 @@ def search(
         workers: processes. More than one needs ``if __name__ == "__main__":`` around the call in a script, and a
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
-        finish_now: with ``resume``, train no more and deliver the best so far; for method ``race``.
+        finish_now: with ``resume``, train no more and deliver the best so far; for ``race`` and ``front``.
         report: whether to write ``report.html``.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
+    if front and method not in (None, FRONT):
+        raise ConfigError(f"Expected front without another method. Got {method!r}.")
     if isinstance(method, Method):
         METHODS.add(method.name, lambda name: method)
     if module is not None and space not in (None, "module"):
@@ -131,6 +228,7 @@ def search(
     given = _loaded(data, target, task, held_out, (settings or {}).get("data.size"))
     more = None if isinstance(unlabelled, str | Path) else unlabelled
     described = any(name.startswith("space.") for name in settings or {})
+    name = method.name if isinstance(method, Method) else method
     overrides: dict[str, Any] = {
         "data.name": _named(data),
         "task.kind": "own" if isinstance(task, Task) else task,
@@ -139,7 +237,7 @@ def search(
         **{SETTING[key]: _named(value) for key, value in held_out.items()},
         "data.ood": ood,
         "data.unlabelled": None if unlabelled is None else str(unlabelled) if more is None else IN_PYTHON,
-        "method": method.name if isinstance(method, Method) else method or (SUPERNET_METHOD if callbacks else None),
+        "method": FRONT if front else name or (SUPERNET_METHOD if callbacks else None),
         "space.kind": space or (None if described else "auto") if module is None else "module",
         "space.module": None if module is None else module if isinstance(module, str) else IN_PYTHON,
         "search.max_params": max_params,
@@ -174,7 +272,7 @@ def search(
             write_report(results, run.workspace.report)
         except MissingExtra as error:
             display.say(f"No report: {error}")
-    return SearchResult(results, Path(out), builder)
+    return SearchResult(results, Path(out), builder, given)
 
 
 SETTING = {"valid": "data.valid", "test": "data.test", "groups": "data.group", "times": "data.time"}

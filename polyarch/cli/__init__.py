@@ -12,6 +12,7 @@ from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.prediction import predict, serve
 from polyarch.cli.runs import console, rank, search, train
+from polyarch.cli.sizes import extract, front
 from polyarch.cli.spaces import spaces_app
 from polyarch.cli.truth import truth_app
 from polyarch.errors import Interrupted, PolyarchError
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
-for command in (predict, serve, train, rank):
+for command in (predict, serve, front, extract, train, rank):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from polyarch.errors import ConfigError, MissingExtra
+from polyarch.facade import FRONT
 from polyarch.plugins import ESTIMATORS, METHODS, SAMPLERS, SPACES, STRATEGIES, SUPERNET_METHOD, method_named
 from polyarch.reports import write_report
 from polyarch.results import Results
@@ -65,7 +66,8 @@ SpaceOption = Annotated[
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 FinishOption = Annotated[
-    bool, typer.Option("--finish-now", help="With --resume: train no more and deliver the best so far (method race).")
+    bool,
+    typer.Option("--finish-now", help="With --resume: train no more and deliver the best so far (race and front)."),
 ]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
 StrategyOption = Annotated[
@@ -97,6 +99,9 @@ def search(
     method: Annotated[
         str | None, typer.Option("--method", help=f"{', '.join(METHODS)}, or PACKAGE.MODULE:CLASS.")
     ] = None,
+    front: Annotated[
+        bool, typer.Option("--front", help="One training, networks of every size; short for --method front.")
+    ] = False,
     space: SpaceOption = None,
     module: ModuleOption = None,
     config: ConfigOption = None,
@@ -134,6 +139,8 @@ def search(
 
     Settings of the method's own section are options, too: --rule 95%, --members 5, ...
     """
+    if front and method not in (None, FRONT):
+        raise ConfigError(f"Expected --front without --method. Got --method {method}.")
     described = config is not None or resume or any(word.startswith("space.") for word in settings or [])
     if space is None and module is None and not described:
         space = "auto"
@@ -161,7 +168,7 @@ def search(
         "max_minutes": max_minutes,
         "data.ood": ood,
         "data.unlabelled": unlabelled,
-        "method": method,
+        "method": FRONT if front else method,
     }
     if finish_now and not resume:
         raise ConfigError("Expected --resume with --finish-now. Got a new run, which has nothing to finish.")

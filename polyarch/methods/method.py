@@ -5,13 +5,15 @@ A run goes through a method in this order: `suggest` -> `check` -> `measure` and
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.table import Table
 
 from polyarch.data import Dataset
+from polyarch.errors import ConfigError
 from polyarch.reports.section import Section
-from polyarch.results import Record, Results
+from polyarch.results import PredictorRecord, Record, Results, SizeRecord
 from polyarch.runs.checks import check_run, check_training
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
@@ -107,3 +109,15 @@ class Method(ABC):
     def report(self, results: Results) -> Section:
         """Its part of the report."""
         return Section()
+
+    def sizes(self, results: Results) -> list[SizeRecord]:
+        """Networks of several sizes that `extract` can take out of a finished run; refuses runs that have none."""
+        raise ConfigError(f"Expected a run of search --front, which has sizes. Got one of method {self.name!r}.")
+
+    def extract(self, run: Run, results: Results, index: int, folder: Path, minutes: float | None) -> PredictorRecord:
+        """Writes the artifact of one of the `sizes` of a finished run into a folder.
+
+        Args:
+            minutes: for training it further before; as it is by default.
+        """
+        raise ConfigError(f"Expected a run of search --front, which has sizes. Got one of method {self.name!r}.")

@@ -14,8 +14,9 @@ from polyarch.results.predictors import (
     TaskRecord,
 )
 from polyarch.results.runs import Results, TrainingRecord, read_content
+from polyarch.results.sizes import SizeRecord
 
 __all__ = [
     "VERSION", "ConformalRecord", "Contender", "LevelPoint", "NetworkRecord", "NumberPoints", "PredictorRecord",
-    "Record", "ReliabilityBin", "Results", "Role", "TaskRecord", "TrainingRecord", "read_content",
+    "Record", "ReliabilityBin", "Results", "Role", "SizeRecord", "TaskRecord", "TrainingRecord", "read_content",
 ]  # fmt: skip

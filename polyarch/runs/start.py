@@ -70,7 +70,7 @@ class Beginning:
         """An earlier run, with its settings."""
         run = self.reopen(content, overrides, origin)
         if self.finish_now and not run.method.can_finish_now:
-            raise ConfigError(f"Expected method race to finish now. Got a run of {run.method.name!r}.")
+            raise ConfigError(f"Expected a method that can finish now. Got a run of {run.method.name!r}.")
         check_callbacks(run.callbacks, [stage.name for stage in stages_of(run)], run.method.name)
         planned = run.method.plan(run, timings_of(run))
         show_plan(self.display, planned, run.settings.workers, resumed=True)

@@ -132,7 +132,7 @@ def shown(run: Run) -> Iterator[list[Callback]]:
     with run.display.stage("train") as report, _tensorboard(run) as tensorboard:
         yield [
             EpochLog(lambda row: run.workspace.log("epoch", **row)),
-            StepProgress(lambda done, total, metrics: report(done, total, _loss(metrics))),
+            StepProgress(lambda done, total, metrics: report(done, total, loss_in_words(metrics))),
             *tensorboard,
             *run.callbacks,
         ]
@@ -147,5 +147,6 @@ def _tensorboard(run: Run) -> Iterator[list[Callback]]:
         yield [callback]
 
 
-def _loss(metrics: Mapping[str, float]) -> str:
+def loss_in_words(metrics: Mapping[str, float]) -> str:
+    """The note of a progress bar; nothing before the first step."""
     return f"loss {metrics['loss']:.4f}" if metrics else ""

@@ -2,10 +2,12 @@
 
 `RandomPaths`: Guo et al. (2020), "Single Path One-Shot Neural Architecture Search with Uniform Sampling",
 arXiv:1904.00420. `FairPaths`: Chu et al. (2021), "FairNAS: Rethinking Evaluation Fairness of Weight Sharing Neural
-Architecture Search", arXiv:1907.01845.
+Architecture Search", arXiv:1907.01845. `SandwichPaths`: Yu and Huang (2019), "Universally Slimmable Networks and
+Improved Training Techniques", arXiv:1903.05134.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Generator
@@ -78,3 +80,25 @@ class FairPaths(PathSampler):
             else:
                 columns.append(torch.randperm(self.count, generator=generator).tolist())
         return [Architecture(self.space, indices) for indices in zip(*columns, strict=True)]
+
+
+class SandwichPaths(PathSampler):
+    """The largest size, the smallest, and some of those between, drawn without replacement.
+
+    Args:
+        sizes: from the smallest to the largest; with a single one that is all a step trains.
+        between: how many of the others a step trains, or all if there are fewer.
+    """
+
+    def __init__(self, sizes: Sequence[Architecture], between: int = 1) -> None:
+        if not sizes or between < 0:
+            raise InvalidInput(f"Expected 1 or more sizes, and 0 or more between. Got {len(sizes)} and {between}.")
+        self.smallest, self.others, self.largest = sizes[0], list(sizes[1:-1]), sizes[-1]
+        self.between = min(between, len(self.others))
+        self.count = min(len(sizes), 2) + self.between
+
+    def draw(self, generator: Generator) -> list[Architecture]:
+        """The largest first, then the smallest."""
+        ends = [self.largest] if self.count == 1 else [self.largest, self.smallest]
+        order = torch.randperm(len(self.others), generator=generator)[: self.between]
+        return [*ends, *(self.others[place] for place in order.tolist())]

@@ -7,6 +7,7 @@ from polyarch.supernets.elastic import ElasticSupernet
 from polyarch.supernets.elastic_mlp import ElasticMLPSupernet
 from polyarch.supernets.gated import GatedSupernet, gate, probe
 from polyarch.supernets.gated_depth import GatedDepthSupernet
+from polyarch.supernets.ladder import ladder
 from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.mobile import MobileSupernet
@@ -25,5 +26,5 @@ __all__ = [
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
     "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Supernet", "NB201Supernet",
     "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet", "Supernet", "WiredSupernet", "fairnas_chain",
-    "from_module", "gate", "probe", "relaxation_of", "without_option",
+    "from_module", "gate", "ladder", "probe", "relaxation_of", "without_option",
 ]  # fmt: skip

@@ -85,6 +85,18 @@ class Classification(Task):
         losses = F.cross_entropy(outputs, targets, label_smoothing=self.label_smoothing, reduction="none")
         return (weights[targets] * losses).mean()
 
+    def distillation(self, outputs: Tensor, teacher: Tensor, targets: Tensor) -> Tensor:
+        """The cross-entropy -(1/B) sum_n v[y_n] sum_c softmax(teacher)_nc log softmax(outputs)_nc.
+
+        Hinton, Vinyals and Dean (2015), "Distilling the Knowledge in a Neural Network", arXiv:1503.02531, at
+        temperature 1.
+        """
+        soft = torch.softmax(teacher, -1)
+        if not self.class_weights:
+            return F.cross_entropy(outputs, soft)
+        weights = torch.tensor(self.class_weights, dtype=outputs.dtype, device=outputs.device)
+        return (weights[targets] * F.cross_entropy(outputs, soft, reduction="none")).mean()
+
     def smoothed(self, amount: float) -> Self:
         """The same task with label smoothing."""
         return replace(self, label_smoothing=amount)

@@ -78,6 +78,10 @@ class MultiLabel(Task):
         """The mean binary cross-entropy of (B, L) logits."""
         return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs))
 
+    def distillation(self, outputs: Tensor, teacher: Tensor, targets: Tensor) -> Tensor:
+        """The mean binary cross-entropy with the teacher's probabilities as targets."""
+        return F.binary_cross_entropy_with_logits(outputs, torch.sigmoid(teacher))
+
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """The logits of sum_k w_k sigmoid(logit_k): right about every label alone."""
         weights = log_weights.to(outputs)[:, None, None]

@@ -115,14 +115,19 @@ class Regression(Task):
 
     def log_likelihood(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """sum_t log N(y_t; mean_t, variance_t), in units of the targets: (..., B, 2T), (B, T) -> (..., B)."""
-        losses = self._losses(outputs, targets)
-        if not losses.requires_grad:
-            return -losses.sum(-1)
-        errors, log_variances = self._errors(outputs, targets), self._log_variances(outputs)
-        weights = log_variances.detach().exp().clamp_max(1)
-        spread = errors.detach().square() * (-log_variances).exp() + log_variances
-        gradient = -(errors.square() + weights * spread) / 2  # what is differentiated
-        return (gradient - gradient.detach() - losses.detach()).sum(-1)
+        return -self._with_gradient(outputs, self._errors(outputs, targets)).sum(-1)
+
+    def distillation(self, outputs: Tensor, teacher: Tensor, targets: Tensor) -> Tensor:
+        """The mean over examples of E_{y ~ teacher}[-log p(y)], summed over targets.
+
+        That is the loss at the teacher's mean with squared errors larger by the teacher's variance exp(r'):
+
+            E = (((m' - m)^2 + exp(r')) exp(-r) + r + log(2 pi)) / 2 + log scale
+
+        with the gradients of the loss: a mean learns by least squares.
+        """
+        errors = teacher[..., : len(self.names)] - outputs[..., : len(self.names)]
+        return self._with_gradient(outputs, errors, self._log_variances(teacher).exp()).sum(-1).mean()
 
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """The Gaussian with mean and variance of the mixture: right about both, not about the mixture's shape."""
@@ -195,11 +200,21 @@ class Regression(Task):
         means = location + scale * outputs[..., : len(self.names)]
         return GaussianMixture(means, scale.square() * self._log_variances(outputs).exp(), weights.to(means))
 
-    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """-log N(y_t; mean_t, variance_t), (..., B, T)."""
-        log_variances = self._log_variances(outputs)
-        squares = self._errors(outputs, targets).square() * (-log_variances).exp()
-        return (squares + log_variances + math.log(2 * math.pi)) / 2 + self._units(outputs)[1].log()
+    def _with_gradient(self, outputs: Tensor, errors: Tensor, spread: Tensor | float = 0.0) -> Tensor:
+        """-log N of standardised errors z - m, (..., B, T), whose value is true and whose gradient is ours.
+
+        Args:
+            spread: what is added to squared errors: the variance of what is learned, (..., B, T).
+        """
+        log_variances, squares = self._log_variances(outputs), errors.square() + spread
+        constant = self._units(outputs)[1].log()
+        losses = (squares * (-log_variances).exp() + log_variances + math.log(2 * math.pi)) / 2 + constant
+        if not losses.requires_grad:
+            return losses
+        weights = log_variances.detach().exp().clamp_max(1)
+        variance = squares.detach() * (-log_variances).exp() + log_variances
+        gradient = (squares + weights * variance) / 2  # what is differentiated
+        return gradient - gradient.detach() + losses.detach()
 
     def _errors(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """z - m, (..., B, T)."""

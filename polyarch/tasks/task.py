@@ -92,6 +92,18 @@ class Task(ABC):
         """What training minimises, a scalar: by default the mean negative log-likelihood of (B, O) outputs."""
         return -self.log_likelihood(outputs, targets).mean()
 
+    def distillation(self, outputs: Tensor, teacher: Tensor, targets: Tensor) -> Tensor:
+        """What outputs that learn from another network minimise, a scalar: (B, O), (B, O), (B, ...).
+
+        Where the outputs are a distribution, the expected loss of targets that the teacher draws,
+        E_{y ~ teacher(x)}[-log p(y | x)], which is least where both predict the same. By default, where they mean
+        anything, the loss itself: nothing is known about how close two outputs are.
+
+        Args:
+            teacher: outputs of the other network, without gradients.
+        """
+        return self.loss(outputs, targets)
+
     def smoothed(self, amount: float) -> Self:
         """The same task with label smoothing, which only classes have."""
         if amount:

@@ -100,3 +100,19 @@ class Trapezoid(Callback):
             rate *= min(max(left, 0.0), 1.0)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+
+
+class TimeProgress(Callback):
+    """Reports the whole seconds that a budget has used, its seconds, and the latest metrics to a function."""
+
+    def __init__(self, budget: TimeBudget, report: Callable[[int, int, Mapping[str, float]], None]) -> None:
+        self.budget = budget
+        self.report = report
+
+    def on_start(self, state: FitState) -> None:
+        """Reports where a resumed training starts."""
+        self.report(round(self.budget.used), round(self.budget.seconds), {})
+
+    def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
+        """Reports the step."""
+        self.report(round(self.budget.used), round(self.budget.seconds), metrics)

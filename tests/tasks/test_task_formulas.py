@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -299,3 +301,45 @@ class TestOwnTask:
         torch.testing.assert_close(mean, torch.einsum("k,kno->no", WEIGHTS, outputs))
         variance = torch.einsum("k,kno->no", WEIGHTS, outputs.square()) - mean.square()
         torch.testing.assert_close(disagreement, variance.sqrt().mean(-1))
+
+
+class TestDistillation:
+    """E_{y ~ teacher}[-log p(y | x)], by enumeration or by many draws."""
+
+    def test_of_classes_is_the_expected_loss_of_drawn_labels(self) -> None:
+        outputs, teacher = (torch.randn(6, 3, dtype=torch.float64, generator=generator_at(0, name)) for name in "ab")
+        task, targets = Classification(("a", "b", "c")), torch.arange(6) % 3
+        losses = torch.stack([-task.log_likelihood(outputs, torch.full((6,), label)) for label in range(3)], 1)
+        expected = (teacher.softmax(1) * losses).sum(1)
+        assert task.distillation(outputs, teacher, targets).item() == pytest.approx(expected.mean().item(), abs=1e-12)
+        weighted = replace(task, class_weights=(1.0, 2.0, 3.0))
+        weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)[targets]
+        found = weighted.distillation(outputs, teacher, targets).item()
+        assert found == pytest.approx((weights * expected).mean().item(), abs=1e-12)
+
+    def test_of_labels_is_the_expected_loss_of_drawn_labels(self) -> None:
+        outputs, teacher = (torch.randn(6, 2, dtype=torch.float64, generator=generator_at(0, name)) for name in "ab")
+        p = torch.sigmoid(teacher)
+        expected = -(p * torch.sigmoid(outputs).log() + (1 - p) * torch.sigmoid(-outputs).log()).mean()
+        task = MultiLabel(("a", "b"))
+        found = task.distillation(outputs, teacher, torch.ones(6, 2, dtype=torch.bool))
+        assert found.item() == pytest.approx(expected.item(), abs=1e-12)
+
+    def test_of_numbers_is_the_cross_entropy_of_gaussians(self) -> None:
+        """Gauss-Hermite quadrature of the loss under the teacher's distribution is exact: it is a square."""
+        outputs, teacher = (torch.randn(6, 2, dtype=torch.float64, generator=generator_at(0, name)) for name in "ab")
+        task = Regression(("y",), location=(3.0,), scale=(2.0,))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(4)
+        mean, deviation = 3 + 2 * teacher[:, :1], 2 * (teacher[:, 1:] / 2).exp()
+        losses = [-task.log_likelihood(outputs, mean + deviation * node).mean().item() for node in nodes]
+        expected = float(np.dot(weights, losses) / weights.sum())
+        found = task.distillation(outputs, teacher, mean)
+        assert found.item() == pytest.approx(expected, abs=1e-10)
+        student = teacher.clone().requires_grad_()
+        task.distillation(student, teacher, mean).backward()
+        assert student.grad is not None and torch.allclose(student.grad, torch.zeros_like(teacher), atol=1e-12)
+
+    def test_without_a_distribution_it_is_the_loss(self) -> None:
+        task = OwnTask(lambda outputs, targets: (outputs - targets).abs().mean(1), size=1)
+        outputs, targets = torch.zeros(3, 1), torch.ones(3, 1)
+        assert task.distillation(outputs, torch.full((3, 1), 9.0), targets) == task.loss(outputs, targets)

@@ -1,27 +1,18 @@
 """Who takes part in a race: an architecture with the augmentation it is trained with."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from polyarch.data import Augmentation, Cutout, RandomCrop, RandomFlip, RandomShift
-from polyarch.estimators import MACs
 from polyarch.methods.race.settings import RaceSettings
+from polyarch.runs.image_augmentation import AUGMENTATIONS, crop_side, usual_augmentation
 from polyarch.runs.run import Run
-from polyarch.spaces import Architecture, Choice, Space
-from polyarch.supernets import ElasticSupernet
-
-AUGMENTATIONS: dict[str, Sequence[str]] = {
-    "none": (),
-    "shift": ("shift",),
-    "flip": ("shift", "flip"),
-    "cutout": ("shift", "cutout"),
-    "flip and cutout": ("shift", "flip", "cutout"),
-}
-"""What happens to training images, by name. Every kind but the first shifts them by a few pixels."""
+from polyarch.runs.work import work_seconds
+from polyarch.spaces import Architecture, Space
+from polyarch.supernets import Supernet, ladder
 
 OTHERS: dict[str, Sequence[str]] = {
     "none": (),
@@ -38,7 +29,7 @@ class Candidate:
     """One network in the race.
 
     Args:
-        augmentation: a name of `AUGMENTATIONS`.
+        augmentation: a name of `polyarch.runs.image_augmentation.AUGMENTATIONS`.
         seed: of its weights and of the order of its batches.
         is_reference: whether it is the plain network that every other has to beat.
     """
@@ -52,30 +43,6 @@ class Candidate:
     def key(self) -> str:
         """Names it among all candidates."""
         return f"{self.architecture.key} {self.augmentation} {self.seed}"
-
-
-def augmentations(name: str, shape: Sequence[int], crop: int | None = None) -> list[Augmentation]:
-    """What an augmentation does to images (C, H, W): shifts by an eighth of the side, cuts out a third of it.
-
-    Args:
-        crop: the side of a window that is kept, if not all is.
-    """
-    side = min(shape[1:], default=0)
-    made: dict[str, Augmentation] = {
-        "shift": RandomShift(max(side // 8, 1)),
-        "flip": RandomFlip(),
-        "cutout": Cutout(max(side // 3, 2)),
-    }
-    return [*(made[part] for part in AUGMENTATIONS[name]), *([] if crop is None else [RandomCrop(crop)])]
-
-
-def crop_of(run: Run) -> int | None:
-    """The side of training images until the learning rate falls; None where they are not cropped."""
-    share = run.settings.section(RaceSettings).crop
-    if share == 1 or not run.feed.data.is_image or not isinstance(run.net, ElasticSupernet):
-        return None
-    side: int = min(run.feed.data.input_shape[1:])
-    return round(share * side)
 
 
 USUAL_STEPS = 7000
@@ -92,48 +59,23 @@ def field(run: Run, count: int, seconds: float) -> list[Candidate]:
         seconds: what a finalist will have.
     """
     augmentation = usual_augmentation(run)
-    ladder, plain_ones = (
-        [one for one in found if run.limits.allows(one)] for found in (sizes(run.net.space), plain_sizes(run.net.space))
-    )
-    if not ladder or not plain_ones:  # choices that are no sizes, or limits that no network of the ladder keeps
+    kinds = (ladder(run.net), plain_networks(run.net)) if run.feed.data.is_image else ((), ())
+    sizes, plain_ones = ([one for one in networks if run.limits.allows(one)] for networks in kinds)
+    if not sizes or not plain_ones:  # choices that are no sizes, or limits that no network of the ladder keeps
         first = [one for one in [middle(run.net.space)] if one in run.net.space and run.limits.allows(one)]
         draws = [*first, *run.draw(count - len(first), "race", besides=first)]
         return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(draws)]
-    costs = {one: work_seconds(run, one, crop_of(run)) for one in ladder}
+    settings = run.settings.section(RaceSettings)
+    crop = crop_side(run, settings.crop)
+    costs = {one: work_seconds(run, one, settings.batch_size, crop) for one in sizes}
     usual = seconds / USUAL_STEPS
     found = [plain(plain_ones)]
     for place in range(count - 1):
         wanted = usual * 2.0 ** ((place + 1) // 2 * (-1) ** place)
-        others = [one for one in ladder if one not in found]
+        others = [one for one in sizes if one not in found]
         if others:
             found.append(min(others, key=lambda one: abs(math.log(costs[one] / wanted))))
     return [Candidate(one, augmentation, is_reference=place == 0) for place, one in enumerate(found)]
-
-
-def usual_augmentation(run: Run) -> str:
-    """Photographs, in colour, may be mirrored; digits and letters, mostly grey, may not."""
-    if not run.feed.data.is_image:
-        return "none"
-    return "flip" if run.feed.data.input_shape[0] == 3 else "shift"
-
-
-STEP_SECONDS, PIXEL_SECONDS, MAC_SECONDS = 2e-3, 3.7e-7, 1 / 13e9
-"""What a training step takes on one core of a machine like ours: in any case, for every pixel of the batch, and for
-every multiply-accumulate of its forward pass.
-
-Measured on residual networks of 4 to 32 channels and images of 8 to 32 pixels."""
-
-
-def work_seconds(run: Run, architecture: Architecture, crop: int | None = None) -> float:
-    """What a step counts on the clock ``work``: about what it takes on one core."""
-    example = run.feed.example.inputs
-    if crop is not None:
-        assert isinstance(example, Tensor)
-        example = example[:, :, :crop, :crop]
-    macs = MACs(example).score(run.net, architecture)
-    pixels = example[0, 0].numel() if run.feed.data.is_image and isinstance(example, Tensor) else 0
-    batch = run.settings.section(RaceSettings).batch_size
-    return STEP_SECONDS + batch * (pixels * PIXEL_SECONDS + macs * MAC_SECONDS)
 
 
 PLAIN = {"width": 16, "depth": 1, "kernel": 3}
@@ -143,28 +85,11 @@ FAMILY, VIEW = "family", "view"
 """Choices of spaces that hold plain networks beside others, and networks that look at mirror images, too."""
 
 
-def sizes(space: Space) -> list[Architecture]:
-    """Networks that are scaled as a whole, from small to large, where the choices are sizes; none elsewhere.
-
-    All stages have the same width, relative to the first, and the same depth; kernels are the smallest.
-    """
-    parts = [_part(choice.name) for choice in space.choices]
-    if not set(parts) <= {*PLAIN, FAMILY, VIEW} or "width" not in parts:
-        return []
-    levels = {part: len(space.choices[parts.index(part)].options) for part in parts}
-    found = {}
-    for width in range(levels["width"]):
-        for depth in range(levels.get("depth", 1)):
-            place = {"width": width, "depth": depth}
-            one = Architecture(space, tuple(_within(choice, place) for choice in space.choices))
-            found[one.canonical()] = one
-    return list(found.values())
-
-
-def plain_sizes(space: Space) -> list[Architecture]:
-    """Plain networks of all widths, where the space holds a family of them; else those of `sizes`."""
+def plain_networks(net: Supernet) -> list[Architecture]:
+    """Plain networks of all widths, where the space holds a family of them; else networks of all sizes."""
+    space = net.space
     if FAMILY not in space.choice_names:
-        return sizes(space)
+        return ladder(net)
     (widths,) = (choice for choice in space.choices if choice.name == "plain.width")
     first = {choice.name: choice.options[0] for choice in space.choices}
     return [space.architecture({**first, FAMILY: "plain", widths.name: option}) for option in widths.options]
@@ -175,8 +100,11 @@ def middle(space: Space) -> Architecture:
     return Architecture(space, tuple(len(choice.options) // 2 for choice in space.choices))
 
 
-def plain(ladder: Sequence[Architecture]) -> Architecture:
-    """The plain network, or what is nearest to it."""
+def plain(networks: Sequence[Architecture]) -> Architecture:
+    """The plain network, or what is nearest to it; the middle one of a space of other choices than its own."""
+    parts = {_part(name) for name in networks[0].space.choice_names}
+    if not parts <= {*PLAIN, FAMILY, VIEW}:
+        return networks[len(networks) // 2]
 
     def distance(architecture: Architecture) -> float:
         chosen = architecture.to_dict()
@@ -185,7 +113,7 @@ def plain(ladder: Sequence[Architecture]) -> Architecture:
         first = {_part(name): option for name, option in reversed(chosen.items())}
         return math.fsum(abs(float(first[part]) - wanted) for part, wanted in PLAIN.items() if part in first)
 
-    return min(ladder, key=distance)
+    return min(networks, key=distance)
 
 
 def mutated(architecture: Architecture, generator: Generator) -> Architecture:
@@ -211,8 +139,3 @@ def mirrored(candidate: Candidate) -> Architecture | None:
 
 def _part(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _within(choice: Choice, place: Mapping[str, int]) -> int:
-    """The option at this place among those of widths or depths, or the last there is; the first of other choices."""
-    return min(place.get(_part(choice.name), 0), len(choice.options) - 1)

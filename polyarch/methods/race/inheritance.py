@@ -11,7 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from polyarch.methods.race.candidates import Candidate
-from polyarch.methods.race.training import CandidateTraining, optimiser
+from polyarch.methods.race.training import CandidateTraining
+from polyarch.runs.recipe import optimiser
 from polyarch.training import CheckpointStore, WeightAverage
 
 

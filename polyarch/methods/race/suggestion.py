@@ -8,6 +8,7 @@ from polyarch.methods.race.settings import RaceSettings
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import in_words, start_seconds
+from polyarch.runs.recipe import suitable_recipe
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.suggestion import SpaceProposal, Suggestion, merged, trial, validation_share
 
@@ -16,13 +17,6 @@ EXPLORING = 0.15
 
 LEAST_FIRST_SECONDS = 3.0
 """A shorter first rung tells nothing: most of it is the start."""
-
-LEAST_CROPPED = 16
-"""The side of images from which on they are cropped at first."""
-
-FEW_EXAMPLES = 20_000
-"""Fewer images are seen dozens of times and need a stronger weight decay: chosen on validation images of CIFAR-10
-(3,200 training images) and Fashion-MNIST (55,000)."""
 
 DELIVERY_SECONDS, PROGRAM_SECONDS = 5.0, 10.0
 """What choosing and judging take at the end, and each kind of program beside that."""
@@ -40,7 +34,7 @@ def suggest_race(asked: RunSettings, data: Dataset, builder: Builder | None) -> 
     else:
         reason = "your own network" if asked.space.kind == "module" else "as asked for"
     run = trial(asked, data, found, builder)
-    found["race"] = _recipe(data, len(run.feed.train)) | _spent(asked, len(run.feed.train))
+    found["race"] = suitable_recipe(data, len(run.feed.train)) | _spent(asked, len(run.feed.train))
     taken = merged(found["race"], asked.section(RaceSettings).model_dump(exclude_unset=True))
     reasons = [
         f"space {run.settings.space.kind}: {reason}",
@@ -63,24 +57,6 @@ def _proposal(data: Dataset) -> SpaceProposal:
     return SpaceProposal(
         {"kind": "mlp", "width": 128, "inner_widths": inner}, "fully connected networks of several depths and widths"
     )
-
-
-def _recipe(data: Dataset, examples: int) -> dict[str, Any]:
-    if data.is_image:
-        crop = 0.75 if min(data.input_shape[1:]) >= LEAST_CROPPED else 1.0
-        return {
-            "optimiser": "sgd",
-            "learning_rate": 0.1,
-            "weight_decay": 2e-3 if examples < FEW_EXAMPLES else 5e-4,
-            "batch_size": min(64, max(examples // 8, 8)),
-            "crop": crop,
-        }
-    return {
-        "optimiser": "adamw",
-        "learning_rate": 0.002,
-        "weight_decay": 0.01,
-        "batch_size": min(128, max(examples // 8, 8)),
-    }
 
 
 def _spent(asked: RunSettings, examples: int) -> dict[str, Any]:

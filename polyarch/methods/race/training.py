@@ -3,31 +3,27 @@
 import hashlib
 import math
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
-from polyarch.methods.race.candidates import Candidate, augmentations, crop_of, work_seconds
+from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.randomness import derive_seed
+from polyarch.runs.image_augmentation import augmentations, crop_side
+from polyarch.runs.recipe import optimiser, time_budget
 from polyarch.runs.retraining import evaluate
 from polyarch.runs.run import Run
+from polyarch.runs.work import work_seconds
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
-from polyarch.training import BestAverage, CheckpointStore, Laps, Row, TimeBudget, Trapezoid, WeightAverage, fit
-
-LAP = 16
-"""Steps between two looks at the clock."""
-ENDLESS = 10**8
-"""More laps than any budget has time for."""
-CURVE_POINTS = 60
+from polyarch.training import BestAverage, CheckpointStore, Laps, Row, Trapezoid, WeightAverage, fit
+from polyarch.training.laps import ENDLESS, LAP, thinned
 
 
 @dataclass(frozen=True)
@@ -56,10 +52,9 @@ class CandidateTraining:
         network = self.fresh(candidate)
         optimizer = optimiser(network, settings)
         average = WeightAverage(network)
-        crop = crop_of(run) if leg.falls_after is None else None
-        step_seconds = work_seconds(run, candidate.architecture, crop) if settings.clock == "work" else None
-        passing = time.process_time_ns if settings.clock == "processor" else time.monotonic_ns
-        budget = TimeBudget(leg.seconds, step_seconds, passing)
+        crop = crop_side(run, settings.crop) if leg.falls_after is None else None
+        step_seconds = work_seconds(run, candidate.architecture, settings.batch_size, crop)
+        budget = time_budget(leg.seconds, settings, step_seconds)
         schedule = Trapezoid(
             optimizer, budget, peak=settings.learning_rate, warmup=settings.warmup, falls_after=leg.falls_after
         )
@@ -91,7 +86,7 @@ class CandidateTraining:
             "expected_loss": expected_loss(rows, settings.seconds or leg.seconds),
             "valid_loss": measured["loss"],
             "valid_score": measured[run.task.selection.name],
-            "curve": _thinned(rows),
+            "curve": thinned(rows),
         }
 
     @property
@@ -161,23 +156,3 @@ def expected_loss(rows: Sequence[Row], seconds: float) -> float:
         else 0.0
     )
     return math.exp(level + max(min(slope, 0.0), -STEEPEST) * (math.log(seconds) - middle))
-
-
-def optimiser(network: nn.Module, settings: RaceSettings) -> torch.optim.Optimizer:
-    """Nesterov's SGD or AdamW; biases and normalisation layers do not decay."""
-    weights = [parameter for parameter in network.parameters() if parameter.dim() > 1]
-    others = [parameter for parameter in network.parameters() if parameter.dim() <= 1]
-    groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    if settings.optimiser == "adamw":
-        return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(settings.momentum, 0.999), foreach=True)
-    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, nesterov=True, foreach=True)
-
-
-def _thinned(rows: Sequence[Row]) -> list[dict[str, float]]:
-    """Up to 60 points of the training loss over time."""
-    size = max(-(-len(rows) // CURVE_POINTS), 1)
-    parts = [rows[first : first + size] for first in range(0, len(rows), size)]
-    return [
-        {"seconds": round(part[-1]["seconds"], 2), "loss": statistics.fmean(row["loss"] for row in part)}
-        for part in parts
-    ]

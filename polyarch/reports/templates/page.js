@@ -63,6 +63,20 @@
     bubble.style.top = `${Math.max(4, below)}px`;
   }
 
+  // A point whose data name a part of the page reveals it, and so does a button; its siblings are hidden.
+  function reveal(name) {
+    const place = document.getElementById(name);
+    if (!place) return;
+    for (const other of place.parentElement.querySelectorAll(":scope > .shown")) other.hidden = other !== place;
+    for (const button of document.querySelectorAll("button[data-shows]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.shows === name));
+    }
+  }
+
+  for (const button of document.querySelectorAll("button[data-shows]")) {
+    button.addEventListener("click", () => reveal(button.dataset.shows));
+  }
+
   let drawn = [];
 
   async function draw() {
@@ -78,7 +92,11 @@
       const place = document.getElementById(`chart-${name}`);
       place.style.minHeight = `${place.offsetHeight}px`; // the page does not jump while a chart is drawn again
       try {
-        return await window.vegaEmbed(place, spec, options);
+        const chart = await window.vegaEmbed(place, spec, options);
+        chart.view.addEventListener("click", (event, item) => {
+          if (item && item.datum && item.datum.shows) reveal(item.datum.shows);
+        });
+        return chart;
       } catch (error) {
         place.textContent = `This chart could not be drawn: ${error.message}`;
         return { finalize() {} };

@@ -10,24 +10,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyarch.methods.race.candidates import (
-    AUGMENTATIONS,
-    OTHERS,
-    Candidate,
-    mirrored,
-    mutated,
-    plain,
-    plain_sizes,
-    sizes,
-)
+from polyarch.methods.race.candidates import OTHERS, Candidate, mirrored, mutated, plain, plain_networks
 from polyarch.methods.race.inheritance import overlapping
 from polyarch.methods.race.rungs import Lane, best, children, rungs, survivors
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.training import expected_loss
 from polyarch.randomness import generator_at
+from polyarch.runs.image_augmentation import AUGMENTATIONS
 from polyarch.runs.settings import RunSettings
 from polyarch.spaces import Architecture, Choice, Space
-from polyarch.supernets import PooledSupernet, ResNetSupernet
+from polyarch.supernets import PooledSupernet, ResNetSupernet, ladder
 
 SPACE = Space("letters", (Choice("letter", tuple("abcdefgh")),))
 
@@ -113,8 +105,8 @@ def test_children_have_another_augmentation_or_size() -> None:
 
 @given(st.integers(0, 1000))
 def test_mutations_change_one_size_by_one_step(seed: int) -> None:
-    space = PooledSupernet(widths=(8, 16, 24), max_depth=2, stages=2).space
-    before = sizes(space)[4]
+    net = PooledSupernet(widths=(8, 16, 24), max_depth=2, stages=2)
+    space, before = net.space, ladder(net)[4]
     after = mutated(before, generator_at(seed, "mutation"))
     changed = [place for place, pair in enumerate(zip(before.indices, after.indices, strict=True)) if len({*pair}) > 1]
     assert len(changed) == 1 and space.choice_names[changed[0]].startswith("stage")
@@ -136,32 +128,21 @@ def test_other_augmentations_differ_in_one_part() -> None:
             assert len(set(AUGMENTATIONS[name]) ^ set(AUGMENTATIONS[other])) == 1
 
 
-def test_sizes_are_scaled_as_a_whole() -> None:
-    space = ResNetSupernet(widths=(8, 16), max_depth=2, kernels=(3, 5)).space
-    found = [dict(one.to_dict()) for one in sizes(space)]
-    assert [(one["stage1.width"], one["stage3.width"], one["stage2.depth"]) for one in found] == [
-        ("8", "32", "1"),
-        ("8", "32", "2"),
-        ("16", "64", "1"),
-        ("16", "64", "2"),
-    ]
-    assert {one["stage2.kernel"] for one in found} == {"3"}
-    assert plain(sizes(space)).to_dict()["stage2.width"] == "32"
-    assert sizes(SPACE) == []
-
-
 def test_plain_networks_stand_beside_others() -> None:
-    space = PooledSupernet(widths=(8, 16), max_depth=1, plain_widths=(8, 16), stages=2).space
-    assert [one.canonical() for one in sizes(space)] == [
+    net = PooledSupernet(widths=(8, 16), max_depth=1, plain_widths=(8, 16), stages=2)
+    assert [one.canonical() for one in ladder(net)] == [
         "one|pooled|8|0|16|0|-", "one|pooled|8|1|16|1|-", "one|pooled|16|0|32|0|-", "one|pooled|16|1|32|1|-",
     ]  # fmt: skip
-    assert [one.canonical() for one in plain_sizes(space)] == ["one|plain|-|-|-|-|8", "one|plain|-|-|-|-|16"]
-    assert plain(plain_sizes(space)).to_dict()["plain.width"] == "16"
+    assert [one.canonical() for one in plain_networks(net)] == ["one|plain|-|-|-|-|8", "one|plain|-|-|-|-|16"]
+    assert plain(plain_networks(net)).to_dict()["plain.width"] == "16"
+    others = ResNetSupernet(widths=(8, 16), max_depth=2, kernels=(3, 5))
+    assert plain(plain_networks(others)).key == "16|1|3|1|32|3|1|64|3"
+    assert plain(SPACE.members[:3]) == SPACE.members[1]
 
 
 def test_only_networks_that_trained_on_mirror_images_look_at_them() -> None:
-    space = PooledSupernet(widths=(8, 16), max_depth=1, stages=2).space
-    found = mirrored(Candidate(sizes(space)[0], "flip"))
+    smallest, *_ = ladder(PooledSupernet(widths=(8, 16), max_depth=1, stages=2))
+    found = mirrored(Candidate(smallest, "flip"))
     assert found is not None and found.canonical().startswith("both|pooled|8|0")
-    assert mirrored(Candidate(sizes(space)[0], "shift")) is None
+    assert mirrored(Candidate(smallest, "shift")) is None
     assert mirrored(Candidate(SPACE.members[0], "flip")) is None
