@@ -168,6 +168,7 @@ def search(
     max_macs: float | None = None,
     max_latency: float | None = None,
     max_minutes: float | None = None,
+    evidence: bool = False,
     ood: str | None = None,
     unlabelled: Any = None,
     callbacks: Sequence[Callback] = (),
@@ -204,6 +205,7 @@ def search(
             ``outputs`` or ``classes``, ``vocabulary`` and ``categories`` if they are declared), or
             ``"package.module:function"``.
         max_params, max_macs, max_latency, max_minutes: hard limits; latency in seconds.
+        evidence: after a race, train further seeds, random networks and the plain one to compare with.
         ood: out-of-distribution images, to try the uncertainty on.
         unlabelled: more examples to learn from, for methods that can: a known name, a path, an array, or a data set
             whose labels are ignored.
@@ -244,6 +246,7 @@ def search(
         "search.max_macs": max_macs,
         "search.max_latency": max_latency,
         "max_minutes": max_minutes,
+        "evidence": evidence or None,
         "seed": seed,
         "workers": workers,
         "device": device,

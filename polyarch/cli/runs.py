@@ -126,6 +126,12 @@ def search(
     max_minutes: Annotated[
         float | None, typer.Option("--max-minutes", help="Time limit in minutes for the whole run.")
     ] = None,
+    evidence: Annotated[
+        bool,
+        typer.Option(
+            "--evidence", help="After a race, train further seeds, random networks and the plain one to compare with."
+        ),
+    ] = False,
     ood: Annotated[
         str | None, typer.Option("--ood", help="Out-of-distribution images, to try the uncertainty on.")
     ] = None,
@@ -166,6 +172,7 @@ def search(
         "search.max_macs": parse_quantity(max_macs),
         "search.max_latency": max_latency,
         "max_minutes": max_minutes,
+        "evidence": evidence or None,
         "data.ood": ood,
         "data.unlabelled": unlabelled,
         "method": FRONT if front else method,

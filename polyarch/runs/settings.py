@@ -56,13 +56,15 @@ class RunSettings(Settings):
     """A whole run.
 
     ``method`` is how the architecture is found; ``sections`` are the settings of methods by the name of their section,
-    which stand beside the shared sections in a file. ``max_minutes`` bounds the time of a search. ``programs`` are
-    exported with every artifact. ``decisions`` say what was chosen for the user and why.
+    which stand beside the shared sections in a file. ``max_minutes`` bounds the time of a search. ``evidence`` asks
+    methods that do without for what a claim needs: more seeds, and random networks trained the same way. ``programs``
+    are exported with every artifact. ``decisions`` say what was chosen for the user and why.
     """
 
     method: str = DEFAULT_METHOD
     seed: int = 0
     max_minutes: PositiveFloat | None = None
+    evidence: bool = False
     decisions: tuple[str, ...] = ()
     device: str = "cpu"
     workers: PositiveInt = Field(default_factory=lambda: len(os.sched_getaffinity(0)))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from polyarch.estimators import MACs
 from polyarch.methods.race.candidates import mirrored
+from polyarch.methods.race.evidence import EVIDENCE, Evidence, speed_agreement
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.training import CandidateTraining
@@ -23,12 +24,21 @@ from polyarch.runs.stage import Outcome
 from polyarch.spaces import Architecture
 
 
-def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
+def finalists_of(lanes: Sequence[Lane]) -> list[Lane]:
+    """Those that were trained longest; fewer than planned where a race was finished early."""
+    longest = max(len(lane.legs) for lane in lanes)
+    return [lane for lane in lanes if len(lane.legs) == longest]
+
+
+def winner(run: Run, lanes: Sequence[Lane]) -> Lane:
+    """The best finalist on validation data."""
+    return run.task.selection.best(finalists_of(lanes), lambda lane: float(lane.last["valid_score"]))
+
+
+def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane], evidence: Evidence | None = None) -> None:
     """Chooses on validation data, judges on test data, and exports; the finalists come first among the lanes."""
     task = CandidateTraining(run, run.workspace.checkpoints / "race")
-    longest = max(len(lane.legs) for lane in lanes)
-    finalists = [lane for lane in lanes if len(lane.legs) == longest]  # fewer where a race was finished early
-    chosen = run.task.selection.best(finalists, lambda lane: float(lane.last["valid_score"]))
+    finalists, chosen = finalists_of(lanes), winner(run, lanes)
     pool = [member for lane in lanes for member in members_of(task, lane)]
     shares = chosen_shares(run, pool)
     single = next(member for member in pool if member.lane is chosen)
@@ -42,11 +52,17 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
         contender(_title(lane, lane is chosen), _role(lane, lane is chosen), [_tested(run, task, lane)])
         for lane in [chosen, *(lane for lane in finalists if lane is not chosen)]
     ]
+    tau = None
+    if evidence is not None:
+        _add_evidence(run, outcome, evidence)
+        tau = speed_agreement([*finalists, *evidence.lanes])
     outcome.comparison += references(run)
     outcome.predictors = write_predictors(run, sides)
     outcome.default = sides[-1][1].name
     by_lane = [sum(share for member, share in zip(pool, shares, strict=True) if member.lane is lane) for lane in lanes]
-    outcome.record = RaceRecord(candidates=_records(run, lanes, by_lane, len(finalists)), best=lanes.index(chosen))
+    outcome.record = RaceRecord(
+        candidates=_records(run, lanes, by_lane, len(finalists)), best=lanes.index(chosen), speed_agreement=tau
+    )
     outcome.artifact = {
         "architecture": chosen.candidate.architecture.to_dict(),
         "seed": chosen.candidate.seed,
@@ -100,6 +116,20 @@ def chosen_shares(run: Run, pool: Sequence[PoolMember]) -> list[float]:
         return task.measure(together[kept], targets, shares[kept], names=["loss"])["loss"]
 
     return greedy_weights(loss, len(pool)).tolist()
+
+
+def _add_evidence(run: Run, outcome: Outcome, evidence: Evidence) -> None:
+    """Further seeds beside the best network, and the plain and random networks."""
+    assert outcome.comparison is not None
+    task = CandidateTraining(run, run.workspace.checkpoints / EVIDENCE)
+    best, *others = outcome.comparison
+    seeds = [_tested(run, task, lane) for lane in evidence.seeds]
+    found = [contender(best.name, best.role, [*best.runs, *seeds]), *others]
+    found += [contender(PLAIN, Role.BASELINE, [_tested(run, task, lane)]) for lane in evidence.plain]
+    if evidence.random:
+        runs = [_tested(run, task, lane) for lane in evidence.random]
+        found.append(contender("random networks", Role.RANDOM, runs))
+    outcome.comparison = found
 
 
 def _tested(run: Run, task: CandidateTraining, lane: Lane) -> NetworkRecord:

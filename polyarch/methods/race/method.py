@@ -6,11 +6,12 @@ from rich.table import Table
 
 from polyarch.data import Dataset
 from polyarch.methods.method import Method
-from polyarch.methods.race.delivery import deliver
+from polyarch.methods.race.delivery import deliver, winner
+from polyarch.methods.race.evidence import Evidence, gather
 from polyarch.methods.race.record import RaceRecord
 from polyarch.methods.race.rungs import Lane, hold_race, rungs
-from polyarch.methods.race.settings import RaceSettings
-from polyarch.methods.race.suggestion import delivery_seconds, suggest_race
+from polyarch.methods.race.settings import RANDOM, SEEDS, RaceSettings
+from polyarch.methods.race.suggestion import delivery_seconds, evidence_waves, suggest_race
 from polyarch.reports.section import Section
 from polyarch.results import Results
 from polyarch.runs.checks import check_run
@@ -59,15 +60,23 @@ class Race(Method):
         work = f"{several(settings.finalists, 'finalist')} up to {settings.seconds:.0f} seconds each"
         final = PlannedStage("final", work, waves * (settings.seconds - before))
         end = PlannedStage("deliver", "choice, calibration, artifacts and report", delivery_seconds(run.settings))
-        return [*planned, final, end]
+        return [*planned, final, *_planned_evidence(run.settings, settings.seconds), end]
 
     def stages(self, run: Run) -> Sequence[Stage]:
         lanes: list[Lane] = []
+        gathered: list[Evidence] = []
 
         def race(outcome: Outcome) -> None:
             lanes[:] = hold_race(run)
 
-        return [Stage("race", race), Stage("deliver", lambda outcome: deliver(run, outcome, lanes))]
+        def evidence(outcome: Outcome) -> None:
+            gathered.append(gather(run, lanes, winner(run, lanes)))
+
+        def end(outcome: Outcome) -> None:
+            deliver(run, outcome, lanes, *gathered)
+
+        further = [Stage("evidence", evidence)] if run.settings.evidence and not run.finish_now else []
+        return [Stage("race", race), *further, Stage("deliver", end)]
 
     def summary(self, results: Results) -> Iterable[str | Table]:
         found = results.found(RaceRecord)
@@ -91,3 +100,10 @@ class Race(Method):
         from polyarch.methods.race.report import section
 
         return section(results)
+
+
+def _planned_evidence(settings: RunSettings, seconds: float) -> list[PlannedStage]:
+    if not settings.evidence:
+        return []
+    work = f"{SEEDS} seeds, {RANDOM} random networks and the plain one up to {seconds:.0f} seconds each"
+    return [PlannedStage("evidence", work, start_seconds(settings) + evidence_waves(settings) * seconds)]

@@ -34,10 +34,15 @@ class CandidateRecord(Record):
 
 
 class RaceRecord(Record):
-    """The whole race; ``best`` is the place of the network that is delivered."""
+    """The whole race; ``best`` is the place of the network that is delivered.
+
+    ``speed_agreement`` is Kendall's tau between the losses expected after the first rung and final validation losses,
+    where evidence was asked for.
+    """
 
     candidates: list[CandidateRecord]
     best: int
+    speed_agreement: float | None = None
 
     @property
     def reference(self) -> CandidateRecord | None:

@@ -38,29 +38,50 @@ def sentences(results: Results, record: RaceRecord) -> list[str]:
     said = f"On {results.data['name']}, {who} reaches {answer.text.value(answer.mean)} test {answer.text.title}"
     size = f"with {count(winner.parameters)} parameters"
     plain = next((entry for entry in found if entry.name == PLAIN and entry is not best), None)
-    against = "" if plain is None else f", {answer.against(plain)} the {plain.name} ({plain.shown})"
+    against = _at_the_same_time(record, answer) if plain is None else f", {answer.against(plain)} the {plain.name} "
+    against += "" if plain is None else f"({plain.shown})"
     if answer is best:
         first = [f"{said} {size}{against}."]
     else:
-        first = [f"{said}{against}. The best network alone reaches {best.text.value(best.mean)} {size}."]
-    return [*first, *_against_plain(record), *_tables(found, answer)]
+        first = [f"{said}{against}.", f"The best network alone reaches {best.text.value(best.mean)} {size}."]
+    return [*first, *_plain_result(record), *_evidence(record, best, found), *_tables(found, answer)]
 
 
-def _against_plain(record: RaceRecord) -> Iterator[str]:
-    """How the race went for the plain network."""
+def _at_the_same_time(record: RaceRecord, answer: Entry) -> str:
+    """The winner and the plain network after the same seconds, where the plain one was eliminated on the way."""
     plain, winner = record.reference, record.candidates[record.best]
+    if plain is None or plain is winner:
+        return ""
+    last, text = plain.legs[-1], answer.text
+    same = winner.legs[len(plain.legs) - 1]
+    return (
+        f"; after the same {last.seconds:.0f} seconds of training, the winner had a validation {text.title} of "
+        f"{text.value(same.valid_score)} and a plain residual network {text.value(last.valid_score)}"
+    )
+
+
+def _plain_result(record: RaceRecord) -> Iterator[str]:
+    """How the race went for the plain network, where this is not said yet."""
+    plain = record.reference
     if plain is None:
         yield "The race was finished before the plain network had begun to train."
-    elif plain is winner:
-        yield "The plain network won the race: no other size was better on validation data."
+    elif plain is record.candidates[record.best]:
+        yield "The plain network won the race: no other was better on validation data."
     elif plain.is_finalist:
         yield "The plain network was trained as long and lost on validation data."
-    else:
-        last = plain.legs[-1]
-        same = winner.legs[len(plain.legs) - 1]
+
+
+def _evidence(record: RaceRecord, best: Entry, found: list[Entry]) -> Iterator[str]:
+    random = with_role(found, Role.RANDOM)
+    if random is not None:
         yield (
-            f"The plain network was behind after {last.seconds:.0f} seconds and was eliminated: its validation loss "
-            f"was {last.valid_loss:.3f}, that of the winner {same.valid_loss:.3f}."
+            f"Over {several(len(best.scores), 'seed')} the best network reaches {best.shown}; "
+            f"{several(len(random.scores), 'random network')} of the same space, trained as long, {random.shown}."
+        )
+    if record.speed_agreement is not None:
+        yield (
+            "Training speed after the first rung and the final validation loss agree with a Kendall correlation of "
+            f"{record.speed_agreement:.2f}."
         )
 
 

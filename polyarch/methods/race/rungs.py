@@ -14,7 +14,7 @@ from polyarch.errors import ConfigError
 from polyarch.methods.race.candidates import OTHERS, Candidate, field, mutated
 from polyarch.methods.race.inheritance import hand_over
 from polyarch.methods.race.settings import RaceSettings
-from polyarch.methods.race.suggestion import delivery_seconds
+from polyarch.methods.race.suggestion import delivery_seconds, evidence_waves
 from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.randomness import generator_at
 from polyarch.runs.run import Run
@@ -76,15 +76,15 @@ def hold_race(run: Run) -> list[Lane]:
                         hand_over(task, lane.parent, lane.candidate)
             if run.finish_now:
                 lanes = [lane for lane in lanes if task.has_begun(lane.candidate)]
-            lanes = _train(run, lanes, f"rung {place}", train, rung.seconds)
+            lanes = train_legs(run, lanes, f"rung {place}", train, rung.seconds)
         if not lanes:
             raise ConfigError("Expected a race in which a network has begun to train. Found none; go on with --resume.")
         finalists = best(lanes, settings.finalists)
         out += [lane for lane in lanes if lane not in finalists]
-        seconds = _final_seconds(run, settings, rung.seconds)
-        turn = max(seconds * (1 - settings.falling), rung.seconds)
-        finalists = _train(run, finalists, "final", train, turn)
-        finalists = _train(run, finalists, "finish", train, seconds, turn)
+        seconds = final_seconds(run, settings)
+        turn = turn_of(settings, seconds)
+        finalists = train_legs(run, finalists, "final", train, turn)
+        finalists = train_legs(run, finalists, "finish", train, seconds, turn)
     return [*finalists, *out]
 
 
@@ -125,7 +125,7 @@ def children(run: Run, parents: Sequence[Lane], count: int) -> list[Lane]:
     return found[:count]
 
 
-def _train(
+def train_legs(
     run: Run, lanes: Sequence[Lane], stage: str, train: Any, seconds: float, falls_after: float | None = None
 ) -> list[Lane]:
     """Every lane with one leg more, which adds nothing to the training of a run that finishes now."""
@@ -136,14 +136,21 @@ def _train(
     return [replace(lane, legs=(*lane.legs, found[lane.candidate.key])) for lane in lanes]
 
 
-def _final_seconds(run: Run, settings: RaceSettings, before: float) -> float:
+def turn_of(settings: RaceSettings, seconds: float) -> float:
+    """When the learning rate of a training of so many seconds begins to fall: not before the final."""
+    return max(seconds * (1 - settings.falling), rungs(settings)[-1].seconds)
+
+
+def final_seconds(run: Run, settings: RaceSettings) -> float:
     """What a finalist may take in all: as planned or, with a limit on the minutes, what is left of them."""
     assert settings.seconds is not None
     if settings.clock != "real" or run.finish_now:
         return settings.seconds
     journal = run.workspace.journal("race final seconds")
     if not journal.records:
+        before = rungs(settings)[-1].seconds
         waves = -(-settings.finalists // run.settings.workers)
-        left = (run.seconds_left() - delivery_seconds(run.settings)) / waves
-        journal.append({"seconds": before + max(left, 1.0)})
+        left = run.seconds_left() - delivery_seconds(run.settings)
+        both = waves + evidence_waves(run.settings)  # networks trained as evidence begin afresh
+        journal.append({"seconds": max((left + waves * before) / both, before + 1.0)})
     return float(journal.records[0]["seconds"])

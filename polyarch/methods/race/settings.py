@@ -4,6 +4,9 @@ from pydantic import PositiveFloat, PositiveInt
 
 from polyarch.runs.recipe import RecipeSettings
 
+SEEDS, RANDOM = 2, 3
+"""Trained as evidence: further seeds of the winner, and random networks that keep the limits."""
+
 
 class RaceSettings(RecipeSettings):
     """How networks race, and how each of them is trained; see `RecipeSettings`.

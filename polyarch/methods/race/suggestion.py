@@ -1,10 +1,11 @@
 """What is chosen for a user who only brings data and minutes: a space, a recipe and how the time is spent."""
 
+import math
 from typing import Any
 
 from polyarch.data import Dataset
 from polyarch.errors import ConfigError
-from polyarch.methods.race.settings import RaceSettings
+from polyarch.methods.race.settings import RANDOM, SEEDS, RaceSettings
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import in_words, start_seconds
@@ -14,6 +15,9 @@ from polyarch.runs.suggestion import SpaceProposal, Suggestion, merged, trial, v
 
 EXPLORING = 0.15
 """The share of all cores' time that goes into the first rung."""
+
+FINAL = 0.85
+"""About the share of a core's time that a finalist gets."""
 
 LEAST_FIRST_SECONDS = 3.0
 """A shorter first rung tells nothing: most of it is the start."""
@@ -50,6 +54,11 @@ def delivery_seconds(settings: RunSettings) -> float:
     return DELIVERY_SECONDS + PROGRAM_SECONDS * len(settings.programs)
 
 
+def evidence_waves(settings: RunSettings) -> int:
+    """How many trainings of a finalist's length follow one after the other where evidence was asked for."""
+    return math.ceil((SEEDS + RANDOM + 1) / settings.workers) if settings.evidence else 0
+
+
 def _proposal(data: Dataset) -> SpaceProposal:
     if data.is_image:
         return SpaceProposal({"kind": "pooled"}, "pooled convolutions of 8 to 96 channels, and plain residual networks")
@@ -71,6 +80,8 @@ def _spent(asked: RunSettings, examples: int) -> dict[str, Any]:
                 f"Expected a limit of {least / 60:.1f} minutes or more for a race. Got {asked.max_minutes:g}."
             )
         each, clock = 60 * asked.max_minutes - delivery_seconds(asked) - start_seconds(asked), "real"
+    if asked.max_minutes is not None:  # evidence shares the minutes; without a limit it comes on top
+        each /= 1 + FINAL * evidence_waves(asked)
     finalists = workers
     candidates = 4 * finalists
     first = EXPLORING * workers * each / candidates

@@ -185,6 +185,23 @@ def test_nothing_to_finish_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         search(images(), tmp_path / "run", resume=True, finish_now=True)
 
 
+def test_evidence_is_trained_on_request(tmp_path: Path) -> None:
+    few = {"race.candidates": 4, "race.seconds": 0.3}
+    found = search(images(), tmp_path / "run", settings=few, evidence=True)
+    sides = {one.role: one for one in found.comparison or []}
+    assert len(sides[Role.BEST].runs) == 3 and len(sides[Role.RANDOM].runs) == 3
+    assert len({run.seed for run in sides[Role.BEST].runs}) == 3
+    assert sides[Role.BASELINE].name == "plain network"
+    plain = record_of(found).reference
+    assert plain is not None and (plain.is_finalist or len(sides[Role.BASELINE].runs[0].history) > 0)
+    tau = record_of(found).speed_agreement
+    assert tau is not None and -1 <= tau <= 1
+    pytest.importorskip("altair", reason="needs the extra 'report'")
+    from polyarch.methods.race.report import section
+
+    assert any("3 random networks of the same space" in one for one in section(found).sentences or [])
+
+
 @pytest.mark.slow
 def test_workers_do_not_change_the_bits(results: Results, tmp_path: Path) -> None:
     again = search(images(), tmp_path / "run", workers=2)

@@ -1,0 +1,70 @@
+"""What researchers ask of a race, trained after it on request: other seeds, the plain network and random ones.
+
+All are trained from the start for as long as a finalist, by the recipe of the winner.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from polyarch.methods.race.candidates import Candidate
+from polyarch.methods.race.rungs import Lane, final_seconds, train_legs, turn_of
+from polyarch.methods.race.settings import RANDOM, SEEDS, RaceSettings
+from polyarch.methods.race.training import CandidateTraining
+from polyarch.ranking.correlations import correlation
+from polyarch.runs.run import Run
+
+EVIDENCE = "race evidence"
+"""The folder of checkpoints."""
+
+RANDOM_SEED = 101
+"""Of random networks, so that none shares its batches with a candidate of the race."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Networks trained to the end beside the finalists."""
+
+    seeds: Sequence[Lane]
+    plain: Sequence[Lane]
+    random: Sequence[Lane]
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """All of them."""
+        return [*self.seeds, *self.plain, *self.random]
+
+
+def gather(run: Run, lanes: Sequence[Lane], winner: Lane) -> Evidence:
+    """Trains what is missing to compare the winner with; the plain network only where it is no finalist."""
+    settings = run.settings.section(RaceSettings)
+    assert settings.first_seconds is not None
+    chosen, finalists = winner.candidate, [lane for lane in lanes if len(lane.legs) == len(winner.legs)]
+    seeds = [replace(chosen, seed=seed) for seed in range(1, SEEDS + 1)]
+    plain = [lane.candidate for lane in lanes if lane.candidate.is_reference and lane not in finalists]
+    draws = run.draw(RANDOM, "evidence", besides=[lane.candidate.architecture for lane in finalists])
+    random = [Candidate(one, chosen.augmentation, RANDOM_SEED) for one in draws]
+    task = CandidateTraining(run, run.workspace.checkpoints / EVIDENCE)
+    seconds = final_seconds(run, settings)
+    turn = turn_of(settings, seconds)
+    with run.executor().open(task) as train:
+        found = [Lane(one) for one in (*seeds, *plain, *random)]
+        for name, until, falls_after in (
+            ("first", settings.first_seconds, None),
+            ("then", turn, None),
+            ("finish", seconds, turn),
+        ):
+            found = train_legs(run, found, f"evidence {name}", train, until, falls_after)
+    return Evidence(found[:SEEDS], found[SEEDS : SEEDS + len(plain)], found[SEEDS + len(plain) :])
+
+
+def speed_agreement(lanes: Sequence[Lane]) -> float | None:
+    """Kendall's tau between the loss expected after the first rung and the final validation loss.
+
+    None with fewer than three networks.
+    """
+    if len(lanes) < 3:
+        return None
+    pairs = [(lane.legs[0]["expected_loss"], lane.last["valid_loss"]) for lane in lanes]
+    return correlation("kendall", *np.array(pairs).T)
