@@ -121,8 +121,9 @@ def measured(problem: Problem, seed: int, max_params: float | None) -> dict[str,
         "single": {**_shown(results.predictors[0].metrics), "parameters": results.artifact["parameters"]},  # type: ignore[index]
         "minutes": seconds / 60,
     }
-    # All that the search can have used: what its worker processes did use is not known here.
-    sides = plain_sides(feed, WORKERS * seconds) if data.is_image else tree_sides(feed, seed)
+    print(problem.name, seed, json.dumps(found), flush=True)
+    # All that the search may use: its clock is that of the processor, so that other work on the machine does not count.
+    sides = plain_sides(feed, WORKERS * 60 * problem.minutes) if data.is_image else tree_sides(feed, seed)
     return {**found, "alternatives": sides}
 
 
