@@ -20,7 +20,7 @@ from polyarch.prediction.loading import is_own_module, load_artifact
 from polyarch.predictive import EarlyExit
 from polyarch.predictive.conformal_sets import ConformalSets
 from polyarch.runs.own_module import Builder
-from polyarch.tasks import Classification, MultiLabel, Task, prediction_sets
+from polyarch.tasks import Classification, Task, prediction_sets
 
 Forward = Callable[..., Sequence[Tensor]]
 """(B, ...) raw examples, or several inputs by name -> the readouts of the task, (B, ...) each; with early exit also the
@@ -231,15 +231,7 @@ class Predictor:
 
     def predict(self, inputs: Any) -> list[Any]:
         """For every example the name of its class, the names of its labels, or the expected value of every number."""
-        found = self(inputs)
-        match self.task:
-            case Classification(names=names):
-                return [names[index] for index in found.probabilities.argmax(1).tolist()]
-            case MultiLabel(names=names):
-                rows = (found.probabilities >= 0.5).tolist()
-                return [[name for name, inside in zip(names, row, strict=True) if inside] for row in rows]
-        values: list[Any] = next(iter(found.values.values())).tolist()
-        return values
+        return self.task.predicted(list(self(inputs).values.values()))
 
     def check(self, inputs: Inputs, *, names: Sequence[str] | None = None) -> None:
         """Raises unless these are finite raw examples of the right shape and type; rows of tables may have NaN."""
