@@ -59,7 +59,8 @@ def table_dataset(
         keys: what rows are held out by; their column is no input.
     """
     train, keys = _named_by_text(train), keys or SplitKeys()
-    wanted = target_columns([column for column in train.frame.columns if column not in keys.columns], target, train.origin)
+    others = [column for column in train.frame.columns if column not in keys.columns]
+    wanted = target_columns(others, target, train.origin)
     values = _targets(train, wanted)
     origin = f"column {', '.join(map(repr, wanted))} of {train.origin}"
     encoding = target_encoding(values, origin, kind=task, names=wanted, place="row")

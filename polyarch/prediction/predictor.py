@@ -1,7 +1,7 @@
 """Predictions with uncertainty from an artifact."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from polyarch.data import Column, Inputs, InputShape, InputType, NamedInputs, pa
 from polyarch.data.named_inputs import shape_of, shape_text, tensors_of, type_of
 from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError
 from polyarch.export import Artifact, OnnxSession, Program, read_records
-from polyarch.export.formats import run_program
+from polyarch.export.programs import Forward, run_program
 from polyarch.export.records import PROGRAM_FILES
 from polyarch.nn import Exits
 from polyarch.prediction.loading import is_own_module, load_artifact
@@ -21,10 +21,6 @@ from polyarch.predictive import EarlyExit
 from polyarch.predictive.conformal_sets import ConformalSets
 from polyarch.runs.own_module import Builder
 from polyarch.tasks import Classification, Task, prediction_sets
-
-Forward = Callable[..., Sequence[Tensor]]
-"""(B, ...) raw examples, or several inputs by name -> the readouts of the task, (B, ...) each; with early exit also the
-exits used (B,)."""
 
 MOST_EXAMPLES = 256
 MOST_VALUES = 1 << 22
