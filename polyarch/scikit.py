@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyarch.data import Column, Dataset, Examples, TableData, TensorData, stratified_split
 from polyarch.data.named_inputs import mapped
 from polyarch.errors import DataError
-from polyarch.export.formats import Program
+from polyarch.export import Program
 from polyarch.facade import search
 from polyarch.methods.method import Method
 from polyarch.plugins import DEFAULT_METHOD, method_named

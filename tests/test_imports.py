@@ -147,6 +147,21 @@ def test_methods_are_known_by_name_to_the_registry_only() -> None:
         assert not names & texts, path
 
 
+LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "binary_cross_entropy", "CrossEntropyLoss", "MSELoss")
+
+
+def test_only_tasks_name_a_loss() -> None:
+    """Whatever else needs one is handed a task."""
+    found = {
+        str(path.relative_to(PACKAGE)): name
+        for path in PACKAGE.rglob("*.py")
+        if path.parent.name != "tasks"
+        for name in LOSSES
+        if name in path.read_text()
+    }
+    assert not found
+
+
 def test_rooms_are_listed_and_imported_when_they_are_needed() -> None:
     listed = {room for room in ROOMS if (PACKAGE / room).is_dir()} - {"cli"}
     assert listed <= set(dir(polyarch)) == set(polyarch.__all__)

@@ -10,8 +10,9 @@ from rich.console import Console
 import polyarch
 from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
+from polyarch.cli.options import console
 from polyarch.cli.prediction import predict, serve
-from polyarch.cli.runs import console, rank, search, train
+from polyarch.cli.runs import rank, search, train
 from polyarch.cli.sizes import extract, front
 from polyarch.cli.spaces import spaces_app
 from polyarch.cli.truth import truth_app

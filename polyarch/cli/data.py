@@ -8,7 +8,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.runs import GroupOption, TargetOption, TaskOption, TestOption, TimeOption, ValidOption, console
+from polyarch.cli.options import GroupOption, TargetOption, TaskOption, TestOption, TimeOption, ValidOption, console
 from polyarch.data import (
     DATASETS,
     Dataset,

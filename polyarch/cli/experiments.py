@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from polyarch.cli.runs import OutOption, WorkersOption, console
+from polyarch.cli.options import OutOption, WorkersOption, console
 from polyarch.errors import ConfigError, UnknownName
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Terminal

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polyarch.cli.runs import console
+from polyarch.cli.options import console
 from polyarch.errors import InvalidInput, MissingExtra
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.modes import load_predictor

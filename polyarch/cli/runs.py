@@ -5,14 +5,36 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from polyarch.cli.options import (
+    ConfigOption,
+    DataOption,
+    DeviceOption,
+    EstimatorOption,
+    FinishOption,
+    GroupOption,
+    MetricOption,
+    ModuleOption,
+    OutOption,
+    ResumeOption,
+    SeedOption,
+    SetOption,
+    SpaceOption,
+    StrategyOption,
+    TargetOption,
+    TaskOption,
+    TestOption,
+    TimeOption,
+    ValidOption,
+    WorkersOption,
+    common_options,
+    console,
+)
+from polyarch.cli.summary import show_summary
 from polyarch.errors import ConfigError, MissingExtra
 from polyarch.facade import FRONT
-from polyarch.plugins import ESTIMATORS, METHODS, SAMPLERS, SPACES, STRATEGIES, SUPERNET_METHOD, method_named
+from polyarch.plugins import METHODS, SAMPLERS, SUPERNET_METHOD, method_named
 from polyarch.reports import write_report
-from polyarch.results import Results
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import (
     RunSettings,
@@ -27,62 +49,6 @@ from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
 from polyarch.runs.workspace import Workspace
 from polyarch.training import stop_on_signal
-
-console = Console(highlight=False)
-
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. train.epochs=20.")
-]
-WorkersOption = Annotated[int | None, typer.Option("--workers", help="Worker processes; all cores by default.")]
-
-
-DataOption = Annotated[
-    str | None, typer.Option("--data", help="A name (see `polyarch data list`), a folder of images, a table, ...")
-]
-TargetOption = Annotated[
-    str | None, typer.Option("--target", help="The column of a table to predict, or several, separated by commas.")
-]
-TaskOption = Annotated[
-    str | None,
-    typer.Option("--task", help="classification, regression or multi-label; by default what the target looks like."),
-]
-MetricOption = Annotated[
-    str | None,
-    typer.Option("--metric", help="What selection goes by: accuracy, balanced_accuracy, nll, auroc, f1; rmse, mae."),
-]
-ValidOption = Annotated[str | None, typer.Option("--valid", help="Validation examples: a file or folder of their own.")]
-TestOption = Annotated[str | None, typer.Option("--test", help="Test examples: a file or folder of their own.")]
-GroupOption = Annotated[
-    str | None, typer.Option("--group", metavar="COLUMN", help="Hold out whole groups, the values of this column.")
-]
-TimeOption = Annotated[
-    str | None,
-    typer.Option("--time", metavar="COLUMN", help="Hold out the latest rows, by this column of dates or numbers."),
-]
-SpaceOption = Annotated[
-    str | None, typer.Option("--space", help=f"Space: {', '.join(SPACES)}, or PACKAGE.MODULE:CLASS.")
-]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
-FinishOption = Annotated[
-    bool,
-    typer.Option("--finish-now", help="With --resume: train no more and deliver the best so far (race and front)."),
-]
-SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
-StrategyOption = Annotated[
-    str | None, typer.Option("--strategy", help=f"How the supernet is trained: {', '.join(STRATEGIES)}.")
-]
-EstimatorOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--estimator", help=f"What scores architectures, may be repeated: {', '.join(ESTIMATORS)}, PACKAGE.MODULE:NAME."
-    ),
-]
-DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
-ModuleOption = Annotated[
-    str | None, typer.Option("--module", metavar="PACKAGE.MODULE:FUNCTION", help="Your own network or supernet.")
-]
 
 
 def search(
@@ -148,22 +114,8 @@ def search(
     if front and method not in (None, FRONT):
         raise ConfigError(f"Expected --front without --method. Got --method {method}.")
     described = config is not None or resume or any(word.startswith("space.") for word in settings or [])
-    if space is None and module is None and not described:
-        space = "auto"
     options = {
-        **common_options(
-            data=data,
-            target=target,
-            task=task,
-            metric=metric,
-            valid=valid,
-            test=test,
-            group=group,
-            time=time,
-            space=space,
-            module=module,
-        ),
-        **machine_options(seed, workers, device),
+        **common_options(context, default_space=None if described else "auto"),
         "train.strategy": strategy,
         "search.objectives": estimator,
         "search.budget": budget,
@@ -183,6 +135,7 @@ def search(
 
 
 def train(
+    context: typer.Context,
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
@@ -204,27 +157,12 @@ def train(
     settings: SetOption = None,
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
-    options = {
-        **common_options(
-            data=data,
-            target=target,
-            task=task,
-            metric=metric,
-            valid=valid,
-            test=test,
-            group=group,
-            time=time,
-            space=space,
-            module=module,
-        ),
-        **machine_options(seed, workers, device),
-        "train.epochs": epochs,
-        "train.strategy": strategy,
-    }
+    options = {**common_options(context), "train.epochs": epochs, "train.strategy": strategy}
     _run("train", out, config, resume, options, settings)
 
 
 def rank(
+    context: typer.Context,
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
@@ -261,19 +199,7 @@ def rank(
 ) -> None:
     """Train a supernet (or take the one in --out with --resume) and rank random architectures, or those of a truth."""
     options = {
-        **common_options(
-            data=data,
-            target=target,
-            task=task,
-            metric=metric,
-            valid=valid,
-            test=test,
-            group=group,
-            time=time,
-            space=space,
-            module=module,
-        ),
-        **machine_options(seed, workers, device),
+        **common_options(context),
         "train.strategy": strategy,
         "rank.estimators": estimator,
         "rank.architectures": architectures,
@@ -309,7 +235,8 @@ def _run(
     with stop_on_signal() as stop:
         beginning = Beginning(out, Terminal(console), stop, until, finish_now=finish_now)
         if resume:
-            run = beginning.resume(content, overrides, origin)
+            described = None if content is None else {"method": known["method"], **content}
+            run = beginning.resume(described, overrides, origin)
         else:
             run = beginning.start(RunSettings.parse(with_overrides(known, overrides), origin))
         results = perform(run)
@@ -318,69 +245,4 @@ def _run(
             write_report(results, run.workspace.report)
         except MissingExtra as error:
             console.print(f"No report: {error}", markup=False)
-    _show_summary(results, out)
-
-
-def _show_summary(results: Results, out: Path) -> None:
-    if results.comparison:
-        table = Table("network", f"test {results.task.title}", "runs")
-        for contender in results.comparison:
-            spread = f" +- {_number(contender.std)}" if len(contender.runs) > 1 else ""
-            table.add_row(contender.name, f"{_number(contender.mean)}{spread}", str(len(contender.runs)))
-        console.print(table)
-    if results.predictors:
-        console.print(_predictors(results))
-    for line in method_named(results.method).summary(results):
-        console.print(line, markup=not isinstance(line, str))
-    if results.artifact:
-        console.print(f"Parameters of the exported network: {results.artifact['parameters']:,}", markup=False)
-        folders = [out / one.folder for one in results.predictors if one.folder]
-        console.print(f"Artifacts: {', '.join(map(str, folders))}   Report: {out / 'report.html'}", markup=False)
-    console.print(f"Results: {out / 'results.json'}", markup=False)
-
-
-def _predictors(results: Results) -> Table:
-    """Calibrated predictions: their score and likelihood, and what conformal prediction covers."""
-    has_sets = any(one.conformal for one in results.predictors)
-    sets = ["covered", "set size" if results.task.kind == "classification" else "width"] if has_sets else []
-    table = Table("predictions", f"test {results.task.title}", "NLL", "temperature", *sets)
-    for one in results.predictors:
-        known = [_number(one.conformal.covered), _number(one.conformal.size)] if one.conformal else [""] * len(sets)
-        table.add_row(one.name, _number(one.score), _number(one.loss), f"{one.temperature:.2f}", *known)
-    return table
-
-
-def _number(value: float) -> str:
-    """Four decimals, or five significant digits of large numbers."""
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:.5g}"
-
-
-SHARED = {
-    "data": "data.name",
-    "target": "data.target",
-    "task": "task.kind",
-    "metric": "task.metric",
-    "valid": "data.valid",
-    "test": "data.test",
-    "group": "data.group",
-    "time": "data.time",
-    "space": "space.kind",
-    "module": "space.module",
-}
-"""Options that several commands have, and the settings behind them."""
-
-
-def common_options(**options: str | None) -> dict[str, Any]:
-    """The settings behind options that commands share, by the names in `SHARED`."""
-    space, module = options.get("space"), options.get("module")
-    if module is not None and space not in (None, "module"):
-        raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
-    if space is not None:
-        SPACES.check(space)
-    found: dict[str, Any] = {SHARED[name]: value for name, value in options.items()}
-    return found if module is None else {**found, "space.kind": "module"}
-
-
-def machine_options(seed: int | None, workers: int | None, device: str | None) -> dict[str, Any]:
-    """The settings that say where and with which seed a run takes place."""
-    return {"seed": seed, "workers": workers, "device": device}
+    show_summary(results, out)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from polyarch.cli.runs import console
+from polyarch.cli.options import console
 from polyarch.errors import MissingExtra
 from polyarch.facade import SearchResult, load_run
 from polyarch.reports import write_report

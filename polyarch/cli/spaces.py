@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from polyarch.cli.runs import SetOption, console
+from polyarch.cli.options import SetOption, console
 from polyarch.errors import InvalidInput
 from polyarch.plugins import SPACES
 from polyarch.reports import draw

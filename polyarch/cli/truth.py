@@ -9,7 +9,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.runs import (
+from polyarch.cli.options import (
     ConfigOption,
     DataOption,
     DeviceOption,
@@ -26,7 +26,6 @@ from polyarch.cli.runs import (
     WorkersOption,
     common_options,
     console,
-    machine_options,
 )
 from polyarch.data import data_root
 from polyarch.errors import ConfigError, UnknownName
@@ -40,6 +39,7 @@ from polyarch.truths.building import build_truth, resume_build, start_build, sum
 
 
 def build(
+    context: typer.Context,
     out: OutOption,
     data: DataOption = None,
     target: TargetOption = None,
@@ -68,11 +68,9 @@ def build(
     described = config is not None or resume
     if data is None and not described and "data.name" not in assigned:
         raise ConfigError("Expected --data, a --config or --resume to say which data to train on. Got none of them.")
-    if space is None and not described and not any(key.startswith("space.") for key in assigned):
-        space = "auto"
+    described = described or any(key.startswith("space.") for key in assigned)
     options = {
-        **common_options(data=data, target=target, valid=valid, test=test, group=group, time=time, space=space),
-        **machine_options(seed, workers, device),
+        **common_options(context, default_space=None if described else "auto"),
         "truth.architectures": _count(n),
         "truth.seeds": seeds,
         "retrain.epochs": epochs,

@@ -67,7 +67,7 @@ def read_npz(
         if inputs in arrays.names and labels in arrays.names:
             origins = [arrays.origin(name) for name in (inputs, labels)]
             data = _divided(path.name, arrays[inputs], arrays[labels], origins, task, test_share, split)
-            others = [name for name in arrays.names if name not in (inputs, labels, keys.column)]
+            others = [name for name in arrays.names if name not in (inputs, labels, *keys.columns)]
             notes = tuple(f"Array {name!r} is not used: {inputs!r} is the only input." for name in others)
             return replace(data, notes=notes)
     for labels in LABELS:
@@ -75,7 +75,7 @@ def read_npz(
         if train and train.keys() == test.keys():
             named_sides = [(train, arrays[f"{labels}_train"]), (test, arrays[f"{labels}_test"])]
             return _sides(arrays, named_sides, ("*_train", f"{labels}_train", "*_test", f"{labels}_test"), task, keys)
-        if named := arrays.named_inputs(labels, but=keys.column):
+        if named := arrays.named_inputs(labels, but=keys.columns):
             origins = [str(path), arrays.origin(labels)]
             return _divided(path.name, named, arrays[labels], origins, task, test_share, split)
     raise DataError(
@@ -110,16 +110,16 @@ class _Arrays:
             raise InvalidInput(f"Expected an array of {self.path} to split by. Got {name!r}.{hint}")
         return self[name].reshape(-1)
 
-    def named_inputs(self, labels: str, side: str = "", but: str | None = None) -> dict[str, Array]:
+    def named_inputs(self, labels: str, side: str = "", but: Sequence[str] = ()) -> dict[str, Array]:
         """The inputs beside the labels, by their names without the side; none if there are no such labels.
 
         Args:
-            but: an array that is no input.
+            but: arrays that are no inputs.
         """
         if f"{labels}{side}" not in self.names:
             return {}
         names = [name.removesuffix(side) for name in self.names if name.endswith(side)]
-        return {name: self[f"{name}{side}"] for name in names if name not in (labels, but)}
+        return {name: self[f"{name}{side}"] for name in names if name not in (labels, *but)}
 
 
 def read_inputs(values: Any, origin: str) -> tuple[Inputs, dict[str, str]]:

@@ -58,7 +58,7 @@ def read_huggingface_folder(
             name, train_table, tables[0], valid=tables[1], target=target, task=task, test_share=test_share, keys=keys
         )
     others = [column for column in train.column_names if column not in pictures]
-    target = target_column([column for column in others if column != keys.column], target, str(folder))
+    target = target_column([column for column in others if column not in keys.columns], target, str(folder))
     feature = train.features[target]
     present = [side for side in (train, test, valid) if side]
     labels = [np.asarray(side.with_format("numpy")[target][:]) for side in present]

@@ -1,4 +1,4 @@
-"""What a split goes by: a column of groups or of times, or one value for every example."""
+"""What a split goes by: columns of groups and of times, or arrays with one value for every example."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitKeys:
-    """Groups or times, each by the name of a column, or as an array with one value for every example (N,)."""
+    """Groups, times or both, each by the name of a column, or as an array with one value for every example (N,)."""
 
     groups: str | ArrayLike | None = None
     times: str | ArrayLike | None = None
-
-    def __post_init__(self) -> None:
-        if self.groups is not None and self.times is not None:
-            raise InvalidInput("Expected groups or times to split by, not both. Got both.")
 
     @property
     def given(self) -> bool:
@@ -36,9 +32,9 @@ class SplitKeys:
         return self.groups is not None or self.times is not None
 
     @property
-    def column(self) -> str | None:
-        """The column to split by, if it is one."""
-        return next((key for key in (self.groups, self.times) if isinstance(key, str)), None)
+    def columns(self) -> tuple[str, ...]:
+        """The columns to split by, which are no inputs."""
+        return tuple(key for key in (self.groups, self.times) if isinstance(key, str))
 
     def split(self, count: int, origin: str, column: Callable[[str], Any] | None = None) -> Split:
         """The split of ``count`` examples.
@@ -47,27 +43,37 @@ class SplitKeys:
             origin: how error messages refer to the examples.
             column: gives the values of a column by its name, or raises; None for data without columns.
         """
-        import pandas as pd
+        groups = times = None
+        if self.groups is not None:
+            _, cells, name = _values(self.groups, "groups", count, origin, column)
+            groups = GroupSplit(torch.from_numpy(cells.codes), cells.words(), name)
+        if self.times is not None:
+            values, cells, name = _values(self.times, "times", count, origin, column)
+            times = TimeSplit(torch.from_numpy(_seconds(cells, values, f"{name} of {origin}")), name)
+        if times is not None and groups is not None:
+            return TimeSplit.of_groups(times, groups)
+        return times or groups or RandomSplit()
 
-        if not self.given:
-            return RandomSplit()
-        kind = "times" if self.groups is None else "groups"
-        key = self.times if self.groups is None else self.groups
-        if isinstance(key, str):
-            if column is None:
-                raise InvalidInput(f"Expected an array of {kind} for {origin}, which has no columns. Got {key!r}.")
-            values, name = pd.Series(column(key), name=key), f"column {key!r}"
-        else:
-            values, name = pd.Series(np.asarray(key).reshape(-1), name=kind), f"the given {kind}"
-        if len(values) != count:
-            raise DataError(f"Expected {count} {kind}, one for every example of {origin}. Got {len(values)}.")
-        cells = cells_of(values, origin)
-        missing = np.flatnonzero(cells.codes < 0)
-        if len(missing):
-            raise DataError(f"Expected a value of {name} in every row of {origin}. Found none in row {missing[0] + 1}.")
-        if self.groups is None:
-            return TimeSplit(torch.from_numpy(_seconds(cells, values, f"{name} of {origin}")), name)
-        return GroupSplit(torch.from_numpy(cells.codes), cells.words(), name)
+
+def _values(
+    key: str | ArrayLike, kind: str, count: int, origin: str, column: Callable[[str], Any] | None
+) -> tuple[pd.Series[Any], Cells, str]:
+    """The value of every example, the same as cells, none of which is missing, and how error messages call them."""
+    import pandas as pd
+
+    if isinstance(key, str):
+        if column is None:
+            raise InvalidInput(f"Expected an array of {kind} for {origin}, which has no columns. Got {key!r}.")
+        values, name = pd.Series(column(key), name=key), f"column {key!r}"
+    else:
+        values, name = pd.Series(np.asarray(key).reshape(-1), name=kind), f"the given {kind}"
+    if len(values) != count:
+        raise DataError(f"Expected {count} {kind}, one for every example of {origin}. Got {len(values)}.")
+    cells = cells_of(values, origin)
+    missing = np.flatnonzero(cells.codes < 0)
+    if len(missing):
+        raise DataError(f"Expected a value of {name} in every row of {origin}. Found none in row {missing[0] + 1}.")
+    return values, cells, name
 
 
 def _seconds(cells: Cells, values: pd.Series[Any], origin: str) -> Array:

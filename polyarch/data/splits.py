@@ -1,4 +1,4 @@
-"""How examples are divided into a part that is held out and the rest: at random, by groups or in time.
+"""How examples are divided into a part that is held out and the rest: at random, by groups, in time, or by both.
 
 Every class that occurs keeps examples in the rest, on which networks are trained. The part that is held out has the
 share that was asked for as closely as groups, or examples of the same time, allow.
@@ -74,10 +74,10 @@ class Split(ABC):
 
 @dataclass(frozen=True)
 class RandomSplit(Split):
-    """Draws the same share of every class."""
+    """Draws at random; the same share of every class where there are classes."""
 
     def rows(self, targets: Tensor, share: float, *, seed: int, class_names: Sequence[str] = ()) -> Rows:
-        """The same share of every class, of at least one example on each side."""
+        """Each class has at least one example on each side."""
         return stratified_indices(targets, share, seed=seed)
 
     def subset(self, rows: Tensor) -> RandomSplit:
@@ -148,10 +148,22 @@ class GroupSplit(Split):
 
 @dataclass(frozen=True)
 class TimeSplit(Split):
-    """Holds out the latest examples; those of one time stay together."""
+    """Holds out the latest examples; those of one time stay together.
+
+    With ``groups``, it holds out the groups that begin latest, whole: the patients who came last. The times are then
+    those of the first example of each group, and a group that is trained on may go on after those held out begin.
+    """
 
     times: Tensor  # (N,) float64
     name: str = "the given times"
+    groups: GroupSplit | None = None
+
+    @classmethod
+    def of_groups(cls, times: TimeSplit, groups: GroupSplit) -> TimeSplit:
+        """Holds out whole groups by the time of their first example."""
+        begins = torch.full((len(groups.values),), torch.inf, dtype=times.times.dtype)
+        begins.scatter_reduce_(0, groups.groups.long(), times.times, "amin")
+        return cls(begins[groups.groups], times.name, groups)
 
     def rows(self, targets: Tensor, share: float, *, seed: int, class_names: Sequence[str] = ()) -> Rows:
         """The latest, cut between two times where the share is closest."""
@@ -174,20 +186,24 @@ class TimeSplit(Split):
         return rest, part
 
     def subset(self, rows: Tensor) -> TimeSplit:
-        """The times of these rows."""
-        return replace(self, times=self.times[rows])
+        """The times, and the groups, of these rows."""
+        groups = None if self.groups is None else self.groups.subset(rows)
+        return replace(self, times=self.times[rows], groups=groups)
 
     def beside(self, other: TimeSplit, origin: str) -> TimeSplit:
-        """Refuses examples from before the last of these."""
+        """Refuses examples from before the last of these, and groups that are known already."""
         if other.times.min() < self.times.max():
             raise DataError(
                 f"Expected {origin} to be later than all training examples by {self.name}. Found earlier rows."
             )
-        return self
+        if self.groups is None or other.groups is None:
+            return self
+        return replace(self, groups=self.groups.beside(other.groups, origin))
 
     def in_words(self, share: float) -> str:
         """What is held out."""
-        return f"the latest {_percent(share)} by {self.name}"
+        whole = "" if self.groups is None else f", whole groups by {self.groups.name}"
+        return f"the latest {_percent(share)} by {self.name}{whole}"
 
 
 def strata(targets: Tensor) -> Tensor:

@@ -59,7 +59,8 @@ def table_dataset(
         keys: what rows are held out by; their column is no input.
     """
     train, keys = _named_by_text(train), keys or SplitKeys()
-    wanted = target_columns([column for column in train.frame.columns if column != keys.column], target, train.origin)
+    others = [column for column in train.frame.columns if column not in keys.columns]
+    wanted = target_columns(others, target, train.origin)
     values = _targets(train, wanted)
     origin = f"column {', '.join(map(repr, wanted))} of {train.origin}"
     encoding = target_encoding(values, origin, kind=task, names=wanted, place="row")
@@ -70,7 +71,7 @@ def table_dataset(
         check_counts(targets, class_names, train.origin, fewest=3 if share else 2 if test else 1)
     split = keys.split(len(targets), train.origin, partial(key_column, train))
     rows, test_rows = held_out_rows(split, targets, share, class_names)
-    columns, notes = infer_columns(train, (*wanted, keys.column), rows)
+    columns, notes = infer_columns(train, (*wanted, *keys.columns), rows)
     if target_names and task is None:
         notes = (_recognised(target_names, values), *notes)
     examples = TableData(encode_rows(train.frame, columns, origin=train.origin), targets, len(class_names))
@@ -109,7 +110,7 @@ def rows_like(table: TableSource, data: Dataset, keys: SplitKeys) -> tuple[Table
     if unknown:
         raise DataError(f"Expected only columns of the training data in {table.origin}. Found {unknown[0]!r}.")
     rows = TableData(encode_rows(table.frame, data.columns, origin=table.origin), targets, data.classes)
-    if keys.column is None:
+    if not keys.columns:
         return rows, data.split
     other = keys.split(len(rows), table.origin, partial(key_column, table))
     return rows, data.split.beside(other, table.origin)

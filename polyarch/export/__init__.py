@@ -1,7 +1,8 @@
 """Artifacts: networks with their weights and metadata, as files that other programs can use."""
 
 from polyarch.export.artifact import Artifact, Build, Extract, Member, read_artifact, write_artifact
-from polyarch.export.formats import OnnxSession, Program, export_programs
+from polyarch.export.formats import export_programs
+from polyarch.export.programs import OnnxSession, Program
 from polyarch.export.records import Description, Metadata, read_records
 from polyarch.export.weights import read_weights, weights_bytes, weights_of
 

@@ -1,13 +1,12 @@
 """Programs that run without polyarch: torch.export and ONNX, each verified against the original network."""
 
-import copy
 import importlib.util
 import inspect
 import io
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -15,107 +14,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from polyarch.data import Column, Inputs, NamedInputs, Preprocessing
+from polyarch.data import Column, Inputs, NamedInputs
 from polyarch.data.named_inputs import AnyInputs, cycled, mapped, shape_of, shape_text, type_of
-from polyarch.errors import CorruptFile, ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
+from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
+from polyarch.export.programs import Forward, OnnxSession, Program, run_program
 from polyarch.export.records import METADATA_FILE, PROGRAM_FILES, one_line, read_object
 from polyarch.files import write_atomically, write_json
-from polyarch.nn.channel_selection import with_planes
-from polyarch.predictive import EarlyExit, Mixture
 from polyarch.tasks import Regression
-
-
-class OnnxSession:
-    """An ONNX program on the CPU, with as many threads as torch uses.
-
-    Args:
-        feature: its purpose, for errors.
-        readouts: the names of its outputs.
-        names: of its inputs.
-    """
-
-    def __init__(
-        self, content: bytes, feature: str, readouts: Iterable[str], names: Sequence[str] = ("inputs",)
-    ) -> None:
-        try:
-            import onnxruntime
-        except ImportError:
-            raise MissingExtra(feature, "onnx") from None
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 4  # errors are raised, so they need not be printed
-        try:
-            self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            inputs = [value.name for value in self._session.get_inputs()]
-            outputs = [value.name for value in self._session.get_outputs()]
-        except Exception as error:  # onnxruntime's own exceptions have no common base
-            raise CorruptFile(f"Expected an ONNX program. Found: {one_line(error)}.") from None
-        self._readouts = list(readouts)
-        if inputs != list(names) or outputs != self._readouts:
-            raise CorruptFile(
-                f"Expected an ONNX program from {', '.join(names)} to {', '.join(self._readouts)}. "
-                f"Found {inputs}, {outputs}."
-            )
-
-    def __call__(self, inputs: Tensor | None = None, /, **named: Tensor) -> tuple[Tensor, ...]:
-        """(B, ...) raw examples, or several inputs by name -> the readouts."""
-        tensors = named if inputs is None else {"inputs": inputs}
-        try:
-            values = self._session.run(self._readouts, {name: tensor.numpy() for name, tensor in tensors.items()})
-        except Exception as error:  # no common base, as above
-            shape = shape_text(NamedInputs.unchecked(named) if inputs is None else inputs)
-            raise CorruptFile(f"Expected the ONNX program to accept shape {shape}. Found: {one_line(error)}.") from None
-        return tuple(torch.from_numpy(value) for value in values)
-
-
-class Program(nn.Module):
-    """Preprocesses raw examples (B, ...) and applies the mixture; with early exit it also returns the exits used."""
-
-    def __init__(self, preprocessing: Preprocessing, mixture: Mixture | EarlyExit) -> None:
-        super().__init__()
-        self.preprocessing = preprocessing
-        self.mixture = mixture
-
-    @classmethod
-    def of(cls, artifact: Artifact) -> "Program":
-        """A program of copied networks on the CPU, in evaluation mode and in the contiguous memory format."""
-        weights = [member.weight for member in artifact.members]
-        networks = with_planes(copy.deepcopy(artifact.networks))
-        calibration = artifact.calibration
-        read = artifact.task.reading(calibration.conformal)
-        mixture = Mixture(networks, weights, temperature=calibration.temperature, read=read)
-        program = (
-            NamedProgram(artifact.preprocessing, mixture)
-            if isinstance(artifact.input_shape, dict)
-            else cls(artifact.preprocessing, mixture)
-        )
-        # Channels-last strides would become constants of the exported graph.
-        return program.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """(B, ...) raw examples -> the readouts of the task and, with early exit, the exits used."""
-        outputs: tuple[Tensor, ...] = self.mixture(self.preprocessing(inputs))
-        return outputs
-
-
-class NamedProgram(Program):
-    """The same for several inputs, which are arguments by name: program(image=..., table=...)."""
-
-    def forward(self, **inputs: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        """Named raw examples (B, ...) each -> what a `Program` returns."""
-        outputs: tuple[Tensor, ...] = self.mixture(self.preprocessing(NamedInputs.unchecked(inputs)))
-        return outputs
-
-
-Forward = Callable[..., Sequence[Tensor]]
-"""Raw examples (B, ...), or several inputs by name -> the readouts of the task."""
-
-
-def run_program(forward: Forward, inputs: Inputs) -> Sequence[Tensor]:
-    """The outputs of a program for raw examples."""
-    return forward(**inputs) if isinstance(inputs, NamedInputs) else forward(inputs)
-
 
 BATCH_SIZES = (1, 2, 7, 64)
 """Sizes of random batches: a program must not depend on the batch size it was exported with."""

@@ -16,7 +16,7 @@ from polyarch.export.records import first_problem
 from polyarch.nn import StackedNetworks
 from polyarch.plugins import SPACES, is_reference
 from polyarch.runs.own_module import Builder, build_own
-from polyarch.runs.spaces import SpaceSettings
+from polyarch.runs.space_settings import SpaceSettings
 from polyarch.supernets import Supernet, probe
 
 MOST_BLOCKS = 1000

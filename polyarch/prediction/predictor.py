@@ -1,7 +1,7 @@
 """Predictions with uncertainty from an artifact."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,14 @@ from polyarch.data import Column, Inputs, InputShape, InputType, NamedInputs, pa
 from polyarch.data.named_inputs import shape_of, shape_text, tensors_of, type_of
 from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError
 from polyarch.export import Artifact, OnnxSession, Program, read_records
-from polyarch.export.formats import run_program
+from polyarch.export.programs import Forward, run_program
 from polyarch.export.records import PROGRAM_FILES
 from polyarch.nn import Exits
 from polyarch.prediction.loading import is_own_module, load_artifact
 from polyarch.predictive import EarlyExit
 from polyarch.predictive.conformal_sets import ConformalSets
 from polyarch.runs.own_module import Builder
-from polyarch.tasks import Classification, MultiLabel, Task, prediction_sets
-
-Forward = Callable[..., Sequence[Tensor]]
-"""(B, ...) raw examples, or several inputs by name -> the readouts of the task, (B, ...) each; with early exit also the
-exits used (B,)."""
+from polyarch.tasks import Classification, Task, prediction_sets
 
 MOST_EXAMPLES = 256
 MOST_VALUES = 1 << 22
@@ -231,15 +227,7 @@ class Predictor:
 
     def predict(self, inputs: Any) -> list[Any]:
         """For every example the name of its class, the names of its labels, or the expected value of every number."""
-        found = self(inputs)
-        match self.task:
-            case Classification(names=names):
-                return [names[index] for index in found.probabilities.argmax(1).tolist()]
-            case MultiLabel(names=names):
-                rows = (found.probabilities >= 0.5).tolist()
-                return [[name for name, inside in zip(names, row, strict=True) if inside] for row in rows]
-        values: list[Any] = next(iter(found.values.values())).tolist()
-        return values
+        return self.task.predicted(list(self(inputs).values.values()))
 
     def check(self, inputs: Inputs, *, names: Sequence[str] | None = None) -> None:
         """Raises unless these are finite raw examples of the right shape and type; rows of tables may have NaN."""

@@ -58,14 +58,15 @@ def messages_of(predictions: Predictions, predictor: Predictor) -> list[Row]:
     if predictions.depths is not None:
         columns["depth"] = predictions.depths.tolist()
     sets = predictor.sets(predictions.probabilities).tolist() if predictor.sets is not None else None
+    predicted = task.predicted(list(predictions.values.values()))
     found = []
     for index in range(len(predictions)):
         row: Row = {name: value[index] for name, value in columns.items()}
         match task:
             case Classification():
-                row = _of_class(row, task.names, None if sets is None else sets[index])
+                row = _of_class(row, predicted[index], task.names, None if sets is None else sets[index])
             case MultiLabel():
-                row = _of_labels(row, task.names)
+                row = {"labels": predicted[index], **row, "probabilities": _by_name(task.names, row["probabilities"])}
             case Regression():
                 row = {
                     name: _by_name(task.names, value) if name in task.readouts else value for name, value in row.items()
@@ -74,18 +75,12 @@ def messages_of(predictions: Predictions, predictor: Predictor) -> list[Row]:
     return found
 
 
-def _of_class(row: Row, names: Sequence[str], members: Sequence[bool] | None) -> Row:
-    probabilities = row.pop("probabilities")
-    best = max(range(len(names)), key=probabilities.__getitem__)
-    found = {"class": names[best], "probability": probabilities[best], "probabilities": _by_name(names, probabilities)}
+def _of_class(row: Row, predicted: str, names: Sequence[str], members: Sequence[bool] | None) -> Row:
+    probabilities = _by_name(names, row.pop("probabilities"))
+    found = {"class": predicted, "probability": probabilities[predicted], "probabilities": probabilities}
     if members is not None:
         found["set"] = [name for name, inside in zip(names, members, strict=True) if inside]
     return {**found, **row}
-
-
-def _of_labels(row: Row, names: Sequence[str]) -> Row:
-    probabilities = _by_name(names, row.pop("probabilities"))
-    return {"labels": [name for name, p in probabilities.items() if p >= 0.5], "probabilities": probabilities, **row}
 
 
 def _by_name(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:

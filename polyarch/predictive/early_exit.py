@@ -17,6 +17,7 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import Exits
 from polyarch.predictive.calibration import negative_log_likelihood
 from polyarch.predictive.checks import check_labels, check_outputs, check_temperature, normalised_weights
+from polyarch.predictive.classification_metrics import accuracy
 from polyarch.predictive.uncertainty import entropy_of_logs, log_probabilities
 
 LEAST_MASS = 0.01
@@ -146,7 +147,7 @@ def exit_curve(
             ExitMeasure(
                 confidence,
                 mean_depth=float(depth[output.positions.cpu()].mean()),
-                accuracy=float((output.probabilities.argmax(-1) == y).double().mean()),
+                accuracy=accuracy(output.probabilities, y),
                 negative_log_likelihood=negative_log_likelihood(output.probabilities, y),
             )
         )

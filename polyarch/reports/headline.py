@@ -164,7 +164,7 @@ def _spread(best: Entry, random: Entry) -> float | None:
 def _others(results: Results, best: Entry, found: Sequence[Entry]) -> Iterator[str]:
     inherited = with_role(found, Role.INHERITED)
     if inherited is not None:
-        yield f"With the weights it inherits from the supernet, without retraining, it reaches {inherited.shown}."
+        yield f"Without retraining, with the weights of the supernet, the best architecture reaches {inherited.shown}."
     alone = next((one.score for one in results.predictors if len(one.members) == 1), best.mean)
     for one in mixtures(results):
         change = best.text.compared(one.score - alone)

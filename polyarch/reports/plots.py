@@ -24,6 +24,7 @@ def contenders(entries: Sequence[Entry]) -> Spec:
     y = alt.Y("label:N", scale=alt.Scale(domain=list(labels.values())), title=None, axis=axis)
     scale = alt.Scale(zero=False, padding=44)
     text = entries[0].text
+    direction = ", lower is better" if text.metric.goal == "minimise" else ""
     # The room for the text beside the largest value may reach beyond what a share can be.
     label = "datum.value > 1 ? '' : datum.label" if text.is_share else "datum.label"
     x_axis = alt.Axis(format=text.axis_format, tickCount=5, labelExpr=label)
@@ -61,7 +62,7 @@ def contenders(entries: Sequence[Entry]) -> Spec:
                 tooltip=[tooltip[0], alt.Tooltip("score:Q", title=text.title, format=text.exact_format)],
             ),
             means.mark_point(style=style, filled=True, size=110, opacity=1).encode(
-                x=alt.X("mean:Q", title=f"test {text.title}", scale=scale, axis=x_axis), y=y, tooltip=tooltip
+                x=alt.X("mean:Q", title=f"test {text.title}{direction}", scale=scale, axis=x_axis), y=y, tooltip=tooltip
             ),
             means.mark_text(dy=-16, fontWeight=600).encode(x="mean:Q", y=y, text="shown:N"),
         ]

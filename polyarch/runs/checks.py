@@ -11,7 +11,7 @@ from polyarch.runs.judging import ood_batches
 from polyarch.runs.run import Run
 from polyarch.runs.sections import SearchSettings, TrainSettings
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.spaces import interchoice_of
+from polyarch.runs.space_settings import interchoice_of
 from polyarch.supernets import GatedSupernet
 from polyarch.training import Callback
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from polyarch.runs.spaces import ImageSpaceSettings
+from polyarch.runs.space_settings import ImageSpaceSettings
 from polyarch.supernets import MobileSupernet, PooledSupernet, ResNetSupernet
 
 SMALL = 16

@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt
 
 from polyarch.data import NetworkExample
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet, ResidualMLP
-from polyarch.runs.spaces import ImageSpaceSettings, SpaceSettings, VectorSpaceSettings, float_shape
+from polyarch.runs.space_settings import ImageSpaceSettings, SpaceSettings, VectorSpaceSettings, float_shape
 from polyarch.supernets import Supernet, gate, probe
 
 Kernels = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]

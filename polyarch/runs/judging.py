@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from polyarch.data import BatchSource, TensorData, load, resident, shaped_like
 from polyarch.errors import ConfigError
 from polyarch.nn import StackedNetworks
-from polyarch.predictive import detect, reliability, uncertainty_scores
+from polyarch.predictive import detect, reliability
 from polyarch.predictive.classification_metrics import set_coverage, set_size
 from polyarch.predictive.regression_metrics import interval_coverage, interval_width
 from polyarch.predictive.selective_prediction import risk_coverage
@@ -206,17 +206,10 @@ def told_apart(
     task: Task, ensemble: Ensemble, known: Tensor, foreign: Tensor, temperature: float
 ) -> dict[str, dict[str, float]]:
     """How well scores tell OOD examples from test examples, by the outputs (K, N, O) and (K, M, O) of the members."""
-    if isinstance(task, Classification):
-        inside, outside = (
-            uncertainty_scores(torch.softmax(outputs / temperature, -1), ensemble.weights)
-            for outputs in (known, foreign)
-        )
-    else:
-        weights = torch.tensor(ensemble.weights, dtype=known.dtype)
-        inside, outside = (
-            {"uncertainty": task.uncertainty(task.read(task.tempered(outputs, temperature), weights, {}))}
-            for outputs in (known, foreign)
-        )
+    weights = torch.tensor(ensemble.weights, dtype=known.dtype)
+    inside, outside = (
+        task.uncertainty_scores(task.tempered(outputs, temperature), weights) for outputs in (known, foreign)
+    )
     return {kind: asdict(detect(inside[kind], outside[kind])) for kind in inside}
 
 

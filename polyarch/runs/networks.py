@@ -14,7 +14,8 @@ from polyarch.nn import ElasticConv2d
 from polyarch.nn.operations import NARROW
 from polyarch.randomness import global_seed
 from polyarch.runs.own_module import Builder, build_own
-from polyarch.runs.spaces import SpaceSettings, as_trained_alone
+from polyarch.runs.space_settings import SpaceSettings
+from polyarch.runs.spaces import as_trained_alone
 from polyarch.spaces import Architecture
 from polyarch.supernets import ElasticSupernet, Supernet
 from polyarch.tasks import Task

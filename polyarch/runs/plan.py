@@ -18,7 +18,7 @@ from polyarch.randomness import generator_at
 from polyarch.runs.display import Display, several
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.spaces import interchoice_of
+from polyarch.runs.space_settings import interchoice_of
 
 WARM_UP_STEPS = 8
 START_SECONDS = 5.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -20,7 +21,7 @@ from pydantic import (
     model_serializer,
 )
 
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, InvalidInput
 from polyarch.files import write_atomically
 from polyarch.plugins import DEFAULT_METHOD, METHODS, SPACES, SUPERNET_METHOD, method_named
 from polyarch.runs.sections import (
@@ -34,17 +35,12 @@ from polyarch.runs.sections import (
     TrainSettings,
     TruthSettings,
 )
-from polyarch.runs.spaces import DEFAULT_SPACE, CellSettings, SpaceSettings
+from polyarch.runs.space_settings import SpaceSettings
+from polyarch.runs.spaces import DEFAULT_SPACE, CellSettings
 from polyarch.settings import Settings
 
 if TYPE_CHECKING:
     from polyarch.methods.method import Method
-
-
-import re
-from collections.abc import Sequence
-
-from polyarch.errors import InvalidInput
 
 Section = TypeVar("Section", bound=Settings)
 

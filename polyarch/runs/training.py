@@ -12,7 +12,7 @@ from polyarch.plugins import STRATEGIES
 from polyarch.results import TrainingRecord
 from polyarch.runs.run import Run
 from polyarch.runs.sections import OptimiserSettings
-from polyarch.runs.spaces import interchoice_of
+from polyarch.runs.space_settings import interchoice_of
 from polyarch.strategies import Strategy
 from polyarch.training import (
     Callback,

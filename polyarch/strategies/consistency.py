@@ -12,7 +12,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from polyarch.data import Batch
@@ -119,7 +118,7 @@ class Consistency(Strategy):
         with drawing_from(generator):
             supervised = self.task.loss(self.passes.logits(batch.inputs, generator), batch.targets)
             first, second = (self.passes.logits(unlabelled, generator) for _ in range(2))
-        distance = F.mse_loss(first, second)
+        distance = (first - second).square().mean()
         loss = minimise(supervised + self.weight * self.ramp() * distance, self.optimizer)
         self._done.count += 1
         return {"loss": loss, "supervised_loss": supervised.item(), "distance": distance.item()}

@@ -15,7 +15,7 @@ from polyarch.predictive.classification_metrics import auroc, balanced_accuracy,
 from polyarch.predictive.conformal_quantile import least_examples
 from polyarch.predictive.conformal_sets import ConformalSets, SetMethod, fit_sets
 from polyarch.predictive.metrics import METRICS, Metric
-from polyarch.predictive.uncertainty import at_least_single, class_readouts
+from polyarch.predictive.uncertainty import at_least_single, class_readouts, uncertainty_scores
 from polyarch.randomness import generator_at
 from polyarch.tasks.task import Calibration, Task, member_weights
 
@@ -116,6 +116,14 @@ class Classification(Task):
     def uncertainty(self, read: Sequence[Tensor]) -> Tensor:
         """The entropy."""
         return read[1]
+
+    def uncertainty_scores(self, outputs: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        """Entropy, 1 - the highest probability and, for several members, mutual information."""
+        return uncertainty_scores(torch.softmax(outputs, -1), weights)
+
+    def predicted(self, read: Sequence[Tensor]) -> list[str]:
+        """The names of the most probable classes."""
+        return [self.names[index] for index in read[0].argmax(-1).tolist()]
 
     def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
         """1 where the most probable class is not the true one."""

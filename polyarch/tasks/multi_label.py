@@ -103,6 +103,11 @@ class MultiLabel(Task):
         """The entropy."""
         return read[1]
 
+    def predicted(self, read: Sequence[Tensor]) -> list[list[str]]:
+        """The names of the labels that are more likely present than not."""
+        rows = (read[0] >= 0.5).tolist()
+        return [[name for name, present in zip(self.names, row, strict=True) if present] for row in rows]
+
     def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
         """The share of labels that are wrong."""
         return ((read[0] >= 0.5) != targets).double().mean(-1)

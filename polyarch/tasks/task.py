@@ -136,6 +136,15 @@ class Task(ABC):
     def uncertainty(self, read: Sequence[Tensor]) -> Tensor:
         """Which of the ``readouts`` says how uncertain a prediction is, one number per example: (B,)."""
 
+    def uncertainty_scores(self, outputs: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        """All measures of uncertainty by name, (B,) each: tempered (K, B, O), (K,)."""
+        return {"uncertainty": self.uncertainty(self.read(outputs, weights, {}))}
+
+    def predicted(self, read: Sequence[Tensor]) -> list[Any]:
+        """What is predicted for every example, in a user's terms: by default the first of the ``readouts``."""
+        values: list[Any] = read[0].tolist()
+        return values
+
     @abstractmethod
     def errors(self, read: Sequence[Tensor], targets: Tensor) -> Tensor:
         """How wrong every prediction is, 0 or more: the ``readouts`` and targets (B, ...) -> (B,)."""

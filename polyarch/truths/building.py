@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,49 +24,11 @@ from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning, decided
 from polyarch.runs.training import sgd
 from polyarch.runs.workspace import Workspace, run_missing
-from polyarch.spaces import Architecture, Space
-from polyarch.spaces.space import ENUMERATION_LIMIT
+from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable
 from polyarch.training import Callback, FitState
-
-DRAWS = 20
-"""Draws per wanted architecture from a space that is too large to enumerate."""
-
-EquivalenceClass = tuple[Architecture, ...]
-"""Architectures with the same canonical key; the first one represents the network."""
-
-
-def equivalence_classes(space: Space, wanted: int | Literal["all"], *, seed: int) -> list[EquivalenceClass]:
-    """All classes of the space, or as many random architectures of different classes as wanted, each alone."""
-    found: dict[str, EquivalenceClass] = {}
-    if wanted == "all":
-        for architecture in space.enumerate():
-            key = space.canonical_key(architecture)
-            found[key] = (*found.get(key, ()), architecture)
-        return list(found.values())
-    for architecture in _shuffled(space, wanted, seed):
-        found.setdefault(space.canonical_key(architecture), (architecture,))
-        if len(found) == wanted:
-            return list(found.values())
-    raise ConfigError(
-        f"Expected up to {len(found):,} architectures, the number of different networks in space {space.name!r}. "
-        f"Got {wanted:,}; all takes every one."
-    )
-
-
-def _shuffled(space: Space, wanted: int, seed: int) -> Iterator[Architecture]:
-    """All members in random order, or independent draws from a large space."""
-    if space.size > ENUMERATION_LIMIT:
-        yield from (space.sample(generator_at(seed, "truth", position)) for position in range(DRAWS * wanted))
-        return
-    sizes = [len(choice) for choice in space.choices]
-    for position in torch.randperm(space.size, generator=generator_at(seed, "truth", 0)):
-        indices = np.unravel_index(int(position), sizes)
-        architecture = Architecture(space, tuple(int(index) for index in indices))
-        if architecture in space:
-            yield architecture
-
+from polyarch.truths.equivalence import EquivalenceClass, equivalence_classes
 
 CURVES = {"train_loss": "loss", "valid_loss": "valid_loss", "valid_accuracy": "valid_accuracy"}
 """The learning curves of the table -> their keys in an epoch's row."""
@@ -141,6 +103,11 @@ class BuiltTruth:
 def start_build(beginning: Beginning, asked: RunSettings) -> Run:
     """Starts a new build: validates everything before writing anything, and shows the plan."""
     run, decisions = beginning.prepare(asked)
+    if run.task.selection.name != "accuracy":
+        raise ConfigError(
+            f"Expected classes and the metric accuracy for a table of true accuracies. Got {run.task.kind} by "
+            f"{run.task.selection.name}."
+        )
     planned = plan_build(run)
     settings = decided(run.settings, decisions, run.display)
     show_plan(run.display, planned, settings.workers)
@@ -158,11 +125,6 @@ def resume_build(
 
 def build_truth(run: Run) -> BuiltTruth:
     """Trains every network that is not in the journal and writes ``truth.npz``."""
-    if run.task.selection.name != "accuracy":
-        raise ConfigError(
-            f"Expected classes and the metric accuracy for a table of true accuracies. Got {run.task.kind} by "
-            f"{run.task.selection.name}."
-        )
     workspace = run.workspace
     chosen = classes_to_train(run)
     seeds = range(run.settings.truth.seeds)

@@ -17,7 +17,7 @@ from polyarch.errors import InvalidInput, MissingData, UnknownName
 def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty data folder and a wide terminal."""
     monkeypatch.setenv("POLYARCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("polyarch.cli.runs.console._width", 200)
+    monkeypatch.setattr("polyarch.cli.options.console._width", 200)
     return tmp_path
 
 

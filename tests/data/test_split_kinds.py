@@ -149,9 +149,36 @@ def test_times_are_numbers_or_dates(values: Any, expected: list[float]) -> None:
         ({"groups": ["a", "b", ""]}, r"a value of the given groups in every row of X\. Found none in row 3"),
         ({"groups": [1, 2]}, r"Expected 3 groups, one for every example of X\. Got 2"),
         ({"groups": "patient"}, r"an array of groups for X, which has no columns\. Got 'patient'"),
-        ({"groups": [1, 2, 3], "times": [1, 2, 3]}, "groups or times to split by, not both"),
     ],
 )
 def test_keys_that_cannot_be_used(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         SplitKeys(**keys).split(3, "X")
+
+
+@settings(max_examples=100)
+@given(grouped(), st.data(), shares)
+def test_groups_that_begin_latest_are_held_out_whole(
+    case: tuple[Tensor, GroupSplit], data: st.DataObject, share: float
+) -> None:
+    count = len(case[0])
+    times = torch.tensor(data.draw(st.lists(st.integers(0, 20), min_size=count, max_size=count)), dtype=torch.float64)
+    groups = case[1].groups
+    split = SplitKeys(groups.numpy(), times.numpy()).split(count, "X")
+    begins = {group: times[groups == group].min().item() for group in groups.unique().tolist()}
+    assume(len(set(begins.values())) > 1)
+    rest, part = split.rows(torch.zeros(count), share, seed=0)
+    assert_partition(rest, part, count)
+    trained, held_out = ({begins[group] for group in groups[rows].tolist()} for rows in (rest, part))
+    assert max(trained) < min(held_out)  # hence no group is on both sides
+    assert split.in_words(0.2) == "the latest 20 % by the given times, whole groups by the given groups"
+
+
+def test_groups_in_time_of_another_file_are_new_and_later() -> None:
+    known = SplitKeys([1, 1, 2], [0, 5, 3]).split(3, "X")
+    assert known.subset(torch.tensor([0, 2])).rows(torch.zeros(2), 0.5, seed=0)[1].tolist() == [1]
+    known.beside(SplitKeys([4, 4], [3, 9]).split(2, "Y"), "Y")
+    with pytest.raises(DataError, match="later than all training examples"):
+        known.beside(SplitKeys([4, 4], [2, 9]).split(2, "Y"), "Y")
+    with pytest.raises(DataError, match=r"groups of their own in Y .*Found '2' elsewhere"):
+        known.beside(SplitKeys([2, 4], [4, 9]).split(2, "Y"), "Y")

@@ -226,6 +226,7 @@ def test_a_report_of_numbers(examples: Any) -> None:
     assert "reaches 0.07000 ± 0.006000 test RMSE" in said
     assert "0.006000 below the mean of 10 random architectures" in said and "within the spread" in said
     content = render(results)
+    assert "test RMSE, lower is better" in content
     text = plain(" ".join(Page(content).text.split()))
     for words in ("Prediction intervals", "89.67 %", "mean width", "price", "weight of it", "RMSE", "R²"):
         assert words in text

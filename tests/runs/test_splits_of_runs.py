@@ -86,7 +86,7 @@ def test_validation_examples_of_their_own(table: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_line_says_how_it_splits(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyarch.cli.runs.console._width", 200)
+    monkeypatch.setattr("polyarch.cli.options.console._width", 200)
     words = [
         "train", "--data", str(table), "--target", "y", "--time", "hour", "--test", str(tmp_path / "later.csv"),
         "--space", "mlp", "--workers", "1", "--epochs", "1", "--out", str(tmp_path / "run"),

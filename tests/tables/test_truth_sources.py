@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from polyarch.cli.runs import console
+from polyarch.cli.options import console
 from polyarch.cli.truth import truth_app
 from polyarch.errors import InvalidInput, MissingData, PolyarchError, UnknownName
 from polyarch.spaces import Choice, Space, nb201_space

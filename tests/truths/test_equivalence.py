@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.spaces import Architecture, Choice, Constraint, Space, nb201_space
-from polyarch.truths.building import equivalence_classes
+from polyarch.truths.equivalence import equivalence_classes
 
 
 def first_is_b(architecture: Architecture) -> bool:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from polyarch.errors import Interrupted, NotFiniteError
+from polyarch.errors import ConfigError, Interrupted, NotFiniteError
 from polyarch.methods.one_shot.record import OneShotRecord, RankingRecord
 from polyarch.randomness import derive_seed
 from polyarch.results import Results
@@ -309,6 +309,13 @@ def test_fewer_of_its_architectures_are_ranked_when_asked_for(own: tuple[Path, B
     assert [item.architecture for item in ranking_of(results).architectures] == [
         member.to_dict() for member in own[1].trained[:3]
     ]
+
+
+def test_other_metrics_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    values = {**TINY, "task.metric": "balanced_accuracy"}
+    with pytest.raises(ConfigError, match=r"the metric accuracy .* Got classification by balanced_accuracy"):
+        start_build(Beginning(tmp_path / "run", Quiet(), StopRequest()), settings(values))
+    assert not (tmp_path / "run").exists()
 
 
 def test_findings_in_words() -> None:

@@ -8,7 +8,7 @@ from pydantic import PositiveInt
 from torch import nn
 
 from polyarch import OneOf
-from polyarch.runs.spaces import SpaceSettings
+from polyarch.runs.space_settings import SpaceSettings
 from polyarch.supernets import Supernet, from_module, probe
 
 

@@ -12,7 +12,8 @@ from polyarch.nn import PartialChannels
 from polyarch.randomness import generator_at
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
-from polyarch.runs.spaces import CellSettings, InterChoiceSettings, MLPSettings, as_trained_alone
+from polyarch.runs.space_settings import InterChoiceSettings
+from polyarch.runs.spaces import CellSettings, MLPSettings, as_trained_alone
 from polyarch.runs.workspace import Workspace
 
 

@@ -24,7 +24,7 @@ from polyarch.runs.judging import Ensemble, judge
 from polyarch.runs.plan import PlannedStage, fitted
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
-from polyarch.runs.spaces import InterChoiceSettings, interchoice_of
+from polyarch.runs.space_settings import InterChoiceSettings, interchoice_of
 from polyarch.runs.workspace import Workspace
 from polyarch.training import split_weights
 
