@@ -10,6 +10,7 @@ from torch import Tensor
 from polyarch.data import NetworkExample
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.nn import InterChoice, InterChoiceKind, PredecessorRule
+from polyarch.nn.numeric_embeddings import Embedding
 from polyarch.plugins import is_reference
 from polyarch.runs.own_module import Builder, build_own, import_builder
 from polyarch.settings import Settings, require_images
@@ -30,7 +31,6 @@ from polyarch.supernets import (
     fairnas_chain,
     probe,
 )
-from polyarch.supernets.elastic_mlp import Embedding
 
 DEFAULT_SPACE = "nb201"
 

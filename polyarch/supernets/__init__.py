@@ -13,6 +13,7 @@ from polyarch.supernets.mobile import MobileSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
 from polyarch.supernets.nb101 import NB101Supernet
 from polyarch.supernets.nb201 import NB201Supernet
+from polyarch.supernets.packed_mlp import PackedMLPSupernet
 from polyarch.supernets.relaxation import ChosenOptions, DartsRelaxation, Relaxation, relaxation_of, without_option
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.resnet import ResNetSupernet
@@ -23,6 +24,6 @@ __all__ = [
     "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
     "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Supernet", "NB201Supernet",
-    "Relaxation", "RepeatSupernet", "ResNetSupernet", "Supernet", "WiredSupernet", "fairnas_chain", "from_module",
-    "gate", "probe", "relaxation_of", "without_option",
+    "PackedMLPSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet", "Supernet", "WiredSupernet",
+    "fairnas_chain", "from_module", "gate", "probe", "relaxation_of", "without_option",
 ]  # fmt: skip

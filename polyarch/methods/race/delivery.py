@@ -8,6 +8,8 @@ from torch import Tensor
 from polyarch.estimators import MACs
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
+from polyarch.methods.race.table_candidates import is_table_race
+from polyarch.methods.race.table_ensemble import MemberLikelihoods
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import greedy_weights
 from polyarch.results import NetworkRecord, Role
@@ -25,6 +27,8 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
     task = CandidateTraining(run, run.workspace.checkpoints / "race")
     longest = max(len(lane.legs) for lane in lanes)
     finalists = [lane for lane in lanes if len(lane.legs) == longest]  # fewer where a race was finished early
+    if is_table_race(run):
+        finalists = [lane for lane in lanes if not lane.is_out]
     chosen = run.task.selection.best(finalists, lambda lane: float(lane.last["valid_score"]))
     shares = chosen_shares(run, task, lanes)
     members = [index for index, share in enumerate(shares) if share > 0]
@@ -37,7 +41,7 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
         sides.append((Ensemble.of(f"ensemble of {len(members)}", together, weights), run.workspace.ensemble))
     outcome.comparison = [
         contender(_title(lane, lane is chosen), _role(lane, lane is chosen), [_tested(run, task, lane)])
-        for lane in [chosen, *(lane for lane in finalists if lane is not chosen)]
+        for lane in [chosen, *(lane for lane in finalists if lane is not chosen and _is_compared(run, lane))]
     ]
     outcome.comparison += references(run)
     outcome.predictors = write_predictors(run, sides)
@@ -53,6 +57,8 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane]) -> None:
 
 def chosen_shares(run: Run, task: CandidateTraining, lanes: Sequence[Lane]) -> list[float]:
     """The share of every candidate in the ensemble that has the lowest loss on validation data."""
+    if is_table_race(run):
+        return MemberLikelihoods(run, task).shares(lanes).tolist()
     valid = run.feed.in_order(run.feed.valid)
     pairs = [outputs(task.network(lane.candidate), valid) for lane in lanes]
     together, targets = torch.stack([found for found, _ in pairs]), pairs[0][1]
@@ -74,6 +80,11 @@ def _tested(run: Run, task: CandidateTraining, lane: Lane) -> NetworkRecord:
 PLAIN = "plain network"
 
 
+def _is_compared(run: Run, lane: Lane) -> bool:
+    """Races on tables have many finalists: the plain network stands for those that did not win."""
+    return lane.candidate.is_reference or not is_table_race(run)
+
+
 def _title(lane: Lane, is_best: bool) -> str:
     if lane.candidate.is_reference:
         return PLAIN
@@ -93,6 +104,7 @@ def _records(run: Run, lanes: Sequence[Lane], shares: Sequence[float], finalists
             CandidateRecord(
                 architecture=candidate.architecture.to_dict(),
                 augmentation=candidate.augmentation,
+                recipe="" if candidate.recipe is None else str(candidate.recipe),
                 is_reference=candidate.is_reference,
                 is_finalist=place < finalists,
                 parent=None if lane.parent is None else places[lane.parent],

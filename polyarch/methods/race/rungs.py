@@ -38,11 +38,15 @@ class Rung:
 
 @dataclass(frozen=True)
 class Lane:
-    """A candidate and what it was like after each of its legs; ``parent`` is where its weights come from."""
+    """A candidate and what it was like after each of its legs.
+
+    ``parent`` is where its weights come from; ``is_out`` says that a race on a table has eliminated it.
+    """
 
     candidate: Candidate
     legs: tuple[Measured, ...] = ()
     parent: Candidate | None = None
+    is_out: bool = False
 
     @property
     def last(self) -> Measured:
@@ -76,15 +80,15 @@ def hold_race(run: Run) -> list[Lane]:
                     _hand_over(task, lanes)
             if run.finish_now:
                 lanes = [lane for lane in lanes if task.has_begun(lane.candidate)]
-            lanes = _train(run, lanes, f"rung {place}", train, rung.seconds)
+            lanes = train_lanes(run, lanes, f"rung {place}", train, rung.seconds)
         if not lanes:
             raise ConfigError("Expected a race in which a network has begun to train. Found none; go on with --resume.")
         finalists = best(lanes, settings.finalists)
         out += [lane for lane in lanes if lane not in finalists]
         seconds = _final_seconds(run, settings, rung.seconds)
         turn = max(seconds * (1 - settings.falling), rung.seconds)
-        finalists = _train(run, finalists, "final", train, turn)
-        finalists = _train(run, finalists, "finish", train, seconds, turn)
+        finalists = train_lanes(run, finalists, "final", train, turn)
+        finalists = train_lanes(run, finalists, "finish", train, seconds, turn)
     return [*finalists, *out]
 
 
@@ -151,7 +155,7 @@ def _hand_over(task: CandidateTraining, lanes: Sequence[Lane]) -> None:
             draft.rename(target)
 
 
-def _train(
+def train_lanes(
     run: Run, lanes: Sequence[Lane], stage: str, train: Any, seconds: float, falls_after: float | None = None
 ) -> list[Lane]:
     """Every lane with one leg more, which adds nothing to the training of a run that finishes now."""

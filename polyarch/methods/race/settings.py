@@ -14,8 +14,11 @@ class RaceSettings(Settings):
     ``candidates`` networks, the plain one among them, train for ``first_seconds`` each. Then the better half goes on
     from where it was to twice the time, and so on, until ``finalists`` are left, which train for ``seconds``. Seconds
     are of one core and pass with the ``clock``: real ones, those of the processor, or ``work``, the time that the steps
-    would take on a machine like ours, so that every machine takes the same steps. Times that are not given suit the data, or the
-    minutes that were asked for.
+    would take on a machine like ours, so that every machine takes the same steps. Times that are not given suit the
+    data, or the minutes that were asked for.
+
+    On tables ``candidates`` known-good settings train for ``first_seconds``, the better half until they no longer
+    improve, and relatives of the best, ``finalists`` at a time, until ``seconds`` are over on each core.
 
     The learning rate rises over ``warmup`` steps to its peak and falls to zero over the last ``falling`` part of the
     time. Until then training images are cropped to the part ``crop`` of their side, which makes steps faster; only

@@ -5,7 +5,7 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
 from polyarch.methods.race.candidates import Candidate, augmentations, crop_of, work_seconds
 from polyarch.methods.race.settings import RaceSettings
+from polyarch.nn.member_layers import member_network
 from polyarch.randomness import derive_seed
 from polyarch.runs.retraining import evaluate
 from polyarch.runs.run import Run
@@ -27,6 +28,8 @@ LAP = 16
 ENDLESS = 10**8
 """More laps than any budget has time for."""
 CURVE_POINTS = 60
+PATIENCE = 16
+"""Measurements without a better one after which a training on a table ends; one is a pass over the data, or a lap."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class CandidateTraining:
         run, settings, candidate = self.run, self.run.settings.section(RaceSettings), leg.candidate
         seed = derive_seed(run.settings.seed, "race", candidate.key) >> 1
         network = run.networks.fresh(candidate.architecture, seed=seed)
+        if candidate.recipe is not None:
+            settings = settings.model_copy(update=asdict(candidate.recipe))
         optimizer = optimiser(network, settings)
         average = WeightAverage(network)
         crop = crop_of(run) if leg.falls_after is None else None
@@ -66,10 +71,11 @@ class CandidateTraining:
         changes = augmentations(candidate.augmentation, run.feed.data.input_shape, crop)
         feed = replace(run.feed, augmentations=changes)
         batches = feed.batches(feed.train, settings.batch_size, stream=f"race {candidate.key}")
-        best = BestAverage(average, self._valid_loss, every=max(len(batches) // LAP, 1))
+        patience = None if candidate.recipe is None else PATIENCE
+        best = BestAverage(average, self._valid_loss, every=max(len(batches) // LAP, 1), patience=patience)
         watched = [] if run.feed.data.is_image else [best]  # rows of tables are learned by heart in no time
         history = fit(
-            Supervised(network, optimizer, task=run.task.smoothed(settings.label_smoothing)),
+            Supervised(member_network(network), optimizer, task=run.task.smoothed(settings.label_smoothing)),
             Laps(batches, LAP),
             epochs=ENDLESS,
             seed=seed,
@@ -91,6 +97,7 @@ class CandidateTraining:
             "expected_loss": expected_loss(rows, settings.seconds or leg.seconds),
             "valid_loss": measured["loss"],
             "valid_score": measured[run.task.selection.name],
+            "has_stopped": best.has_stopped,
             "curve": _thinned(rows),
         }
 
@@ -148,9 +155,11 @@ def expected_loss(rows: Sequence[Row], seconds: float) -> float:
 
 
 def optimiser(network: nn.Module, settings: RaceSettings) -> torch.optim.Optimizer:
-    """Nesterov's SGD or AdamW; biases and normalisation layers do not decay."""
-    weights = [parameter for parameter in network.parameters() if parameter.dim() > 1]
-    others = [parameter for parameter in network.parameters() if parameter.dim() <= 1]
+    """Nesterov's SGD or AdamW; biases, normalisation layers and the scales of members do not decay."""
+    weights, others = [], []
+    for name, parameter in network.named_parameters():
+        decays = parameter.dim() > 1 and not name.endswith((".bias", "_scales"))
+        (weights if decays else others).append(parameter)
     groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
     if settings.optimiser == "adamw":
         return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(settings.momentum, 0.999), foreach=True)
