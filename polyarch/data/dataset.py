@@ -14,7 +14,7 @@ from polyarch.data.named_inputs import InputType, type_of
 from polyarch.data.preprocessing import Identity, NamedPreprocessing, Normalisation, Preprocessing
 from polyarch.data.resizing import resize
 from polyarch.data.splits import RandomSplit, Rows, Split
-from polyarch.data.table_encoding import TableEncoding, TableIndices
+from polyarch.data.table_encoding import NumberScaling, TableEncoding, TableIndices
 from polyarch.data.targets import TargetKind, check_kind
 from polyarch.errors import DataError, InvalidInput
 
@@ -121,14 +121,19 @@ class Dataset:
         """Whether raw examples are bytes 0..255 rather than floats."""
         return self.input_dtype == torch.uint8
 
-    def preprocessing(self, train: Examples, *, indices: bool = False) -> Preprocessing:
+    def preprocessing(
+        self, train: Examples, *, indices: bool = False, numbers: NumberScaling = "standard"
+    ) -> Preprocessing:
         """The preprocessing fitted on this part of the training data; vocabularies are those of all examples.
 
         Args:
             indices: whether the categories of a table become indices for embeddings, see `TableIndices`.
+            numbers: how the numbers of a table are scaled; others are standardised.
         """
         if self.is_table:
-            return (TableIndices if indices else TableEncoding).of(train, self.columns)
+            return (TableIndices if indices else TableEncoding).of(train, self.columns, numbers=numbers)
+        if numbers != "standard":
+            raise DataError(f"Expected a table for numbers that are scaled by {numbers}. Got {self.name!r}.")
         if isinstance(train, NamedData):
             return NamedPreprocessing({name: self._fitted(tensor, name) for name, tensor in train.inputs.items()})
         return self._fitted(train.inputs) if isinstance(train, TensorData) else Normalisation.of(train)

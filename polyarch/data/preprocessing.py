@@ -177,7 +177,9 @@ def preprocessing_from(content: Mapping[str, Any]) -> Preprocessing:
         case "table" | "table indices" as kind:
             columns = tuple(Column.from_dict(column) for column in content["columns"])
             encoding = TableEncoding if kind == "table" else TableIndices
-            return encoding(columns, *(tuple(content[name]) for name in TABLE_STATISTICS))
+            knots = tuple(tuple((float(x), float(y)) for x, y in column) for column in content.get("knots", ()))
+            medians, means, stds, marked = (tuple(content[name]) for name in TABLE_STATISTICS)
+            return encoding(columns, medians, means, stds, marked, knots)
         case "identity":
             return Identity(content["vocabulary"])
         case "named":

@@ -1,8 +1,8 @@
-"""The preprocessing of table rows: standardised numbers and one-hot categories, or categories as indices."""
+"""The preprocessing of table rows: scaled numbers and one-hot categories, or categories as indices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -11,16 +11,20 @@ from torch import Tensor
 from polyarch.data.columns import Column
 from polyarch.data.examples import Examples, resident
 from polyarch.data.named_inputs import NamedInputs
+from polyarch.data.quantile_scaling import Knots, piecewise_linear, quantile_knots
 from polyarch.errors import DataError
 
 TABLE_STATISTICS = ("medians", "means", "stds", "marked")
+
+NumberScaling = Literal["standard", "quantile"]
+"""How the numbers of a table are scaled: to mean 0 and standard deviation 1, or so that their ranks are normal."""
 
 
 @dataclass(frozen=True)
 class TableStatistics:
     """What is known of the columns of a table from its training rows; subclasses make network inputs with it.
 
-        number    (x - mean) / std; a missing x is replaced by the median
+        number    (x - mean) / std, mapped by ``knots`` if there are some; a missing x is replaced by the median
         mark      1 if x is missing, else 0; for each numeric column with missing values in training
 
     Mean and std are computed on training values after imputation.
@@ -33,12 +37,14 @@ class TableStatistics:
     means: tuple[float, ...]
     stds: tuple[float, ...]
     marked: tuple[int, ...]  # the numeric columns that get a mark, counted among the numeric ones
+    knots: tuple[Knots, ...] = ()  # of every numeric column, where numbers are scaled by quantiles
 
     @classmethod
-    def of(cls, train: Examples, columns: Sequence[Column]) -> Self:
+    def of(cls, train: Examples, columns: Sequence[Column], *, numbers: NumberScaling = "standard") -> Self:
         """Fits the statistics on training rows; a column that never varies gets std 1, an empty one median 0."""
         rows = resident(train).inputs.double().numpy()
         statistics: list[tuple[float, float, float]] = []
+        knots: list[Knots] = []
         marked: list[int] = []
         for index in _numeric(columns):
             values = rows[:, index]
@@ -49,12 +55,15 @@ class TableStatistics:
             filled = np.where(missing, median, values)
             std = float(filled.std())  # tiny but not zero for a constant column, due to rounding
             varies = filled.min() < filled.max() and std > np.finfo(np.float32).tiny
-            statistics.append((median, float(filled.mean()), std if varies else 1.0))
+            mean, std = float(filled.mean()), std if varies else 1.0
+            statistics.append((median, mean, std))
+            if numbers == "quantile":
+                knots.append(quantile_knots((filled - mean) / std))
         medians, means, stds = zip(*statistics, strict=True) if statistics else ((), (), ())
-        return cls(tuple(columns), medians, means, stds, tuple(marked))
+        return cls(tuple(columns), medians, means, stds, tuple(marked), tuple(knots))
 
     def numbers(self, inputs: Tensor) -> list[Tensor]:
-        """The standardised numbers and the marks, (B, ...) each, without those that no column needs."""
+        """The scaled numbers and the marks, (B, ...) each, without those that no column needs."""
         numeric = _numeric(self.columns)
         if not numeric:
             return []
@@ -64,7 +73,8 @@ class TableStatistics:
         medians, means, stds = (
             torch.tensor(values, dtype=torch.float32, device=device) for values in (self.medians, self.means, self.stds)
         )
-        parts = [(torch.where(missing, medians, numbers) - means) / stds]
+        scaled = (torch.where(missing, medians, numbers) - means) / stds
+        parts = [piecewise_linear(scaled, self.knots) if self.knots else scaled]
         if self.marked:
             parts.append(missing.index_select(1, torch.tensor(self.marked, device=device)).float())
         return parts
@@ -77,11 +87,13 @@ class TableStatistics:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to write to a file; `preprocessing_from` reads them."""
         numbers = {name: list(getattr(self, name)) for name in TABLE_STATISTICS}
+        if self.knots:
+            numbers["knots"] = [[list(knot) for knot in column] for column in self.knots]
         return {"kind": self.kind, "columns": [column.to_dict() for column in self.columns], **numbers}
 
 
 class TableEncoding(TableStatistics):
-    """Turns table rows into features: standardised numbers, marks for missing numbers, one-hot categories.
+    """Turns table rows into features: scaled numbers, marks for missing numbers, one-hot categories.
 
     They are in this order, each in the order of the columns. A category that is missing or unknown is all zeros.
     """

@@ -45,8 +45,8 @@ from polyarch.tasks import Calibration, Classification, Task
 
 Extract = Callable[[list[dict[str, str]], bool], nn.Module]
 """(choice name -> option name for every member, whether they share one network) -> the module of their logits."""
-Build = Callable[[dict[str, Any], NetworkExample, int], Extract]
-"""(settings of the space, network inputs on the meta device, number of outputs) -> what extracts networks."""
+Build = Callable[[dict[str, Any], NetworkExample, Task], Extract]
+"""(settings of the space, network inputs on the meta device, what is predicted) -> what extracts networks."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
         task = metadata.described_task
         preprocessing = preprocessing_from(metadata.preprocessing)
         raw = _shapes(metadata.input_shape, metadata.input_dtype)
-        extract = build(description.network, NetworkExample.of(raw, preprocessing), task.outputs)
+        extract = build(description.network, NetworkExample.of(raw, preprocessing), task)
         networks = extract([member.architecture for member in description.members], description.shared)
         load_weights(networks, weights)
     except (PolyarchError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:

@@ -18,6 +18,7 @@ from polyarch.plugins import SPACES, is_reference
 from polyarch.runs.own_module import Builder, build_own
 from polyarch.runs.space_settings import SpaceSettings
 from polyarch.supernets import Supernet, probe
+from polyarch.tasks import Task
 
 MOST_BLOCKS = 1000
 """Files with more blocks are refused: building them would take long before their weights are compared."""
@@ -37,8 +38,8 @@ def load_network(folder: Path) -> nn.Module:
 def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
     """Loads an artifact in evaluation mode; ``module`` makes the user's own network, or is the class of their space."""
 
-    def build(network: dict[str, Any], example: NetworkExample, outputs: int) -> Extract:
-        return _extract(network, example, outputs, module)
+    def build(network: dict[str, Any], example: NetworkExample, task: Task) -> Extract:
+        return _extract(network, example, task, module)
 
     return read_artifact(folder, build)
 
@@ -49,7 +50,8 @@ def is_own_module(network: dict[str, Any]) -> bool:
     return kind == "module" or is_reference(kind)
 
 
-def _extract(network: dict[str, Any], example: NetworkExample, outputs: int, module: Builder | None) -> Extract:
+def _extract(network: dict[str, Any], example: NetworkExample, task: Task, module: Builder | None) -> Extract:
+    outputs = task.outputs
     if is_own_module(network):
         if module is None:
             raise CorruptFile("a network of the user's own, which only the function that made it can make again")
@@ -68,12 +70,13 @@ def _extract(network: dict[str, Any], example: NetworkExample, outputs: int, mod
     except ValidationError as error:
         place, problem = first_problem(error)
         raise CorruptFile(f"{place}: {problem}") from None
-    for name in ("cells", "max_depth", "depth", "blocks", "layers", "branches", "kernels"):
+    for name in ("cells", "max_depth", "depth", "blocks", "layers", "branches", "kernels", "members"):
         value = getattr(settings, name, 0)
         if (max(value) if isinstance(value, tuple) else value) > MOST_BLOCKS:
             raise CorruptFile(f"{name} {value}, more than {MOST_BLOCKS}")
     with torch.device("meta"):  # uses neither memory nor random numbers before the weights are loaded
         net = settings.build_on(example, outputs)
+    net.mix_by(task.mix_members)
 
     def extract(architectures: list[dict[str, str]], shared: bool) -> nn.Module:
         networks = _networks(net, architectures, shared).eval()

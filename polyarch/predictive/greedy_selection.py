@@ -6,9 +6,12 @@ Caruana, Niculescu-Mizil, Crew and Ksikes (2004), "Ensemble Selection from Libra
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from polyarch.errors import InvalidInput
+
+LEAST_LIKELIHOOD = 1e-12
+"""No member counts as less likely than this, relative to the most likely one: mixtures have a finite loss."""
 
 
 def greedy_weights(loss: Callable[[Tensor], float], members: int, *, rounds: int = 20) -> Tensor:
@@ -40,4 +43,49 @@ def greedy_weights(loss: Callable[[Tensor], float], members: int, *, rounds: int
         lowest, counts = losses[best], added[best]
     if not counts.any():
         raise InvalidInput("Expected a finite loss of at least one member. Got none.")
+    return counts / counts.sum()
+
+
+def bagged_weights(log_likelihoods: Tensor, *, generator: Generator, bags: int = 20, rounds: int = 20) -> Tensor:
+    """Shares (K,) of a mixture, averaged over choices among random halves of the members on resampled examples.
+
+    A bag draws N examples with replacement and half of the members, and builds the mixture of the lowest negative
+    log-likelihood by adding one member after the other, as `greedy_weights` does. On few examples a single choice
+    would take what fits them by chance.
+
+    Args:
+        log_likelihoods: log p_k(y_n | x_n) of K members on N validation examples, (K, N).
+        bags: the number of choices.
+        rounds: the most additions in a bag.
+
+    >>> log_likelihoods = torch.tensor([[0.6, 0.6], [0.9, 0.4], [0.1, 0.1]]).log()
+    >>> shares = bagged_weights(log_likelihoods, generator=torch.Generator().manual_seed(0))
+    >>> bool(shares[2] < shares[0]) and abs(float(shares.sum()) - 1) < 1e-9
+    True
+    """
+    members, examples = log_likelihoods.shape
+    if members < 1 or examples < 1 or bags < 1:
+        raise InvalidInput(f"Expected 1 or more members, examples and bags. Got {members}, {examples} and {bags}.")
+    # Relative to the most likely member: differences of losses stay as they are.
+    likelihoods = (log_likelihoods - log_likelihoods.amax(0)).double().exp().clamp_min(LEAST_LIKELIHOOD)  # (K, N)
+    total = torch.zeros(members, dtype=torch.float64)
+    for _ in range(bags):
+        rows = torch.randint(examples, (examples,), generator=generator)
+        some = torch.randperm(members, generator=generator)[: -(-members // 2)]
+        total[some] += _greedy_mixture(likelihoods[some][:, rows], rounds)
+    return total / total.sum()
+
+
+def _greedy_mixture(likelihoods: Tensor, rounds: int) -> Tensor:
+    """The shares (K,) of the members of a mixture that is built by additions: (K, N) likelihoods."""
+    counts = torch.zeros(len(likelihoods), dtype=torch.float64)
+    summed, lowest = torch.zeros_like(likelihoods[0]), float("inf")
+    for size in range(1, rounds + 1):
+        losses = -((summed + likelihoods) / size).log().mean(1)  # with each of the members added
+        best = int(losses.argmin())
+        if not float(losses[best]) < lowest:
+            break
+        lowest = float(losses[best])
+        counts[best] += 1
+        summed = summed + likelihoods[best]
     return counts / counts.sum()

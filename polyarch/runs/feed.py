@@ -75,7 +75,7 @@ class Feed:
             data,
             train,
             valid,
-            data.preprocessing(train, indices=indices),
+            data.preprocessing(train, indices=indices, numbers=wanted.numbers),
             augmentations,
             seed,
             settings.device,

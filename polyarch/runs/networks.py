@@ -61,6 +61,7 @@ def _refuse_narrow_strides(network: nn.Module) -> None:
 def _made(space: SpaceSettings, example: NetworkExample, task: Task) -> Supernet:
     """A supernet of the space with fresh weights that suit the task."""
     net = space.build_on(example, task.outputs)
+    net.mix_by(task.mix_members)
     if task.starts_at_zero:
         net.start_at_zero()
     return net

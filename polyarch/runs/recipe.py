@@ -64,9 +64,12 @@ def suitable_recipe(data: Dataset, examples: int) -> dict[str, Any]:
 
 
 def optimiser(network: nn.Module, settings: RecipeSettings) -> torch.optim.Optimizer:
-    """Nesterov's SGD or AdamW; biases and normalisation layers do not decay."""
-    weights = [parameter for parameter in network.parameters() if parameter.dim() > 1]
-    others = [parameter for parameter in network.parameters() if parameter.dim() <= 1]
+    """Nesterov's SGD or AdamW; biases, normalisation layers and the scales of members do not decay."""
+    weights: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for name, parameter in network.named_parameters():
+        decays = parameter.dim() > 1 and not name.endswith((".bias", "_scales"))
+        (weights if decays else others).append(parameter)
     groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
     if settings.optimiser == "adamw":
         return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(settings.momentum, 0.999), foreach=True)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_core import PydanticCustomError
 
+from polyarch.data.table_encoding import NumberScaling
 from polyarch.errors import UnknownName
 from polyarch.plugins import ESTIMATORS, SAMPLERS, STRATEGIES, Registry
 from polyarch.predictive.conformal_intervals import IntervalMethod
@@ -43,6 +44,9 @@ class DataSettings(Settings):
     ``valid`` and ``test`` name sources of validation and test examples; without them the share ``validation`` of the
     training examples and those that loading set aside serve. Examples with the same value in the column ``group`` are
     held out together, or the latest by the column ``time``.
+
+    ``numbers`` says how the numbers of a table are scaled: to mean 0 and standard deviation 1, or by ``quantile``, so
+    that their ranks have a normal distribution and outliers do not matter.
     """
 
     name: str = "digits"
@@ -57,6 +61,7 @@ class DataSettings(Settings):
     split: Literal["stratified", "nb201"] = "stratified"
     size: PositiveInt | None = None
     limit: PositiveInt | None = None
+    numbers: NumberScaling = "standard"
     shift: Annotated[int, Field(ge=0)] = 0
     flip: bool = False
     cutout: Annotated[int, Field(ge=0)] = 0

@@ -7,6 +7,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from polyarch.data import NetworkExample
 from polyarch.errors import ConfigError
+from polyarch.nn.numeric_embeddings import Embedding
 from polyarch.plugins import is_reference
 from polyarch.runs.own_module import Builder, build_own, import_builder
 from polyarch.runs.space_settings import ImageSpaceSettings, InterChoiceSettings, SpaceSettings, float_shape
@@ -27,7 +28,6 @@ from polyarch.supernets import (
     fairnas_chain,
     probe,
 )
-from polyarch.supernets.elastic_mlp import Embedding
 
 DEFAULT_SPACE = "nb201"
 

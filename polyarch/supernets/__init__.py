@@ -14,6 +14,7 @@ from polyarch.supernets.mobile import MobileSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
 from polyarch.supernets.nb101 import NB101Supernet
 from polyarch.supernets.nb201 import NB201Supernet
+from polyarch.supernets.packed_mlp import PackedMLPSupernet
 from polyarch.supernets.pooled import PooledSupernet
 from polyarch.supernets.relaxation import ChosenOptions, DartsRelaxation, Relaxation, relaxation_of, without_option
 from polyarch.supernets.repeated import RepeatSupernet
@@ -25,6 +26,6 @@ __all__ = [
     "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
     "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Supernet", "NB201Supernet",
-    "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet", "Supernet", "WiredSupernet", "fairnas_chain",
-    "from_module", "gate", "ladder", "probe", "relaxation_of", "without_option",
+    "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet", "Supernet",
+    "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe", "relaxation_of", "without_option",
 ]  # fmt: skip

@@ -6,18 +6,15 @@ Learning", arXiv:2203.05556.
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ElasticBatchNorm1d, ElasticLinear, OneOf, Sizes, call
-from polyarch.nn.numeric_embeddings import PeriodicEmbedding, PiecewiseLinearEmbedding
+from polyarch.nn.numeric_embeddings import Embedding, numeric_embedding
 from polyarch.nn.path_recording import Composed
 from polyarch.supernets.elastic import ElasticSupernet, elastic, elastic_depth, require_positive
-
-Embedding = Literal["none", "periodic", "piecewise"]
-"""How the numbers of an example enter the network: as they are, or embedded; see `polyarch.nn.numeric_embeddings`."""
 
 
 class ElasticMLPSupernet(ElasticSupernet):
@@ -50,7 +47,7 @@ class ElasticMLPSupernet(ElasticSupernet):
     ) -> None:
         require_positive(features=features, classes=classes, max_depth=max_depth, embedding_size=embedding_size)
         require_positive(widths=widths, inner_widths=inner_widths)
-        _require_choices(embeddings, dropouts)
+        require_choices(embeddings, dropouts)
         width = elastic("width", widths)
         stems: dict[str, nn.Module] = {name: _stem(name, features, width, embedding_size) for name in embeddings}
         stem = OneOf("embedding", **stems) if len(stems) > 1 else stems[embeddings[0]]
@@ -70,7 +67,7 @@ class _Block(Composed):
             ElasticLinear(width, inner),
             ElasticBatchNorm1d(inner),
             nn.ReLU(),
-            _dropout(dropouts),
+            dropout(dropouts),
             ElasticLinear(inner, width),
         )
 
@@ -79,19 +76,21 @@ class _Block(Composed):
         return x + call(self.body, x)
 
 
-def _stem(embedding: str, features: int, width: int | Sizes, size: int) -> nn.Sequential:
-    if embedding == "none":
+def _stem(name: Embedding, features: int, width: int | Sizes, size: int) -> nn.Sequential:
+    embedding = numeric_embedding(name, features, size)
+    if embedding is None:
         return nn.Sequential(ElasticLinear(features, width))
-    kind = PeriodicEmbedding if embedding == "periodic" else PiecewiseLinearEmbedding
-    return nn.Sequential(kind(features, size=size), ElasticLinear(features * size, width))
+    return nn.Sequential(embedding, ElasticLinear(features * size, width))
 
 
-def _dropout(probabilities: Sequence[float]) -> nn.Module:
+def dropout(probabilities: Sequence[float]) -> nn.Module:
+    """A layer whose probability to drop a feature is a choice, the same for all such layers of a network."""
     layers = {f"{p:g}": nn.Dropout(p) if p else nn.Identity() for p in probabilities}
     return OneOf("dropout", tied=True, **layers) if len(layers) > 1 else next(iter(layers.values()))
 
 
-def _require_choices(embeddings: Sequence[str], dropouts: Sequence[float]) -> None:
+def require_choices(embeddings: Sequence[str], dropouts: Sequence[float]) -> None:
+    """Requires known embeddings and probabilities below 1, and one or more of each."""
     if not embeddings or not set(embeddings) <= set(get_args(Embedding)):
         raise InvalidInput(f"Expected embeddings out of {', '.join(get_args(Embedding))}. Got {list(embeddings)}.")
     if not dropouts or not all(0 <= p < 1 for p in dropouts):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from polyarch.data.named_inputs import Inputs
 from polyarch.errors import InvalidInput, PolyarchError, first_line
 from polyarch.nn import ChoiceBlock, StackedNetworks, multiply_accumulates, record
+from polyarch.nn.member_layers import Mix
 from polyarch.spaces import Architecture, Choice, Gates, Space
 
 
@@ -95,6 +96,13 @@ class Supernet(nn.Module, ABC):
         """Makes all outputs of fresh weights zero, in networks whose outputs would be large at first; else nothing.
 
         Tasks whose losses have no bound ask for it: see `Task.starts_at_zero`.
+        """
+
+    def mix_by(self, mix: Mix) -> None:
+        """Takes over how a task mixes outputs, in networks that hold several members; else nothing.
+
+        Args:
+            mix: see `Task.mix_members`.
         """
 
     def parameter_count(self, architecture: Architecture) -> int:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyarch.errors import InvalidInput
+from polyarch.nn.member_layers import mix_classes
 from polyarch.objectives import categorical_log_likelihood, log_marginal
 from polyarch.predictive import brier, calibration_error, entropy, fit_temperature, threshold_at
 from polyarch.predictive.classification_metrics import auroc, balanced_accuracy, macro_f1
@@ -78,7 +79,9 @@ class Classification(Task):
         return categorical_log_likelihood(outputs, targets)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The weighted, smoothed cross-entropy of (B, C) logits."""
+        """The weighted, smoothed cross-entropy of (..., B, C) logits."""
+        targets = targets.expand(outputs.shape[:-1]).reshape(-1)
+        outputs = outputs.reshape(-1, outputs.shape[-1])
         if not self.class_weights:
             return F.cross_entropy(outputs, targets, label_smoothing=self.label_smoothing)
         weights = torch.tensor(self.class_weights, dtype=outputs.dtype, device=outputs.device)
@@ -104,6 +107,10 @@ class Classification(Task):
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """log sum_k w_k softmax(logits_k), which are logits, too: exact."""
         return log_marginal(torch.log_softmax(outputs, -1), log_weights)
+
+    def mix_members(self, outputs: Tensor) -> Tensor:
+        """log of the mean of softmax(logits_k)."""
+        return mix_classes(outputs)
 
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
         """logits / T, in single precision or better."""

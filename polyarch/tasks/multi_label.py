@@ -75,8 +75,8 @@ class MultiLabel(Task):
         return _log_sigmoid(signs * outputs).sum(-1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean binary cross-entropy of (B, L) logits."""
-        return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs))
+        """The mean binary cross-entropy of (..., B, L) logits."""
+        return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs).expand_as(outputs))
 
     def distillation(self, outputs: Tensor, teacher: Tensor, targets: Tensor) -> Tensor:
         """The mean binary cross-entropy with the teacher's probabilities as targets."""
@@ -87,6 +87,10 @@ class MultiLabel(Task):
         weights = log_weights.to(outputs)[:, None, None]
         present, absent = (torch.logsumexp(_log_sigmoid(side) + weights, 0) for side in (outputs, -outputs))
         return present - absent
+
+    def mix_members(self, outputs: Tensor) -> Tensor:
+        """The logits of the mean of sigmoid(logit_k); its factor 1 / K cancels."""
+        return torch.logsumexp(_log_sigmoid(outputs), 0) - torch.logsumexp(_log_sigmoid(-outputs), 0)
 
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
         """logits / T."""

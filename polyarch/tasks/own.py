@@ -90,6 +90,10 @@ class OwnTask(Task):
         """sum_k w_k outputs_k."""
         return torch.einsum("k,kbo->bo", log_weights.exp().to(outputs), outputs)
 
+    def mix_members(self, outputs: Tensor) -> Tensor:
+        """The mean of the outputs."""
+        return outputs.mean(0)
+
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
         """The outputs as they are."""
         return outputs

@@ -136,6 +136,12 @@ class Regression(Task):
         variance = mixture.variance / scale.square()
         return torch.cat([(mixture.mean - location) / scale, variance.log()], -1)
 
+    def mix_members(self, outputs: Tensor) -> Tensor:
+        """The same in standardised units: m = mean_k m_k, exp(r) = mean_k (exp(r_k) + (m_k - m)^2)."""
+        means, noise = outputs[..., : len(self.names)], self._log_variances(outputs).exp()
+        mean = means.mean(0)
+        return torch.cat([mean, (noise + (means - mean).square()).mean(0).log()], -1)
+
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
         """Variances times T."""
         means, log_variances = outputs.to(at_least_single(outputs.dtype)).chunk(2, -1)

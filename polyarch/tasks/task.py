@@ -89,7 +89,10 @@ class Task(ABC):
         """log p(y_n | x_n) in nats: (..., B, O), (B, ...) -> (..., B)."""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """What training minimises, a scalar: by default the mean negative log-likelihood of (B, O) outputs."""
+        """What training minimises, a scalar: by default the mean negative log-likelihood of (..., B, O) outputs.
+
+        Outputs (K, B, O) are those of K members that are trained side by side, each by its own loss.
+        """
         return -self.log_likelihood(outputs, targets).mean()
 
     def distillation(self, outputs: Tensor, teacher: Tensor, targets: Tensor) -> Tensor:
@@ -113,6 +116,13 @@ class Task(ABC):
     @abstractmethod
     def mix(self, outputs: Tensor, log_weights: Tensor) -> Tensor:
         """The outputs of one network that predicts like the mixture: (K, B, O), (K,) -> (B, O)."""
+
+    def mix_members(self, outputs: Tensor) -> Tensor:
+        """What `mix` returns for equal weights: (K, B, O) -> (B, O).
+
+        Made of operations that `polyarch.nn.record` can follow: networks that hold their members end with it.
+        """
+        return self.mix(outputs, outputs.new_full((len(outputs),), -math.log(len(outputs))))
 
     @abstractmethod
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:

@@ -15,6 +15,7 @@ from polyarch.data.named_inputs import call_plainly, mapped
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChoiceBlock, ElasticConv2d, ElasticLayer
 from polyarch.nn.choice_vectors import ChoiceVectors
+from polyarch.nn.path_recording import Composed
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Choice, Space
 from polyarch.supernets import Supernet
@@ -172,7 +173,7 @@ class HardPathContract:
                     unused = [parameter for option in others for parameter in block.operation(option).parameters()]
                     assert all(parameter.grad is None for parameter in unused)
             on_path = [*_gradients(_shared_weights(net)), *_slice_gradients(net, architecture)]
-            extracted = _gradients(_layer_weights(network))
+            extracted = _gradients(_layer_weights(network, net))
             assert sum(map(Tensor.numel, on_path)) == sum(map(Tensor.numel, extracted)) > 0
             norms = [sum(float(gradient.square().sum()) for gradient in part) for part in (on_path, extracted)]
             assert _transforms_kernels(net) or math.isclose(*norms, rel_tol=100 * self.tolerance)
@@ -182,7 +183,7 @@ class HardPathContract:
         net, _, architectures = self._trained()
         everything = sum(parameter.numel() for parameter in net.parameters())
         for architecture in architectures:
-            extracted = sum(parameter.numel() for parameter in _layer_weights(net.extract(architecture)))
+            extracted = sum(parameter.numel() for parameter in _layer_weights(net.extract(architecture), net))
             assert extracted <= net.parameter_count(architecture) <= everything
 
     def test_architectures_of_other_spaces_are_refused(self) -> None:
@@ -315,17 +316,22 @@ def _transforms_kernels(net: Supernet) -> bool:
     return any(transform.grad is not None for transform in learned)
 
 
-def _layer_weights(network: nn.Module) -> list[nn.Parameter]:
-    """All parameters except constants in the graph of an extracted network."""
+def _layer_weights(network: nn.Module, net: Supernet) -> list[nn.Parameter]:
+    """All parameters except constants in the graph of an extracted network, which the supernet has no parameter for."""
     graphs = [module.graph for module in network.modules() if isinstance(module, fx.GraphModule)]
-    constants = {node.target for graph in graphs for node in graph.nodes if node.op == "get_attr"}
+    known = dict(net.named_parameters()) | dict(getattr(net, "model", net).named_parameters())
+    targets = {node.target for graph in graphs for node in graph.nodes if node.op == "get_attr"}
+    constants = targets - set(known)
     return [parameter for name, parameter in network.named_parameters() if name not in constants]
 
 
 def _layers_run(module: nn.Module, *inputs: object) -> list[str]:
-    """The types of the layers (modules without children) that a forward pass calls, in order; runs backward as well."""
+    """The types of the layers (modules without children) that a forward pass calls, in order; runs backward as well.
+
+    What is `Composed` is recorded as operations and is no layer of an extracted network.
+    """
     called: list[str] = []
-    leaves = [part for part in module.modules() if not list(part.children())]
+    leaves = [part for part in module.modules() if not list(part.children()) and not _is_operation(part)]
     hooks = [leaf.register_forward_hook(lambda layer, *_: called.append(_kind(layer))) for leaf in leaves]
     output = module(*inputs)
     for hook in hooks:
@@ -333,6 +339,10 @@ def _layers_run(module: nn.Module, *inputs: object) -> list[str]:
     weights = torch.randn(output.shape, generator=generator_at(0, "loss")).to(output)
     (output * weights).sum().backward()
     return called
+
+
+def _is_operation(part: nn.Module) -> bool:
+    return isinstance(part, Composed) and not isinstance(part, ElasticLayer)
 
 
 def _kind(layer: nn.Module) -> str:

@@ -56,23 +56,45 @@ class BestAverage(Callback):
     Args:
         measure: of a network in evaluation mode, lower is better, e.g. its loss on validation data.
         every: the number of epochs between two measurements.
+        patience: the number of measurements in a row without a better one after which the training ends; never by
+            default.
     """
 
-    def __init__(self, average: WeightAverage, measure: Callable[[nn.Module], float], *, every: int = 1) -> None:
+    def __init__(
+        self,
+        average: WeightAverage,
+        measure: Callable[[nn.Module], float],
+        *,
+        every: int = 1,
+        patience: int | None = None,
+    ) -> None:
         self.average = average
         self.measure = measure
         self.every = every
+        self.patience = patience
         self.lowest: float | None = None
+        self._waited = 0
         self._kept: dict[str, Any] = {}
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the training is over because nothing better came."""
+        return self.patience is not None and self._waited >= self.patience
+
+    def on_start(self, state: FitState) -> None:
+        """A training that was over stays so."""
+        state.should_stop = state.should_stop or self.has_stopped
+
     def on_epoch_end(self, state: FitState, row: Row) -> None:
-        """Keeps a copy if it is the best so far."""
+        """Keeps a copy if it is the best so far, and asks for a stop if there has been none for too long."""
         if (row["epoch"] + 1) % self.every:
             return
         found = self.measure(self.average.average.eval())
+        self._waited += 1
         if self.lowest is None or found < self.lowest:
-            self.lowest = found
+            self.lowest, self._waited = found, 0
             self._kept = {name: tensor.clone() for name, tensor in self.average.average.state_dict().items()}
+        state.should_stop = state.should_stop or self.has_stopped
 
     def best(self) -> nn.Module:
         """A network with the best weights; the average of now if it was never measured."""
@@ -83,11 +105,11 @@ class BestAverage(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The best weights and their value."""
-        return {"lowest": self.lowest, "kept": self._kept}
+        return {"lowest": self.lowest, "waited": self._waited, "kept": self._kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what ``state_dict`` returned."""
-        self.lowest, self._kept = state["lowest"], state["kept"]
+        self.lowest, self._waited, self._kept = state["lowest"], state["waited"], state["kept"]
 
 
 def _numbers(network: nn.Module) -> list[Tensor]:

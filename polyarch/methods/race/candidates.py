@@ -25,6 +25,17 @@ OTHERS: dict[str, Sequence[str]] = {
 
 
 @dataclass(frozen=True)
+class Recipe:
+    """What a candidate is trained with in place of the settings of the race."""
+
+    learning_rate: float
+    weight_decay: float
+
+    def __str__(self) -> str:
+        return f"rate {self.learning_rate:g}, decay {self.weight_decay:g}"
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One network in the race.
 
@@ -32,17 +43,20 @@ class Candidate:
         augmentation: a name of `polyarch.runs.image_augmentation.AUGMENTATIONS`.
         seed: of its weights and of the order of its batches.
         is_reference: whether it is the plain network that every other has to beat.
+        recipe: its own, where candidates differ in it.
     """
 
     architecture: Architecture
     augmentation: str = "none"
     seed: int = 0
     is_reference: bool = False
+    recipe: Recipe | None = None
 
     @property
     def key(self) -> str:
         """Names it among all candidates."""
-        return f"{self.architecture.key} {self.augmentation} {self.seed}"
+        recipe = "" if self.recipe is None else f" {self.recipe}"
+        return f"{self.architecture.key} {self.augmentation} {self.seed}{recipe}"
 
 
 USUAL_STEPS = 7000

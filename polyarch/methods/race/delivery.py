@@ -11,6 +11,8 @@ from polyarch.methods.race.candidates import mirrored
 from polyarch.methods.race.evidence import EVIDENCE, Evidence, speed_agreement
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
+from polyarch.methods.race.table_candidates import is_table_race
+from polyarch.methods.race.table_ensemble import MemberLikelihoods
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import greedy_weights
 from polyarch.results import NetworkRecord, Role
@@ -25,7 +27,9 @@ from polyarch.spaces import Architecture
 
 
 def finalists_of(lanes: Sequence[Lane]) -> list[Lane]:
-    """Those that were trained longest; fewer than planned where a race was finished early."""
+    """Those that were trained longest, fewer than planned where a race was finished early; on tables all that stay."""
+    if any(lane.is_out for lane in lanes):
+        return [lane for lane in lanes if not lane.is_out]
     longest = max(len(lane.legs) for lane in lanes)
     return [lane for lane in lanes if len(lane.legs) == longest]
 
@@ -40,7 +44,7 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane], evidence: Evidenc
     task = CandidateTraining(run, run.workspace.checkpoints / "race")
     finalists, chosen = finalists_of(lanes), winner(run, lanes)
     pool = [member for lane in lanes for member in members_of(task, lane)]
-    shares = chosen_shares(run, pool)
+    shares = MemberLikelihoods(run, task).shares(lanes).tolist() if is_table_race(run) else chosen_shares(run, pool)
     single = next(member for member in pool if member.lane is chosen)
     sides = [(Ensemble.of(TITLE, [single.pair]), run.workspace.artifact)]
     kept = [(member, share) for member, share in zip(pool, shares, strict=True) if share > 0]
@@ -50,7 +54,7 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane], evidence: Evidenc
         sides.append((together, run.workspace.ensemble))
     outcome.comparison = [
         contender(_title(lane, lane is chosen), _role(lane, lane is chosen), [_tested(run, task, lane)])
-        for lane in [chosen, *(lane for lane in finalists if lane is not chosen)]
+        for lane in [chosen, *(lane for lane in finalists if lane is not chosen and _is_compared(run, lane))]
     ]
     tau = None
     if evidence is not None:
@@ -142,6 +146,11 @@ def _tested(run: Run, task: CandidateTraining, lane: Lane) -> NetworkRecord:
 PLAIN, TITLE = "plain network", "best network"
 
 
+def _is_compared(run: Run, lane: Lane) -> bool:
+    """Races on tables have many finalists: the plain network stands for those that did not win."""
+    return lane.candidate.is_reference or not is_table_race(run)
+
+
 def _title(lane: Lane, is_best: bool) -> str:
     if lane.candidate.is_reference:
         return PLAIN
@@ -161,6 +170,7 @@ def _records(run: Run, lanes: Sequence[Lane], shares: Sequence[float], finalists
             CandidateRecord(
                 architecture=candidate.architecture.to_dict(),
                 augmentation=candidate.augmentation,
+                recipe="" if candidate.recipe is None else str(candidate.recipe),
                 is_reference=candidate.is_reference,
                 is_finalist=place < finalists,
                 parent=None if lane.parent is None else places[lane.parent],

@@ -12,6 +12,8 @@ from polyarch.methods.race.record import RaceRecord
 from polyarch.methods.race.rungs import Lane, hold_race, rungs
 from polyarch.methods.race.settings import RANDOM, SEEDS, RaceSettings
 from polyarch.methods.race.suggestion import delivery_seconds, evidence_waves, suggest_race
+from polyarch.methods.race.table_candidates import is_table_race
+from polyarch.methods.race.table_race import hold_table_race, planned_table_race
 from polyarch.reports.section import Section
 from polyarch.results import Results
 from polyarch.runs.checks import check_run
@@ -49,6 +51,9 @@ class Race(Method):
     def plan(self, run: Run, timings: Timings) -> list[PlannedStage]:
         settings, workers = run.settings.section(RaceSettings), run.settings.workers
         assert settings.seconds is not None
+        end = PlannedStage("deliver", "choice, calibration, artifacts and report", delivery_seconds(run.settings))
+        if is_table_race(run):
+            return [planned_table_race(run), *_planned_evidence(run.settings, settings.seconds / 2), end]
         planned, before = [], 0.0
         for place, rung in enumerate(rungs(settings)):
             waves = -(-rung.count // workers)
@@ -59,7 +64,6 @@ class Race(Method):
         waves = -(-settings.finalists // workers)
         work = f"{several(settings.finalists, 'finalist')} up to {settings.seconds:.0f} seconds each"
         final = PlannedStage("final", work, waves * (settings.seconds - before))
-        end = PlannedStage("deliver", "choice, calibration, artifacts and report", delivery_seconds(run.settings))
         return [*planned, final, *_planned_evidence(run.settings, settings.seconds), end]
 
     def stages(self, run: Run) -> Sequence[Stage]:
@@ -67,7 +71,7 @@ class Race(Method):
         gathered: list[Evidence] = []
 
         def race(outcome: Outcome) -> None:
-            lanes[:] = hold_race(run)
+            lanes[:] = hold_table_race(run) if is_table_race(run) else hold_race(run)
 
         def evidence(outcome: Outcome) -> None:
             gathered.append(gather(run, lanes, winner(run, lanes)))
@@ -82,13 +86,13 @@ class Race(Method):
         found = results.found(RaceRecord)
         if found is not None:
             best = found.candidates[found.best]
-            table = Table("network", "augmentation", "parameters", "seconds", "validation loss", "share")
+            table = Table("network", "trained with", "parameters", "seconds", "validation loss", "share")
             for one in found.candidates:
                 name = "|".join(one.architecture.values()) + (" (plain)" if one.is_reference else "")
                 last = one.legs[-1]
                 table.add_row(
                     name + (" *" if one is best else ""),
-                    one.augmentation,
+                    one.recipe or one.augmentation,
                     f"{one.parameters:,}",
                     f"{last.seconds:.0f}",
                     f"{last.valid_loss:.4f}",

@@ -17,12 +17,14 @@ class LegRecord(Record):
 class CandidateRecord(Record):
     """One network in the race.
 
+    ``recipe`` is how it was trained, where candidates differ in that, and
     ``parent`` is the place of the candidate whose weights it went on from, if it is not fresh; ``curve`` has points of
     its training loss; ``share`` is that in the ensemble.
     """
 
     architecture: dict[str, str]
     augmentation: str
+    recipe: str = ""
     is_reference: bool
     is_finalist: bool
     parent: int | None

@@ -109,7 +109,7 @@ def tiles(results: Results, record: RaceRecord) -> Iterator[Tile]:
 def candidate_table(record: RaceRecord, text: ScoreText) -> SortableTable:
     """A row per candidate, finalists first."""
     headings = (
-        "#", "architecture", "augmentation", "parameters", "MACs", "seconds", "steps", "training loss",
+        "#", "architecture", "trained with", "parameters", "MACs", "seconds", "steps", "training loss",
         "validation loss", f"validation {text.title}", "share",
     )  # fmt: skip
     lines = [
@@ -125,7 +125,7 @@ def _cells(place: int, one: CandidateRecord, text: ScoreText) -> tuple[Cell, ...
     return (
         Cell(str(place), place),
         Cell(name),
-        Cell(one.augmentation),
+        Cell(one.recipe or one.augmentation),
         Cell(count(one.parameters), one.parameters),
         Cell(count(round(one.macs)), one.macs),
         Cell(f"{last.seconds:.0f}", last.seconds),

@@ -37,11 +37,15 @@ class Rung:
 
 @dataclass(frozen=True)
 class Lane:
-    """A candidate and what it was like after each of its legs; ``parent`` is where its weights come from."""
+    """A candidate and what it was like after each of its legs.
+
+    ``parent`` is where its weights come from; ``is_out`` says that a race on a table has eliminated it.
+    """
 
     candidate: Candidate
     legs: tuple[Measured, ...] = ()
     parent: Candidate | None = None
+    is_out: bool = False
 
     @property
     def last(self) -> Measured:
@@ -76,15 +80,15 @@ def hold_race(run: Run) -> list[Lane]:
                         hand_over(task, lane.parent, lane.candidate)
             if run.finish_now:
                 lanes = [lane for lane in lanes if task.has_begun(lane.candidate)]
-            lanes = train_legs(run, lanes, f"rung {place}", train, rung.seconds)
+            lanes = train_lanes(run, lanes, f"rung {place}", train, rung.seconds)
         if not lanes:
             raise ConfigError("Expected a race in which a network has begun to train. Found none; go on with --resume.")
         finalists = best(lanes, settings.finalists)
         out += [lane for lane in lanes if lane not in finalists]
         seconds = final_seconds(run, settings)
         turn = turn_of(settings, seconds)
-        finalists = train_legs(run, finalists, "final", train, turn)
-        finalists = train_legs(run, finalists, "finish", train, seconds, turn)
+        finalists = train_lanes(run, finalists, "final", train, turn)
+        finalists = train_lanes(run, finalists, "finish", train, seconds, turn)
     return [*finalists, *out]
 
 
@@ -125,7 +129,7 @@ def children(run: Run, parents: Sequence[Lane], count: int) -> list[Lane]:
     return found[:count]
 
 
-def train_legs(
+def train_lanes(
     run: Run, lanes: Sequence[Lane], stage: str, train: Any, seconds: float, falls_after: float | None = None
 ) -> list[Lane]:
     """Every lane with one leg more, which adds nothing to the training of a run that finishes now."""

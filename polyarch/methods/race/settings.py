@@ -14,6 +14,9 @@ class RaceSettings(RecipeSettings):
     ``candidates`` networks, the plain one among them, train for ``first_seconds`` each. Then the better half goes on
     from where it was to twice the time, and so on, until ``finalists`` are left, which train for ``seconds``. Times
     that are not given suit the data, or the minutes that were asked for.
+
+    On tables ``candidates`` known-good settings train for ``first_seconds``, the better half until they no longer
+    improve, and relatives of the best, ``finalists`` at a time, until ``seconds`` are over on each core.
     """
 
     candidates: PositiveInt = 8

@@ -6,6 +6,8 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.errors import ConfigError
 from polyarch.methods.race.settings import RANDOM, SEEDS, RaceSettings
+from polyarch.methods.race.table_candidates import is_table_race
+from polyarch.methods.race.table_suggestion import number_scaling, table_proposal, table_recipe
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import in_words, start_seconds
@@ -31,20 +33,25 @@ SMALL_SECONDS, MOST_SECONDS = 120.0, 860.0
 
 def suggest_race(asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
     """A space, a recipe and how the time is spent; what was asked for stays."""
-    found: dict[str, Any] = {"data": {"validation": validation_share(data)}}
+    found: dict[str, Any] = {"data": {"validation": validation_share(data), "numbers": number_scaling(data)}}
     if asked.space.kind == "auto":
         proposal = _proposal(data)
         found["space"], reason = proposal.settings, proposal.reason
     else:
         reason = "your own network" if asked.space.kind == "module" else "as asked for"
     run = trial(asked, data, found, builder)
-    found["race"] = suitable_recipe(data, len(run.feed.train)) | _spent(asked, len(run.feed.train))
+    recipe = suitable_recipe(data, len(run.feed.train)) if data.is_image else table_recipe(len(run.feed.train))
+    found["race"] = recipe | _spent(asked, len(run.feed.train), is_table_race(run))
     taken = merged(found["race"], asked.section(RaceSettings).model_dump(exclude_unset=True))
     reasons = [
         f"space {run.settings.space.kind}: {reason}",
         f"race: {several(taken['candidates'], 'network')} of different sizes, the plain one among them, for "
         f"{taken['first_seconds']:.0f} seconds each, the better half for twice as long, and so on; "
-        f"{several(taken['finalists'], 'finalist')} for {in_words(taken['seconds'])} each",
+        f"{several(taken['finalists'], 'finalist')} for {in_words(taken['seconds'])} each"
+        if not is_table_race(run)
+        else f"race: {several(taken['candidates'], 'known-good setting')} for {taken['first_seconds']:.0f} seconds "
+        f"each, the better half until they no longer improve, then relatives of the best; {in_words(taken['seconds'])} "
+        "in all, or less",
     ]
     return Suggestion(found, reasons, run)
 
@@ -62,28 +69,27 @@ def evidence_waves(settings: RunSettings) -> int:
 def _proposal(data: Dataset) -> SpaceProposal:
     if data.is_image:
         return SpaceProposal({"kind": "pooled"}, "pooled convolutions of 8 to 96 channels, and plain residual networks")
-    inner = [64, 128, 256]
-    return SpaceProposal(
-        {"kind": "mlp", "width": 128, "inner_widths": inner}, "fully connected networks of several depths and widths"
-    )
+    return table_proposal(data)
 
 
-def _spent(asked: RunSettings, examples: int) -> dict[str, Any]:
-    """Candidates, finalists and seconds for the time that there is: fewer candidates where there is little."""
+def _spent(asked: RunSettings, examples: int, is_table: bool) -> dict[str, Any]:
+    """Candidates, finalists and seconds for the time that there is: fewer candidates where there is little.
+
+    Tables have known-good settings as candidates, and ``seconds`` for all of the race, on each core.
+    """
     workers = asked.workers
     if asked.max_minutes is None:
         each, clock = min(max(SMALL_SECONDS, SMALL_SECONDS * (examples / 2000) ** 0.6), MOST_SECONDS), "work"
     else:
         least = delivery_seconds(asked) + start_seconds(asked) + 2 * LEAST_FIRST_SECONDS
         if 60 * asked.max_minutes < least:
-            raise ConfigError(
-                f"Expected a limit of {least / 60:.1f} minutes or more for a race. Got {asked.max_minutes:g}."
-            )
+            minutes = math.ceil(least / 6) / 10
+            raise ConfigError(f"Expected a limit of {minutes:g} minutes or more for a race. Got {asked.max_minutes:g}.")
         each, clock = 60 * asked.max_minutes - delivery_seconds(asked) - start_seconds(asked), "real"
     if asked.max_minutes is not None:  # evidence shares the minutes; without a limit it comes on top
         each /= 1 + FINAL * evidence_waves(asked)
     finalists = workers
-    candidates = 4 * finalists
+    candidates = max(4 * finalists, 8) if is_table else 4 * finalists
     first = EXPLORING * workers * each / candidates
     while first < LEAST_FIRST_SECONDS and candidates > finalists:
         candidates = max(candidates // 2, finalists)
@@ -91,7 +97,7 @@ def _spent(asked: RunSettings, examples: int) -> dict[str, Any]:
     # Before the final: all candidates for e seconds and, where there are many, half of them for another e.
     before = candidates * first + (candidates // 2 * first if candidates > 2 * finalists else 0)
     reached = 2 * first if candidates > 2 * finalists else first
-    seconds = reached + (workers * each - before) / finalists
+    seconds = each if is_table else reached + (workers * each - before) / finalists
     return {
         "candidates": candidates,
         "finalists": finalists,

@@ -4,7 +4,7 @@ import hashlib
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
 from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.settings import RaceSettings
+from polyarch.nn.member_layers import member_network
 from polyarch.randomness import derive_seed
 from polyarch.runs.image_augmentation import augmentations, crop_side
 from polyarch.runs.recipe import optimiser, time_budget
@@ -24,6 +25,9 @@ from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.training import BestAverage, CheckpointStore, Laps, Row, Trapezoid, WeightAverage, fit
 from polyarch.training.laps import ENDLESS, LAP, thinned
+
+PATIENCE = 16
+"""Measurements without a better one after which a training on a table ends; one is a pass over the data, or a lap."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class CandidateTraining:
         """What the candidate is like after the leg; its averaged weights are in `weights_path`."""
         run, settings, candidate = self.run, self.settings, leg.candidate
         network = self.fresh(candidate)
+        if candidate.recipe is not None:
+            settings = settings.model_copy(update=asdict(candidate.recipe))
         optimizer = optimiser(network, settings)
         average = WeightAverage(network)
         crop = crop_side(run, settings.crop) if leg.falls_after is None else None
@@ -61,10 +67,11 @@ class CandidateTraining:
         changes = augmentations(candidate.augmentation, run.feed.data.input_shape, crop)
         feed = replace(run.feed, augmentations=changes)
         batches = feed.batches(feed.train, settings.batch_size, stream=f"race {candidate.key}")
-        best = BestAverage(average, self._valid_loss, every=max(len(batches) // LAP, 1))
+        patience = None if candidate.recipe is None else PATIENCE
+        best = BestAverage(average, self._valid_loss, every=max(len(batches) // LAP, 1), patience=patience)
         watched = [] if run.feed.data.is_image else [best]  # rows of tables are learned by heart in no time
         history = fit(
-            Supervised(network, optimizer, task=run.task.smoothed(settings.label_smoothing)),
+            Supervised(member_network(network), optimizer, task=run.task.smoothed(settings.label_smoothing)),
             Laps(batches, LAP),
             epochs=ENDLESS,
             seed=self._seed(candidate),
@@ -86,6 +93,7 @@ class CandidateTraining:
             "expected_loss": expected_loss(rows, settings.seconds or leg.seconds),
             "valid_loss": measured["loss"],
             "valid_score": measured[run.task.selection.name],
+            "has_stopped": best.has_stopped,
             "curve": thinned(rows),
         }
 

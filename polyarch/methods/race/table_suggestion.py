@@ -1,0 +1,50 @@
+"""What is chosen for a race on a table."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from polyarch.data import Dataset, resident
+from polyarch.data.quantile_scaling import has_heavy_tail
+from polyarch.data.table_encoding import NumberScaling
+from polyarch.runs.suggestion import SpaceProposal
+
+MOST_EMBEDDED = 256
+"""Embeddings of more numbers would take most of the time."""
+LEAST_ROWS, HEAVY_SHARE = 1000, 0.25
+"""Numbers are scaled by quantiles from so many rows on, if this share of the numeric columns has a heavy tail.
+
+Chosen on magic, where it pays, and on penbased, optdigits and wdbc, where it does not."""
+
+
+def table_proposal(data: Dataset) -> SpaceProposal:
+    """Networks that hold several members, with embeddings where there are numbers, not too many of them."""
+    numbers = math.prod(data.input_shape)
+    settings: dict[str, Any] = {"kind": "packed"}
+    if data.is_table:
+        settings["numbers"] = numbers = sum(column.categories is None for column in data.columns)
+    if not 0 < numbers <= MOST_EMBEDDED:
+        settings["embeddings"] = ["none"]
+    return SpaceProposal(settings, "fully connected networks that hold 16 members each")
+
+
+def number_scaling(data: Dataset) -> NumberScaling:
+    """By quantiles where there are enough rows to know them, and where many columns have heavy tails."""
+    if not data.is_table or len(data.train) < LEAST_ROWS:
+        return "standard"
+    rows = resident(data.train).inputs.double().numpy()
+    numeric = [place for place, column in enumerate(data.columns) if column.categories is None]
+    heavy = sum(has_heavy_tail(rows[~np.isnan(rows[:, place]), place]) for place in numeric)
+    return "quantile" if numeric and heavy >= HEAVY_SHARE * len(numeric) else "standard"
+
+
+def table_recipe(examples: int) -> dict[str, Any]:
+    """AdamW on batches that are not too large a part of the examples."""
+    return {
+        "optimiser": "adamw",
+        "learning_rate": 0.002,
+        "weight_decay": 0.0003,
+        "batch_size": min(256, max(examples // 8, 8)),
+        "warmup": 20,
+    }

@@ -1,0 +1,181 @@
+"""Races on tables: who takes part, when they end, what is delivered, and that nothing is lost by a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import polyarch
+from polyarch.data import Dataset, resident
+from polyarch.data.table_dataset import TableSource, table_dataset
+from polyarch.export import read_records
+from polyarch.methods.race.record import RaceRecord
+from polyarch.methods.race.table_suggestion import number_scaling, table_proposal
+from polyarch.methods.race.training import CandidateTraining, Leg
+from polyarch.prediction import Predictor
+from polyarch.predictive.greedy_selection import bagged_weights
+from polyarch.randomness import generator_at
+from polyarch.results import Results
+
+SHORT: dict[str, Any] = {
+    "programs": [],
+    "race.candidates": 4,
+    "race.finalists": 2,
+    "race.first_seconds": 0.08,
+    "race.seconds": 0.5,
+    "space.kind": "packed",
+    "space.members": 2,
+    "space.width": 8,
+    "data.numbers": "quantile",
+    "checkpoint_seconds": 1e6,
+}
+
+
+def frame(rows: int = 300) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    numbers = random.standard_normal((rows, 2))
+    kind = random.choice(["a", "b"], rows)
+    label = np.where((numbers[:, 0] > 0) ^ (kind == "a"), "high", "low")
+    return pd.DataFrame({"x": np.exp(2 * numbers[:, 0]), "z": numbers[:, 1], "kind": kind, "label": label})
+
+
+def table(target: str = "label") -> Dataset:
+    task = "classification" if target == "label" else "regression"
+    return table_dataset("made", TableSource(frame(), "made"), target=target, task=task)  # type: ignore[arg-type]
+
+
+def search(out: Path, data: Dataset | None = None, **others: Any) -> Results:
+    settings = {**SHORT, **others.pop("settings", {})}
+    given = {"method": "race", "quiet": True, "report": False, **others}
+    return polyarch.search(data or table(), out=out, settings=settings, **given).results
+
+
+def record_of(results: Results) -> RaceRecord:
+    found = results.found(RaceRecord)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("table race") / "run"
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    return search(folder)
+
+
+def test_known_good_settings_come_first_and_relatives_follow(results: Results) -> None:
+    candidates = record_of(results).candidates
+    assert sum(one.is_reference for one in candidates) == 1
+    reference = record_of(results).reference
+    assert reference is not None and reference.architecture == {"embedding": "none", "depth": "2", "dropout": "0.1"}
+    assert len(candidates) > 4  # the time went to further networks
+    assert all(one.recipe.startswith("rate ") for one in candidates)
+    assert sum(one.legs[-1].seconds for one in candidates) / 2 <= 0.5 + 0.1
+    assert sum(not one.is_finalist for one in candidates) == 2
+
+
+def test_shares_are_those_of_the_ensemble(results: Results) -> None:
+    shares = [one.share for one in record_of(results).candidates]
+    assert sum(shares) == pytest.approx(1.0)
+    ensemble = next(one for one in results.predictors if one.folder == results.default)
+    assert ensemble.weights == [share for share in shares if share > 0]
+
+
+def test_a_race_that_was_stopped_ends_with_the_same_bits(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the first rung, in the second and in a wave."""
+    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
+    count = 0
+
+    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        if count in (3, 6, 9):
+            raise KeyboardInterrupt
+        return train(self, leg)
+
+    monkeypatch.setattr(CandidateTraining, "__call__", stopping)
+    for resume in (False, True, True):
+        with pytest.raises(KeyboardInterrupt):
+            search(tmp_path / "run", resume=resume)
+    again = search(tmp_path / "run", resume=True)
+    assert again.model_dump(exclude={"seconds"}) == results.model_dump(exclude={"seconds"})
+
+
+def test_a_race_that_was_stopped_can_finish_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
+    count = 0
+
+    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        return train(self, leg)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(CandidateTraining, "__call__", stopping)
+        search(tmp_path / "run")
+    found = search(tmp_path / "run", resume=True, finish_now=True)
+    assert len(record_of(found).candidates) == 2
+
+
+def test_a_race_ends_before_its_time_when_nothing_is_gained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("polyarch.methods.race.training.PATIENCE", 1)
+    monkeypatch.setattr("polyarch.methods.race.table_race.LEAST_GAIN", 10.0)
+    found = search(tmp_path / "run", settings={"race.seconds": 60.0}, quiet=False)
+    assert "The race ends before its time: 10 networks were trained" in " ".join(capsys.readouterr().out.split())
+    assert len(record_of(found).candidates) == 4 + 3 * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["label", "z"])
+def test_programs_and_loaded_networks_predict_what_was_judged(target: str, tmp_path: Path) -> None:
+    data = table(target)
+    found = search(tmp_path / "run", data, settings={"programs": ["pt2", "onnx"]})
+    answer = tmp_path / "run" / found.default
+    exports = read_records(answer)[1].exports  # programs that disagree with the networks are an error
+    assert {"model.pt2", "model.onnx"} == exports.keys()
+    judged = next(one for one in found.predictors if one.folder == found.default)
+    test = resident(data.test)
+    predictions = Predictor.load(answer)(test.inputs)
+    if target == "label":
+        score = (predictions.probabilities.argmax(1) == test.targets).double().mean()
+    else:
+        score = (predictions.mean - test.targets).square().mean().sqrt()
+    assert float(score) == pytest.approx(judged.score, rel=1e-5)
+
+
+def test_what_is_suggested_suits_the_columns() -> None:
+    assert table_proposal(table()).settings == {"kind": "packed", "numbers": 2}
+    categories = table_dataset(
+        "made", TableSource(frame()[["kind", "label"]], "made"), target="label", task="classification"
+    )
+    assert table_proposal(categories).settings["embeddings"] == ["none"]
+    assert number_scaling(table()) == "standard"  # few rows
+    many = table_dataset("made", TableSource(frame(2000), "made"), target="label", task="classification")
+    assert number_scaling(many) == "quantile"
+
+
+def bagged(likelihoods: Sequence[Sequence[float]]) -> list[float]:
+    log_likelihoods = torch.tensor(likelihoods, dtype=torch.float64).log()
+    return bagged_weights(log_likelihoods, generator=generator_at(0, "bags")).tolist()
+
+
+def test_bags_take_what_is_good_together() -> None:
+    shares = bagged([[0.9] * 5 + [0.1] * 5, [0.1] * 5 + [0.9] * 5, [0.05] * 10, [0.05] * 10])
+    assert sum(shares) == pytest.approx(1.0) and min(shares[:2]) > 0.2 > max(shares[2:])
+    assert bagged([[0.5, 0.5]]) == [1.0]
+    assert all(np.isfinite(bagged([[1.0, 1e-300], [1e-300, 1.0]])))
