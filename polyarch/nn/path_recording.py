@@ -91,8 +91,10 @@ class _Recorder(GraphAppendingTracer):
         if known_as not in self._names:
             raise InvalidInput(f"Expected only submodules of the network to be called. Got a {type(module).__name__}.")
         name = self._names[known_as]
-        # A second module under the same name would replace the first wherever that was recorded.
-        assert self.used.setdefault(name, module) is module
+        # A second module under the same name would replace the first wherever that was recorded. An elastic layer that
+        # is called twice comes as two copies of the same slices, of which the first stands for both.
+        first = self.used.setdefault(name, module)
+        assert first is module or module is not known_as
         return fx.Proxy(self.graph.call_module(name, (x.node,)), self)
 
     def record_constant(self, value: Tensor, owner: nn.Module, name: str) -> fx.Proxy:

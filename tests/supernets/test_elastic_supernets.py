@@ -10,7 +10,7 @@ from polyarch.errors import InvalidInput
 from polyarch.nn import ElasticLayer
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, Space
-from polyarch.supernets import ElasticMLPSupernet, MobileSupernet, ResNetSupernet, Supernet
+from polyarch.supernets import ElasticMLPSupernet, MobileSupernet, PooledSupernet, ResNetSupernet, Supernet
 from polyarch.testing import SpaceContract, SupernetContract
 
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
@@ -57,6 +57,32 @@ class TestResNetOfLargestKernelsInChannelsLast(TestResNet):
 
     def make_architectures(self, space: Space) -> list[Architecture]:
         return super().make_architectures(space)[:2]
+
+
+class TestPooled(SupernetContract):
+    def make_supernet(self) -> Supernet:
+        return PooledSupernet(
+            widths=(4, 6), max_depth=1, plain_widths=(2, 3), stages=2, classes=3, in_channels=1
+        ).double()
+
+    def make_inputs(self) -> Tensor:
+        return images(6, 1, 7, 6)
+
+    def make_architectures(self, space: Space) -> list[Architecture]:
+        plain = space.architecture({**smallest(space).to_dict(), "family": "plain", "plain.width": "3"})
+        return [smallest(space), plain, space.architecture({**largest(space).to_dict(), "family": "pooled"})]
+
+
+def test_both_views_are_the_mean_of_an_image_and_its_mirror_image() -> None:
+    net = PooledSupernet(widths=(4, 6), max_depth=1, stages=2, classes=3, in_channels=1).double().eval()
+    one = smallest(net.space)
+    both = net.space.architecture({**one.to_dict(), "view": "both"})
+    x = images(3, 1, 8, 8)
+    torch.testing.assert_close(net(x, both), (net(x, one) + net(x.flip(-1), one)) / 2)
+    assert net.parameter_count(both) == net.parameter_count(one)
+    assert net.mac_count(both, x) == 2 * net.mac_count(one, x)
+    extracted = net.extract(one).state_dict()
+    assert net.extract(both).state_dict().keys() == extracted.keys()  # so that weights can be handed over
 
 
 class TestMobile(SupernetContract):
