@@ -155,7 +155,7 @@ class Stop(Callback):
 
 def comparable(results: Results) -> dict[str, Any]:
     """Everything but what is measured by a clock."""
-    content = json.loads(results.model_dump_json(exclude={"seconds"}))
+    content: dict[str, Any] = json.loads(results.model_dump_json(exclude={"seconds"}))
     for one in content["record"]["sizes"]:
         del one["latency"]
     return content
