@@ -48,8 +48,8 @@ def front(data: Dataset, out: Path, seconds: float, seed: int) -> SearchResult:
         data,
         out=out,
         front=True,
-        max_minutes=2 * seconds / 60,  # chooses the space; the clock of the processor ends the training
         seed=seed,
+        resume=(out / "config.toml").exists(),
         quiet=True,
         report=False,
         settings={"programs": [], "front.clock": "processor", "front.seconds": seconds},
@@ -93,27 +93,22 @@ def _leg(run: Run, network: nn.Module, until: float, falls_after: float | None, 
     return average.average
 
 
-def measured(seed: int, seconds: float, known: dict[str, Any], long: bool) -> Iterator[dict[str, Any]]:
+def measured(seed: int, seconds: float, known: dict[str, Any], folder: Path, long: bool) -> Iterator[dict[str, Any]]:
     """What is known of a seed, again whenever something has been added to it."""
-    data = photos(seed)
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        found = None
-        if "front" not in known or any(str(share) not in known.get("plain", {}) for share in SHARES):
-            found = front(data, out, seconds, seed)
-            known["front"] = {str(share): _size(found, share) for share in SHARES}
+    data, out = photos(seed), folder / f"{seconds:g}-{seed}"
+    found = front(data, out, seconds, seed)
+    known["front"] = {str(share): _size(found, share) for share in SHARES}
+    yield known
+    for share in SHARES:
+        if str(share) not in known.setdefault("plain", {}):
+            run = Beginning(out, Quiet(), StopRequest(), data=data).reopen(None, {}, "the benchmark")
+            architecture = run.net.space.architecture(found.front[compared(found, share)].architecture)
+            known["plain"][str(share)] = plain(run, architecture, seconds / len(SHARES), seed)
             yield known
-        for share in SHARES:
-            if str(share) not in known.setdefault("plain", {}):
-                assert found is not None
-                run = Beginning(out, Quiet(), StopRequest(), data=data).reopen(None, {}, "the benchmark")
-                architecture = run.net.space.architecture(found.front[compared(found, share)].architecture)
-                known["plain"][str(share)] = plain(run, architecture, seconds / len(SHARES), seed)
-                yield known
-        if long and "long front" not in known:
-            longer = front(data, Path(folder) / "long", 3 * seconds, seed)
-            known["long front"] = {str(share): _size(longer, share) for share in SHARES}
-            yield known
+    if long and "long front" not in known:
+        longer = front(data, folder / f"{3 * seconds:g}-{seed}", 3 * seconds, seed)
+        known["long front"] = {str(share): _size(longer, share) for share in SHARES}
+        yield known
 
 
 def _size(found: SearchResult, share: float) -> dict[str, Any]:
@@ -147,6 +142,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0, help="of the processor, for the front")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--long", action="store_true", help="a front of three times the minutes, too")
+    parser.add_argument("--runs", type=Path, default=Path("runs/front-benchmark"), help="folder of the runs")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -155,7 +151,8 @@ def main() -> None:
     by_minutes: dict[str, dict[str, Any]] = stored.get("minutes", {})
     runs = by_minutes.setdefault(f"{arguments.minutes:g}", {})
     for seed in range(arguments.seeds):
-        for known in measured(seed, 60 * arguments.minutes, runs.setdefault(str(seed), {}), arguments.long):
+        before = runs.setdefault(str(seed), {})
+        for known in measured(seed, 60 * arguments.minutes, before, arguments.runs, arguments.long):
             print(seed, json.dumps(known), flush=True)
             write_json(arguments.out, {"minutes": by_minutes})
     for line in summary(runs):

@@ -64,6 +64,8 @@ TINY: dict[str, Any] = {
 TINY_METHOD = {key: value for key, value in TINY.items() if not key.startswith("search.")}
 """Depths and q are learned: budgets of a search would be refused."""
 
+TINY_FRONT = {**TINY_METHOD, "front.seconds": 0.5}
+
 EXPORTED: dict[str, dict[str, Any]] = {
     "runs/customers": {"programs": ["pt2", "onnx"]},
     "runs/own": {"programs": ["onnx"], "retrain.members": 1},
@@ -248,7 +250,7 @@ class TinySearch:
 
     def __call__(self, *args: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> SearchResult:
         given = dict(settings or {})
-        tiny = TINY_METHOD if "method" in options else TINY
+        tiny = TINY_FRONT if "front" in options else TINY_METHOD if "method" in options else TINY
         small = {key: min(value, given.get(key, value)) for key, value in tiny.items()}
         options = {**options, "workers": 1, "quiet": True}
         exported = EXPORTED.get(str(options.get("out")), {"programs": []})
@@ -266,6 +268,7 @@ case "$1" in
 search|train|rank)
     case "$*" in
     *"--method race"*) set -- "$@" --max-minutes 0.2 {_options({**TINY_METHOD, "programs": []})} ;;
+    *--front*) set -- "$@" {_options({**TINY_FRONT, "programs": []})} ;;
     *--method*) set -- "$@" {_options({**TINY_METHOD, "programs": []})} ;;
     *) set -- "$@" {_options({**TINY, "programs": []})} ;;
     esac

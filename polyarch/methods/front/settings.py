@@ -11,9 +11,9 @@ class FrontSettings(RecipeSettings):
     """How one elastic network is trained for all its sizes; see `RecipeSettings`.
 
     Training takes ``seconds`` of one core, which suit the data or the minutes that were asked for. Every step trains
-    the largest size, the smallest, and ``between`` random ones of the others. ``teacher`` is how far all but the
-    largest learn from what it predicts, instead of from targets. ``statistics`` is the number of training batches from
-    which the batch normalisation of every size is estimated afterwards.
+    the largest size, the smallest, and ``between`` random ones of the others. ``teacher`` is how far all others learn
+    from what the largest predicts, instead of from targets. ``statistics`` is the number of training batches from which
+    the batch normalisation of every size is estimated afterwards.
     """
 
     seconds: PositiveFloat | None = None
