@@ -19,9 +19,10 @@ from polyarch.errors import DataError
 from polyarch.export import Program
 from polyarch.facade import search
 from polyarch.methods.method import Method
-from polyarch.plugins import DEFAULT_METHOD, method_named
+from polyarch.plugins import method_named
 from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.runs.own_module import Builder
+from polyarch.runs.settings import fitting_method, with_overrides
 
 HELD_OUT = 0.2
 FEWEST_EXAMPLES = 4
@@ -39,7 +40,7 @@ class PolyarchEstimator(BaseEstimator):  # type: ignore[misc]
         space: the space that is searched; chosen for the data by default.
         max_params, max_macs, max_latency, max_minutes: hard limits of the search.
         metric: what selection goes by; see `polyarch.search`.
-        members: how many architectures predict together.
+        members: how many architectures predict together, for methods that search in a supernet.
         module: your own network; see `polyarch.search`.
         device: where networks are trained.
         random_state: the seed of everything random.
@@ -87,7 +88,7 @@ class PolyarchEstimator(BaseEstimator):  # type: ignore[misc]
             found = search(
                 _dataset(inputs, targets, class_names, int(self.random_state)),
                 out=Path(folder) / "run",
-                method=self.method,
+                method=self._method(),
                 space=self.space,
                 module=self.module,
                 max_params=self.max_params,
@@ -117,9 +118,14 @@ class PolyarchEstimator(BaseEstimator):  # type: ignore[misc]
             # A row's prediction must not depend on the rows beside it, whose number changes the order of float32 sums.
             self.predictor_.forward.mixture.double().register_forward_pre_hook(_in_double)
 
+    def _method(self) -> str | Method:
+        """What was asked for, or what fits the settings; those that every fit has do not count."""
+        settings = with_overrides({}, self.settings or {})
+        return self.method or settings.get("method") or fitting_method(settings)
+
     def _members_of_method(self) -> dict[str, int]:
         """Methods with an ensemble of their own have a setting of their own for it."""
-        asked = self.method or (self.settings or {}).get("method") or DEFAULT_METHOD
+        asked = self._method()
         method: Method = asked if isinstance(asked, Method) else method_named(asked)
         return {f"{method.section}.members": self.members} if "members" in method.Settings.model_fields else {}
 

@@ -20,6 +20,10 @@ from polyarch.predictive.uncertainty import at_least_single, class_readouts, unc
 from polyarch.randomness import generator_at
 from polyarch.tasks.task import Calibration, Task, member_weights
 
+LOG_DEVIATION = 0.1
+"""Of the prior on the logarithm of the temperature: narrow, because validation examples have also chosen the weights,
+and few of them make networks look less sure than they should be."""
+
 
 @dataclass(frozen=True)
 class Classification(Task):
@@ -138,7 +142,7 @@ class Classification(Task):
 
     def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
         """A temperature by likelihood, a threshold of the entropy, and prediction sets if the examples suffice."""
-        temperature = fit_temperature(outputs, targets, weights, log_deviation=1.0)
+        temperature = fit_temperature(outputs, targets, weights, log_deviation=LOG_DEVIATION)
         probabilities = self.mix(self.tempered(outputs, temperature), weights.log()).exp()
         conformal: dict[str, Any] = {}
         if len(targets) >= least_examples(self.coverage):

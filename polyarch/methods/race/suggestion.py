@@ -7,7 +7,13 @@ from polyarch.data import Dataset
 from polyarch.errors import ConfigError
 from polyarch.methods.race.settings import RANDOM, SEEDS, RaceSettings
 from polyarch.methods.race.table_candidates import is_table_race
-from polyarch.methods.race.table_suggestion import number_scaling, table_proposal, table_recipe
+from polyarch.methods.race.table_suggestion import (
+    TABLE_EXPLORING,
+    TABLE_FIRST_SECONDS,
+    number_scaling,
+    table_proposal,
+    table_recipe,
+)
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import in_words, start_seconds
@@ -90,10 +96,11 @@ def _spent(asked: RunSettings, examples: int, is_table: bool) -> dict[str, Any]:
         each /= 1 + FINAL * evidence_waves(asked)
     finalists = workers
     candidates = max(4 * finalists, 8) if is_table else 4 * finalists
-    first = EXPLORING * workers * each / candidates
-    while first < LEAST_FIRST_SECONDS and candidates > finalists:
+    exploring, least = (TABLE_EXPLORING, TABLE_FIRST_SECONDS) if is_table else (EXPLORING, LEAST_FIRST_SECONDS)
+    first = exploring * workers * each / candidates
+    while first < least and candidates > finalists:
         candidates = max(candidates // 2, finalists)
-        first = EXPLORING * workers * each / candidates
+        first = exploring * workers * each / candidates
     # Before the final: all candidates for e seconds and, where there are many, half of them for another e.
     before = candidates * first + (candidates // 2 * first if candidates > 2 * finalists else 0)
     reached = 2 * first if candidates > 2 * finalists else first

@@ -13,6 +13,9 @@ from polyarch.randomness import generator_at
 from polyarch.runs.retraining import outputs
 from polyarch.runs.run import Run
 
+MOST_MEMBERS = 8
+"""Networks in the ensemble: more would make programs large and slow, and hardly better."""
+
 
 class MemberLikelihoods:
     """p_k(y_n | x_n) of candidates k on validation examples n, each computed once."""
@@ -32,8 +35,12 @@ class MemberLikelihoods:
         return torch.stack([self._found[lane.candidate] for lane in lanes])
 
     def shares(self, lanes: Sequence[Lane]) -> Tensor:
-        """The share of every candidate in the ensemble, (K,)."""
-        return bagged_weights(self.of(lanes), generator=generator_at(self.run.settings.seed, "ensemble"))
+        """The share of every candidate in the ensemble, (K,); only the largest are kept."""
+        found = bagged_weights(self.of(lanes), generator=generator_at(self.run.settings.seed, "ensemble"))
+        kept = torch.zeros_like(found)
+        largest = found.topk(min(MOST_MEMBERS, len(found))).indices
+        kept[largest] = found[largest]
+        return kept / kept.sum()
 
     def loss(self, lanes: Sequence[Lane]) -> float:
         """-(1/N) sum_n log sum_k w_k p_k(y_n | x_n) of the ensemble."""

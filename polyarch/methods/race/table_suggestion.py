@@ -10,6 +10,8 @@ from polyarch.data.quantile_scaling import has_heavy_tail
 from polyarch.data.table_encoding import NumberScaling
 from polyarch.runs.suggestion import SpaceProposal
 
+TABLE_EXPLORING, TABLE_FIRST_SECONDS = 0.3, 1.0
+"""The share of all cores' time that goes into the first rung, in which many trainings already end, and its least."""
 MOST_EMBEDDED = 256
 """Embeddings of more numbers would take most of the time."""
 LEAST_ROWS, HEAVY_SHARE = 1000, 0.25

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from polyarch.export import read_records
 from polyarch.methods.race.record import RaceRecord
 from polyarch.methods.race.table_suggestion import number_scaling, table_proposal
 from polyarch.methods.race.training import CandidateTraining, Leg
-from polyarch.prediction import Predictor
+from polyarch.prediction.predictor import Predictor
 from polyarch.predictive.greedy_selection import bagged_weights
 from polyarch.randomness import generator_at
 from polyarch.results import Results
@@ -28,7 +28,7 @@ SHORT: dict[str, Any] = {
     "race.candidates": 4,
     "race.finalists": 2,
     "race.first_seconds": 0.08,
-    "race.seconds": 0.5,
+    "race.seconds": 1.0,
     "space.kind": "packed",
     "space.members": 2,
     "space.width": 8,
@@ -38,10 +38,11 @@ SHORT: dict[str, Any] = {
 
 
 def frame(rows: int = 300) -> pd.DataFrame:
+    """There is little to learn, so that trainings end early."""
     random = np.random.default_rng(0)
     numbers = random.standard_normal((rows, 2))
     kind = random.choice(["a", "b"], rows)
-    label = np.where((numbers[:, 0] > 0) ^ (kind == "a"), "high", "low")
+    label = random.choice(["high", "low"], rows)
     return pd.DataFrame({"x": np.exp(2 * numbers[:, 0]), "z": numbers[:, 1], "kind": kind, "label": label})
 
 
@@ -62,6 +63,13 @@ def record_of(results: Results) -> RaceRecord:
     return found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def little_patience() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("polyarch.methods.race.training.PATIENCE", 2)
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("table race") / "run"
@@ -79,7 +87,7 @@ def test_known_good_settings_come_first_and_relatives_follow(results: Results) -
     assert reference is not None and reference.architecture == {"embedding": "none", "depth": "2", "dropout": "0.1"}
     assert len(candidates) > 4  # the time went to further networks
     assert all(one.recipe.startswith("rate ") for one in candidates)
-    assert sum(one.legs[-1].seconds for one in candidates) / 2 <= 0.5 + 0.1
+    assert sum(one.legs[-1].seconds for one in candidates) / 2 <= 1.0 + 0.1
     assert sum(not one.is_finalist for one in candidates) == 2
 
 
@@ -133,7 +141,6 @@ def test_a_race_that_was_stopped_can_finish_now(tmp_path: Path, monkeypatch: pyt
 def test_a_race_ends_before_its_time_when_nothing_is_gained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("polyarch.methods.race.training.PATIENCE", 1)
     monkeypatch.setattr("polyarch.methods.race.table_race.LEAST_GAIN", 10.0)
     found = search(tmp_path / "run", settings={"race.seconds": 60.0}, quiet=False)
     assert "The race ends before its time: 10 networks were trained" in " ".join(capsys.readouterr().out.split())
