@@ -168,6 +168,7 @@ def _records(run: Run, lanes: Sequence[Lane], shares: Sequence[float], finalists
         candidate = lane.candidate
         found.append(
             CandidateRecord(
+                name=_name(candidate.architecture),
                 architecture=candidate.architecture.to_dict(),
                 augmentation=candidate.augmentation,
                 recipe="" if candidate.recipe is None else str(candidate.recipe),
@@ -182,3 +183,11 @@ def _records(run: Run, lanes: Sequence[Lane], shares: Sequence[float], finalists
             )
         )
     return found
+
+
+def _name(architecture: Architecture) -> str:
+    """The options of choices that matter, where the canonical form says which do."""
+    canonical = architecture.canonical().split("|")
+    if len(canonical) != len(architecture.indices):
+        return architecture.key
+    return "|".join(option for option in canonical if option != "-")

@@ -88,7 +88,7 @@ class Race(Method):
             best = found.candidates[found.best]
             table = Table("network", "trained with", "parameters", "seconds", "validation loss", "share")
             for one in found.candidates:
-                name = "|".join(one.architecture.values()) + (" (plain)" if one.is_reference else "")
+                name = one.name + (" (plain)" if one.is_reference else "")
                 last = one.legs[-1]
                 table.add_row(
                     name + (" *" if one is best else ""),

@@ -76,7 +76,7 @@ def first_rung(record: RaceRecord) -> Spec:
 def _curve(one: CandidateRecord, place: int) -> Iterator[Row]:
     for point in one.curve:
         yield {
-            "name": _name(one),
+            "name": one.name,
             "augmentation": one.augmentation,
             "place": place,
             "seconds": point["seconds"],
@@ -85,13 +85,4 @@ def _curve(one: CandidateRecord, place: int) -> Iterator[Row]:
 
 
 def _size(one: CandidateRecord) -> Row:
-    return {
-        "name": _name(one),
-        "macs": one.macs,
-        "parameters": one.parameters,
-        "loss": round(one.legs[0].valid_loss, 5),
-    }
-
-
-def _name(one: CandidateRecord) -> str:
-    return "|".join(one.architecture.values())
+    return {"name": one.name, "macs": one.macs, "parameters": one.parameters, "loss": round(one.legs[0].valid_loss, 5)}

@@ -15,13 +15,14 @@ class LegRecord(Record):
 
 
 class CandidateRecord(Record):
-    """One network in the race.
+    """One network in the race; ``name`` has the options that matter to it.
 
-    ``recipe`` is how it was trained, where candidates differ in that, and
-    ``parent`` is the place of the candidate whose weights it went on from, if it is not fresh; ``curve`` has points of
-    its training loss; ``share`` is that in the ensemble.
+    ``recipe`` is how it was trained, where candidates differ in that; ``parent`` is the place of the candidate whose
+    weights it went on from, if it is not fresh; ``curve`` has points of its training loss; ``share`` is that in the
+    ensemble.
     """
 
+    name: str
     architecture: dict[str, str]
     augmentation: str
     recipe: str = ""

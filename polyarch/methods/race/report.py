@@ -121,7 +121,7 @@ def candidate_table(record: RaceRecord, text: ScoreText) -> SortableTable:
 
 def _cells(place: int, one: CandidateRecord, text: ScoreText) -> tuple[Cell, ...]:
     last = one.legs[-1]
-    name = "|".join(one.architecture.values()) + (" (plain)" if one.is_reference else "")
+    name = one.name + (" (plain)" if one.is_reference else "")
     return (
         Cell(str(place), place),
         Cell(name),
