@@ -38,6 +38,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "posterior-guided": {"guided.candidates": 4, "guided.random_candidates": 2},
     "gdas": {},
     "sotl-darts": {},
+    "race": {"race.candidates": 2, "race.first_seconds": 0.1, "race.seconds": 0.5},
+    "front": {"front.seconds": 0.5},
 }
 IMAGES = ("stochastic", "posterior-guided")
 

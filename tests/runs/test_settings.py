@@ -31,6 +31,20 @@ def test_settings_survive_toml(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "method"),
+    [
+        ({}, "race"),
+        ({"search": {"max_params": 1e5}, "data": {"limit": 10}}, "race"),
+        ({"train": {"epochs": 3}}, "one-shot"),
+        ({"search": {"budget": 10}}, "one-shot"),
+        ({"method": "gdas", "train": {"epochs": 3}}, "gdas"),
+    ],
+)
+def test_a_run_that_names_no_method_races_unless_it_speaks_of_a_supernet(content: dict[str, Any], method: str) -> None:
+    assert RunSettings.parse(content, "test").method == method
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         ({"train": {"epochs": 0}}, "train.epochs"),
