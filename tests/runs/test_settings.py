@@ -119,7 +119,8 @@ class TestSections:
         assert again.section(StochasticSettings).members == 3
 
     def test_defaults_stand_in_for_what_is_not_there(self) -> None:
-        plain, own = RunSettings.parse({}, "test"), RunSettings.parse({"method": "variational-depth"}, "test")
+        plain = RunSettings.parse({"method": "one-shot"}, "test")
+        own = RunSettings.parse({"method": "variational-depth"}, "test")
         assert plain.sections == {} and own.sections == {"depth": DepthSettings()}
         assert plain.section(DepthSettings) == own.section(DepthSettings) == DepthSettings()
 
@@ -133,8 +134,8 @@ class TestSections:
     @pytest.mark.parametrize(
         ("content", "sentence"),
         [
-            ({"dept": {"rule": "95%"}}, r"sections that polyarch or method 'one-shot' has\. Got 'dept'"),
-            ({"sections": {}}, r"sections that polyarch or method 'one-shot' has\. Got 'sections'"),
+            ({"dept": {"rule": "95%"}}, r"sections that polyarch or method 'race' has\. Got 'dept'"),
+            ({"sections": {}}, r"sections that polyarch or method 'race' has\. Got 'sections'"),
             ({"depth": {"rul": "95%"}}, r"depth\.rul"),
             ({"depth": 3}, "Expected depth in test to fit"),
             ({"method": "variational-depth", "depth": {"rule": "best"}}, r"depth\.rule"),
