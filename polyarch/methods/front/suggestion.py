@@ -23,7 +23,7 @@ SHARES = (0.5, 0.625, 0.75, 1.0)
 """The widths of sizes, relative to the largest: about 25 to 100 % of its multiply-accumulates."""
 
 USUAL_STEPS = 3000
-"""The largest size is the widest network that has time for so many steps: chosen on photographs of CIFAR-10."""
+"""The largest size is the widest network that has time for so many steps; a guess, not compared with others yet."""
 
 IMAGES = 32
 """Of a batch: half as many as where a step trains one network, for twice as many steps."""
