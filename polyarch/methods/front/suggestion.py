@@ -16,7 +16,7 @@ from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.suggestion import SpaceProposal, Suggestion, merged, trial, validation_share
 
-WIDEST = (64, 48, 32, 24, 16)
+WIDEST = (96, 64, 48, 32, 24, 16)
 """Channels of the first stage of the largest size, to choose from."""
 
 SHARES = (0.5, 0.625, 0.75, 1.0)
@@ -84,8 +84,8 @@ def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     for width in WIDEST:
         widths = [round(share * width) for share in SHARES]
         yield SpaceProposal(
-            {"kind": "resnet", "widths": widths, "max_depth": 1, "kernels": [3]},
-            f"residual networks of {widths[0]} to {widths[-1]} channels; wider ones would take too few steps",
+            {"kind": "pooled", "widths": widths, "max_depth": 1, "plain_widths": [16]},
+            f"pooled convolutions of {widths[0]} to {widths[-1]} channels; wider ones would take too few steps",
         )
 
 

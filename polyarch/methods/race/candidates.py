@@ -95,8 +95,8 @@ def field(run: Run, count: int, seconds: float) -> list[Candidate]:
 PLAIN = {"width": 16, "depth": 1, "kernel": 3}
 """The plain network: a residual block per stage; 16, 32 and 64 channels."""
 
-FAMILY, VIEW = "family", "view"
-"""Choices of spaces that hold plain networks beside others, and networks that look at mirror images, too."""
+FAMILY, WIDTH, VIEW = "family", "plain.width", "view"
+"""Choices of spaces that hold plain networks of some widths, and networks that look at mirror images, too."""
 
 
 def plain_networks(net: Supernet) -> list[Architecture]:
@@ -104,9 +104,10 @@ def plain_networks(net: Supernet) -> list[Architecture]:
     space = net.space
     if FAMILY not in space.choice_names:
         return ladder(net)
-    (widths,) = (choice for choice in space.choices if choice.name == "plain.width")
-    first = {choice.name: choice.options[0] for choice in space.choices}
-    return [space.architecture({**first, FAMILY: "plain", widths.name: option}) for option in widths.options]
+    first = {choice.name: choice.options[0] for choice in space.choices} | {FAMILY: "plain"}
+    if WIDTH not in first:
+        return [space.architecture(first)]
+    return [space.architecture({**first, WIDTH: option}) for option in space[WIDTH].options]
 
 
 def middle(space: Space) -> Architecture:
@@ -123,7 +124,7 @@ def plain(networks: Sequence[Architecture]) -> Architecture:
     def distance(architecture: Architecture) -> float:
         chosen = architecture.to_dict()
         if FAMILY in chosen:
-            return abs(float(chosen["plain.width"]) - PLAIN["width"])
+            return abs(float(chosen.get(WIDTH, PLAIN["width"])) - PLAIN["width"])
         first = {_part(name): option for name, option in reversed(chosen.items())}
         return math.fsum(abs(float(first[part]) - wanted) for part, wanted in PLAIN.items() if part in first)
 
