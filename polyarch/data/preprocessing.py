@@ -178,7 +178,8 @@ def preprocessing_from(content: Mapping[str, Any]) -> Preprocessing:
             columns = tuple(Column.from_dict(column) for column in content["columns"])
             encoding = TableEncoding if kind == "table" else TableIndices
             knots = tuple(tuple((float(x), float(y)) for x, y in column) for column in content.get("knots", ()))
-            return encoding(columns, *(tuple(content[name]) for name in TABLE_STATISTICS), knots=knots)
+            statistics: dict[str, Any] = {name: tuple(content[name]) for name in TABLE_STATISTICS}
+            return encoding(columns, **statistics, knots=knots)
         case "identity":
             return Identity(content["vocabulary"])
         case "named":

@@ -156,7 +156,8 @@ def expected_loss(rows: Sequence[Row], seconds: float) -> float:
 
 def optimiser(network: nn.Module, settings: RaceSettings) -> torch.optim.Optimizer:
     """Nesterov's SGD or AdamW; biases, normalisation layers and the scales of members do not decay."""
-    weights, others = [], []
+    weights: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
         decays = parameter.dim() > 1 and not name.endswith((".bias", "_scales"))
         (weights if decays else others).append(parameter)
