@@ -138,6 +138,7 @@ def test_a_race_that_was_stopped_can_finish_now(tmp_path: Path, monkeypatch: pyt
     assert len(record_of(found).candidates) == 2
 
 
+@pytest.mark.slow
 def test_a_race_ends_before_its_time_when_nothing_is_gained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
