@@ -47,11 +47,11 @@ def greedy_weights(loss: Callable[[Tensor], float], members: int, *, rounds: int
 
 
 def bagged_weights(log_likelihoods: Tensor, *, generator: Generator, bags: int = 20, rounds: int = 20) -> Tensor:
-    """Shares (K,) of a mixture, averaged over choices among random halves of the members on resampled examples.
+    """Shares (K,) of a mixture, averaged over choices on resampled examples.
 
-    A bag draws N examples with replacement and half of the members, and builds the mixture of the lowest negative
-    log-likelihood by adding one member after the other, as `greedy_weights` does. On few examples a single choice
-    would take what fits them by chance.
+    A bag draws N examples with replacement, and builds the mixture of the lowest negative log-likelihood by adding one
+    member after the other, as `greedy_weights` does. On few examples a single choice would take what fits them by
+    chance.
 
     Args:
         log_likelihoods: log p_k(y_n | x_n) of K members on N validation examples, (K, N).
@@ -71,8 +71,7 @@ def bagged_weights(log_likelihoods: Tensor, *, generator: Generator, bags: int =
     total = torch.zeros(members, dtype=torch.float64)
     for _ in range(bags):
         rows = torch.randint(examples, (examples,), generator=generator)
-        some = torch.randperm(members, generator=generator)[: -(-members // 2)]
-        total[some] += _greedy_mixture(likelihoods[some][:, rows], rounds)
+        total += _greedy_mixture(likelihoods[:, rows], rounds)
     return total / total.sum()
 
 

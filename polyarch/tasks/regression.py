@@ -139,8 +139,9 @@ class Regression(Task):
     def mix_members(self, outputs: Tensor) -> Tensor:
         """The same in standardised units: m = mean_k m_k, exp(r) = mean_k (exp(r_k) + (m_k - m)^2)."""
         means, noise = outputs[..., : len(self.names)], self._log_variances(outputs).exp()
-        mean = means.mean(0)
-        return torch.cat([mean, (noise + (means - mean).square()).mean(0).log()], -1)
+        members = outputs.shape[0]
+        mean = means.sum(0) / members  # ONNX would call the result of an operation mean like the output of this name
+        return torch.cat([mean, ((noise + (means - mean).square()).sum(0) / members).log()], -1)
 
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
         """Variances times T."""
