@@ -27,7 +27,9 @@ Planned = Callable[[RunSettings], list[PlannedStage]]
 def asked(minutes: float | None, **content: Any) -> tuple[Run, Planned]:
     """A run of many examples, and what it plans under other settings."""
     times = {} if minutes is None else {"max_minutes": minutes}
-    settings = RunSettings.parse({"space": {"channels": 2}, "workers": 2, **times, **content}, "the test")
+    settings = RunSettings.parse(
+        {"method": "one-shot", "space": {"channels": 2}, "workers": 2, **times, **content}, "the test"
+    )
     few, many = (TensorData(torch.zeros(n, 1, 8, 8), torch.arange(n) % 2, 2) for n in (8, EXAMPLES))
     run = Run.build(settings, Workspace(Path()), data=Dataset("zeros", few, few, ("a", "b")))
     run = replace(run, feed=replace(run.feed, train=many))

@@ -22,7 +22,7 @@ Chosen on magic, where it pays, and on penbased, optdigits and wdbc, where it do
 
 def table_proposal(data: Dataset) -> SpaceProposal:
     """Networks that hold several members, with embeddings where there are numbers, not too many of them."""
-    numbers = math.prod(data.input_shape)
+    numbers = math.prod(data.input_shape) if isinstance(data.input_shape, tuple) else 0  # the space refuses others
     settings: dict[str, Any] = {"kind": "packed"}
     if data.is_table:
         settings["numbers"] = numbers = sum(column.categories is None for column in data.columns)
