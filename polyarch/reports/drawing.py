@@ -55,9 +55,10 @@ def draw(
         return _depth(architecture, choices)
     if depth is not None and kind == "mlp":
         return _widths(architecture, choices)
+    running = _running(architecture, nesting)
     if kind == "module":
-        return _boxes(_running(architecture, nesting), columns=2, in_order=False)
-    return _boxes({name: option for name, option in architecture.items() if not _left_out(kind, name, option)})
+        return _boxes(running, columns=2, in_order=False)
+    return _boxes({name: option for name, option in running.items() if not _left_out(kind, name, option)})
 
 
 def _left_out(kind: str, layer: str, option: str) -> bool:
@@ -68,7 +69,7 @@ def _left_out(kind: str, layer: str, option: str) -> bool:
 
 
 def _running(architecture: Mapping[str, str], nesting: Nesting | None) -> dict[str, str]:
-    """The choices of an own network without those inside of options that do not run."""
+    """The choices without those inside of options that do not run."""
     if nesting is None:
         return dict(architecture)
     waiting, running = list(nesting["outer"]), set[str]()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from polyarch.runs.space_settings import ImageSpaceSettings
 from polyarch.supernets import MobileSupernet, PooledSupernet, ResNetSupernet
@@ -63,13 +63,14 @@ class PooledSettings(ElasticSettings):
     """Convolutions that are pooled at once and go on with residual ones; every stage chooses its width and depth.
 
     ``widths`` are the channels of the first stage to choose from, and double with each of the ``stages``; ``max_depth``
-    is the largest number of residual convolutions per stage. Plain residual networks of ``plain_widths`` channels
-    belong to the space, to compare with. What is not given suits the size of the images.
+    is the largest number of residual convolutions per stage, ``min_depth`` the smallest. Plain residual networks of
+    ``plain_widths`` channels belong to the space, to compare with. What is not given suits the size of the images.
     """
 
     network = PooledSupernet
     kind: Literal["pooled"] = "pooled"
     max_depth: PositiveInt = 2
+    min_depth: NonNegativeInt = 0
     plain_widths: Sizes = (4, 6, 8, 12, 16)
 
     def suitable_widths(self, *, small: bool) -> tuple[int, ...]:

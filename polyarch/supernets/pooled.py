@@ -26,7 +26,8 @@ class PooledSupernet(ElasticSupernet):
     Args:
         classes: the number of outputs.
         widths: the channels of the first stage to choose from, which double with each stage; the stem has half of them.
-        max_depth: the largest number of residual convolutions per stage; the smallest is 0.
+        max_depth: the largest number of residual convolutions per stage.
+        min_depth: the smallest.
         plain_widths: the channels of plain networks to choose from.
         stages: each of them halves the resolution.
         stem_stride: by which the stem reduces large images.
@@ -39,6 +40,7 @@ class PooledSupernet(ElasticSupernet):
         classes: int = 10,
         widths: Sequence[int] = (8, 16, 32, 64),
         max_depth: int = 2,
+        min_depth: int = 0,
         plain_widths: Sequence[int] = (4, 8, 16),
         stages: int = 3,
         stem_stride: int = 1,
@@ -54,7 +56,7 @@ class PooledSupernet(ElasticSupernet):
                 nn.MaxPool2d(2, ceil_mode=True),
                 ElasticBatchNorm2d(width),
                 nn.ReLU(),
-                Repeat(f"stage{stage + 1}.depth", [_Residual(width) for _ in range(max_depth)], minimum=0),
+                _residuals(f"stage{stage + 1}.depth", width, min_depth, max_depth),
             ]
         pooled = nn.Sequential(*parts, *_head(channels[-1], classes))
         width = elastic("plain.width", plain_widths)
@@ -64,6 +66,11 @@ class PooledSupernet(ElasticSupernet):
         plain = nn.Sequential(stem(in_channels, width, stem_stride), *blocks, *ends)
         network = OneOf("family", pooled=pooled, plain=plain)
         super().__init__(OneOf("view", one=network, both=_BothViews(network)), name="pooled")
+
+
+def _residuals(name: str, width: int | Sizes, least: int, most: int) -> nn.Module:
+    blocks = [_Residual(width) for _ in range(most)]
+    return nn.Sequential(*blocks) if least == most else Repeat(name, blocks, minimum=least)
 
 
 def _head(width: int | Sizes, classes: int) -> list[nn.Module]:

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from polyarch.methods.race.candidates import plain_networks
 from polyarch.nn import Maybe, OneOf, Repeat
 from polyarch.reports import draw
 from polyarch.reports.canvas import WIDTH, label, shortened
 from polyarch.spaces import darts_space, macro_space, nb101_space, nb201_space, wired_space
-from polyarch.supernets import NB201Supernet, from_module
+from polyarch.supernets import NB201Supernet, PooledSupernet, from_module
 from polyarch.supernets.module import RunChoices
 
 HOSTILE = "<script>alert(1)</script>"
@@ -193,3 +194,11 @@ def test_long_names_are_shortened_and_show_whole_under_the_pointer() -> None:
     text = ElementTree.fromstring(label(0, 0, name, 85))
     assert text[0].text == name
     assert len(text[0].tail or "") == 11
+
+
+def test_choices_of_built_in_spaces_inside_of_options_that_do_not_run_are_left_out() -> None:
+    net = PooledSupernet(widths=(4, 8), max_depth=1, plain_widths=(4, 8), stages=1)
+    assert isinstance(net.space.canonical, RunChoices)
+    nesting = net.space.canonical.described(net.space)
+    (plain, *_) = plain_networks(net)
+    assert texts(draw(plain.to_dict(), "pooled", nesting=nesting))[::2] == ["view", "family", "plain.width"]

@@ -84,7 +84,7 @@ def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     for width in WIDEST:
         widths = [round(share * width) for share in SHARES]
         yield SpaceProposal(
-            {"kind": "pooled", "widths": widths, "max_depth": 1, "plain_widths": [16]},
+            {"kind": "pooled", "widths": widths, "max_depth": 1, "min_depth": 1, "plain_widths": [16]},
             f"pooled convolutions of {widths[0]} to {widths[-1]} channels; wider ones would take too few steps",
         )
 
