@@ -20,6 +20,12 @@ from polyarch.predictive.uncertainty import at_least_single, class_readouts, unc
 from polyarch.randomness import generator_at
 from polyarch.tasks.task import Calibration, Task, member_weights
 
+LOG_DEVIATION, SHARPENING_DEVIATION = 1.0, 0.1
+"""Of the prior on the logarithm of the temperature, and where it is below 0.
+
+Validation examples have also chosen the weights. If networks are too sure on them, they are so elsewhere; if networks
+seem not sure enough, that may be the choice, and the fewer the examples the more."""
+
 
 @dataclass(frozen=True)
 class Classification(Task):
@@ -138,7 +144,9 @@ class Classification(Task):
 
     def calibrate(self, outputs: Tensor, targets: Tensor, weights: Tensor, *, flag: float) -> Calibration:
         """A temperature by likelihood, a threshold of the entropy, and prediction sets if the examples suffice."""
-        temperature = fit_temperature(outputs, targets, weights, log_deviation=1.0)
+        temperature = fit_temperature(outputs, targets, weights, log_deviation=LOG_DEVIATION)
+        if temperature < 1:
+            temperature = fit_temperature(outputs, targets, weights, log_deviation=SHARPENING_DEVIATION)
         probabilities = self.mix(self.tempered(outputs, temperature), weights.log()).exp()
         conformal: dict[str, Any] = {}
         if len(targets) >= least_examples(self.coverage):

@@ -20,6 +20,7 @@ from polyarch.errors import InvalidInput
 from polyarch.predictive import fit_temperature
 from polyarch.randomness import generator_at
 from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression, balanced_weights, prediction_sets
+from polyarch.tasks.classification import LOG_DEVIATION, SHARPENING_DEVIATION
 
 WEIGHTS = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
 
@@ -93,8 +94,12 @@ class TestClassification:
         outputs, targets = self.data()
         sure = 6 * outputs
         found = self.task.calibrate(sure, targets, WEIGHTS, flag=0.1)
-        assert found.temperature == pytest.approx(fit_temperature(sure, targets, WEIGHTS, log_deviation=1.0))
+        assert found.temperature == pytest.approx(fit_temperature(sure, targets, WEIGHTS, log_deviation=LOG_DEVIATION))
         assert found.temperature > 2 and found.conformal["coverage"] == 0.9
+        right = torch.nn.functional.one_hot(targets, outputs.shape[-1]).to(outputs).expand_as(outputs)
+        unsure = self.task.calibrate(right, targets, WEIGHTS, flag=0.1).temperature
+        assert unsure == pytest.approx(fit_temperature(right, targets, WEIGHTS, log_deviation=SHARPENING_DEVIATION))
+        assert fit_temperature(right, targets, WEIGHTS, log_deviation=LOG_DEVIATION) < unsure < 1
         assert self.task.calibrate(sure[:, :8], targets[:8], WEIGHTS, flag=0.1).conformal == {}  # nine would be needed
 
     @pytest.mark.parametrize("sets", ["lac", "aps", "raps"])
