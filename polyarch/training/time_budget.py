@@ -29,6 +29,7 @@ class TimeBudget(Callback):
         self._step = None if step_seconds is None else round(step_seconds * 1e9)
         self._clock = clock
         self._before = 0
+        self._asked = 0.0  # the seconds of the largest budget before an interruption
         self._since: int | None = None
         self._now = 0
 
@@ -38,9 +39,14 @@ class TimeBudget(Callback):
         return self._used() / 1e9
 
     def on_start(self, state: FitState) -> None:
-        """Starts the clock; a training that used up a smaller budget goes on."""
+        """Starts the clock; a training that used up a smaller budget goes on.
+
+        One that was interrupted in the epoch in which its time was over goes on to the end of that epoch. One that had
+        a larger budget when it was interrupted stays as it is.
+        """
         self._since = self._now = state.step if self._step is not None else self._clock()
-        state.should_stop = self.used >= self.seconds
+        is_within_epoch = state.step % state.steps_per_epoch != 0 and self._asked == self.seconds
+        state.should_stop = self.used >= self.seconds and not is_within_epoch
 
     def on_step_end(self, state: FitState, metrics: Mapping[str, float]) -> None:
         """Counts the step."""
@@ -52,12 +58,12 @@ class TimeBudget(Callback):
         state.should_stop = self.used >= self.seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """The nanoseconds so far."""
-        return {"used": self._used()}
+        """The nanoseconds so far, and the seconds of the largest budget."""
+        return {"used": self._used(), "seconds": max(self.seconds, self._asked)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what ``state_dict`` returned."""
-        self._before = state["used"]
+        self._before, self._asked = state["used"], state.get("seconds", 0.0)
 
     def _used(self) -> int:
         passed = 0 if self._since is None else self._now - self._since

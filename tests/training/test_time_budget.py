@@ -117,10 +117,13 @@ class TestBudget:
         assert rates == [] and again.rows == history.rows
         assert same_bits(before.state_dict(), after.state_dict())
 
-    @pytest.mark.parametrize("at", [1, 5, 12])
+    @pytest.mark.parametrize("at", [1, 5, 12, 18, 19])
     def test_stopped_anywhere_it_ends_with_the_same_bits(self, at: int, tmp_path: Path) -> None:
+        """Also in the lap in which the time is over, and if a smaller budget is asked for in between."""
         with pytest.raises(Interrupted):
             train(9.0, tmp_path / "run", falls_after=4.0, stop_at=at)
+        if at > 8:
+            assert train(4.0, tmp_path / "run")[3] == []
         resumed, average, _, _ = train(9.0, tmp_path / "run", falls_after=4.0)
         whole, whole_average, _, _ = train(9.0, falls_after=4.0)
         assert same_bits(resumed.state_dict(), whole.state_dict())
