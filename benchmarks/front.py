@@ -38,7 +38,7 @@ from polyarch.strategies import Supervised
 from polyarch.training import CheckpointStore, Laps, StopRequest, Trapezoid, WeightAverage, fit
 from polyarch.training.laps import ENDLESS, LAP
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results" / "front.json"
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "worth" / "fronts.json"
 SHARES = (0.25, 0.5, 1.0)
 
 

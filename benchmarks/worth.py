@@ -34,7 +34,7 @@ from polyarch.runs.feed import Feed
 from polyarch.runs.settings import RunSettings
 from polyarch.tasks import Classification
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results" / "worth.json"
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "worth" / "races.json"
 WORKERS = 2
 TABLES = (
     "iris", "wine", "wdbc", "vowel", "segment", "splice", "spambase", "optdigits", "penbased", "magic", "letter"
