@@ -62,8 +62,8 @@ class Candidate:
 USUAL_STEPS, USUAL_EPOCHS = 7000, 100
 """A usual network is one that has time for so many steps in the final, or epochs where these are fewer steps.
 
-The steps were chosen on photographs of CIFAR-10. The epochs are a guess, made because networks for digits were too small,
-and not compared with others yet."""
+The steps were chosen on photographs of CIFAR-10. The epochs are a guess, made because networks for digits were too
+small, and not compared with others yet."""
 
 
 def field(run: Run, count: int, seconds: float) -> list[Candidate]:
