@@ -42,6 +42,11 @@ def resnet(channels: int, classes: int) -> nn.Module:
     return nn.Sequential(nn.Conv2d(channels, 16, 3, 1, 1, bias=False), *blocks, *end)
 
 
+def plain_parameters(channels: int, classes: int) -> int:
+    """How many parameters the plain network has."""
+    return sum(parameter.numel() for parameter in resnet(channels, classes).parameters())
+
+
 @dataclass(frozen=True)
 class PlainTraining:
     """Trains a plain network by a one-cycle schedule for so many processor seconds."""

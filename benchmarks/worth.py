@@ -1,8 +1,10 @@
 """Is a search worth its minutes? polyarch's answers against what a user would do instead.
 
 Images: a plain residual network, the better of two seeds by validation data, and the ensemble of both, which together
-get the processor time that the search can have used. Tables: the models of `table_models`; the best by validation data
-is the alternative. Both sides have the same training, validation and test examples. Small tables have ten splits.
+get the processor time that the search can have used. Where the search delivers a larger network than that, it is held
+again within the parameters of the plain one. Tables: the models of `table_models`; the best by validation data is the
+alternative. All sides have the same training, validation and test examples. A random architecture of the same space is
+trained as long as the best network, by its recipe. Small tables have ten splits.
 Resumable: results are stored as they arrive.
 """
 
@@ -21,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 import torch
-from plain_networks import PlainTraining
+from plain_networks import PlainTraining, plain_parameters
 from table_models import fitted_models, log_probabilities, require_models
 from torch import Tensor
 
@@ -30,8 +32,18 @@ from polyarch.data import Dataset, TensorData, data_root, load, resident
 from polyarch.data.table_dataset import TableSource, table_dataset
 from polyarch.executors import Processes
 from polyarch.files import write_json
+from polyarch.methods.race.candidates import Candidate
+from polyarch.methods.race.evidence import PATIENT, RANDOM_SEED
+from polyarch.methods.race.record import RaceRecord
+from polyarch.methods.race.rungs import turn_of
+from polyarch.methods.race.settings import RaceSettings
+from polyarch.methods.race.table_candidates import KNOWN_GOOD, is_table_race
+from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.runs.feed import Feed
+from polyarch.runs.retraining import tested
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.workspace import Workspace
 from polyarch.tasks import Classification
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "worth" / "races.json"
@@ -95,13 +107,32 @@ def photos(seed: int) -> Dataset:
 
 
 def measured(problem: Problem, seed: int, max_params: float | None) -> dict[str, Any]:
-    """Both sides on one data set with one seed."""
+    """All sides on one data set with one seed."""
     data = problem.load(seed)
+    found, settings = searched(problem, data, seed, max_params)
+    print(problem.name, seed, json.dumps(found), flush=True)
+    feed = Feed.of(settings, data, None)
+    # All that the search may use: its clock is that of the processor, so that other work on the machine does not count.
+    budget = WORKERS * 60 * problem.minutes
+    if not data.is_image:
+        return {**found, "alternatives": table_sides(feed, seed, budget)}
+    most = plain_parameters(data.input_shape[0], data.classes)
+    is_small = found["single"]["parameters"] <= most
+    limited = found if is_small else searched(problem, data, seed, most, has_random=False)[0]
+    limited = {side: limited[side] for side in ("default", "single")}
+    return {**found, "limited": limited, "alternatives": plain_sides(feed, budget)}
+
+
+def searched(
+    problem: Problem, data: Dataset, seed: int, max_params: float | None, *, has_random: bool = True
+) -> tuple[dict[str, Any], RunSettings]:
+    """What a search delivers, its settings, and a random network beside it if it has one."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
         results = polyarch.search(
             data,
-            out=Path(folder) / "run",
+            out=out,
             method="race",
             max_minutes=problem.minutes,
             max_params=max_params,
@@ -111,20 +142,41 @@ def measured(problem: Problem, seed: int, max_params: float | None) -> dict[str,
             report=False,
             settings={"programs": [], "race.clock": "processor"},
         ).results
-    seconds = time.monotonic() - started
+        seconds = time.monotonic() - started
+        settings = RunSettings.parse(results.settings, "the results")
+        race = results.found(RaceRecord)
+        assert race is not None
+        beside = {}
+        if has_random:
+            run = Run.build(settings, Workspace(out), data=data)
+            beside = {"random": random_network(run, race, Path(folder) / "random")}
     answer = next(one for one in results.predictors if one.folder == results.default)
-    settings = RunSettings.parse(results.settings, "the results")
-    feed = Feed.of(settings, data, None)
+    assert results.artifact is not None
     found = {
         "default": _shown(answer.metrics),
-        "single": {**_shown(results.predictors[0].metrics), "parameters": results.artifact["parameters"]},  # type: ignore[index]
+        "single": {**_shown(results.predictors[0].metrics), "parameters": results.artifact["parameters"]},
+        **beside,
         "minutes": seconds / 60,
     }
-    print(problem.name, seed, json.dumps(found), flush=True)
-    # All that the search may use: its clock is that of the processor, so that other work on the machine does not count.
-    budget = WORKERS * 60 * problem.minutes
-    sides = plain_sides(feed, budget) if data.is_image else table_sides(feed, seed, budget)
-    return {**found, "alternatives": sides}
+    return found, settings
+
+
+def random_network(run: Run, race: RaceRecord, folder: Path) -> dict[str, float]:
+    """The test accuracy of a random architecture, trained as long as the best network of the race."""
+    best = race.candidates[race.best]
+    is_table = is_table_race(run)
+    chosen = run.net.space.architecture(best.architecture)
+    recipe = KNOWN_GOOD[0][1] if is_table else None
+    candidate = Candidate(run.draw(1, "worth", besides=[chosen])[0], best.augmentation, RANDOM_SEED, recipe=recipe)
+    train, seconds = CandidateTraining(run, folder), best.legs[-1].seconds
+    if is_table:  # ends by itself
+        train(Leg(candidate, PATIENT * seconds))
+    else:
+        turn = turn_of(run.settings.section(RaceSettings), seconds)
+        train(Leg(candidate, turn))
+        train(Leg(candidate, seconds, turn))
+    score = tested(run, train.network(candidate))["score"]
+    return {"accuracy": score, "parameters": run.net.parameter_count(candidate.architecture), "seconds": seconds}
 
 
 def plain_sides(feed: Feed, seconds: float) -> dict[str, Any]:
