@@ -44,6 +44,7 @@ class Candidate:
         seed: of its weights and of the order of its batches.
         is_reference: whether it is the plain network that every other has to beat.
         recipe: its own, where candidates differ in it.
+        fold: which part of the examples validates it; see `polyarch.runs.folds`.
     """
 
     architecture: Architecture
@@ -51,12 +52,14 @@ class Candidate:
     seed: int = 0
     is_reference: bool = False
     recipe: Recipe | None = None
+    fold: int = 0
 
     @property
     def key(self) -> str:
         """Names it among all candidates."""
         recipe = "" if self.recipe is None else f" {self.recipe}"
-        return f"{self.architecture.key} {self.augmentation} {self.seed}{recipe}"
+        fold = f" fold {self.fold}" if self.fold else ""
+        return f"{self.architecture.key} {self.augmentation} {self.seed}{recipe}{fold}"
 
 
 USUAL_STEPS, USUAL_EPOCHS = 7000, 100

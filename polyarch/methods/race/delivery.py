@@ -1,18 +1,18 @@
 """The end of a race: the best finalist alone, and the networks that predict best together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from polyarch.estimators import MACs
-from polyarch.methods.race.candidates import mirrored
+from polyarch.methods.race.candidates import Candidate, mirrored
 from polyarch.methods.race.evidence import EVIDENCE, Evidence, speed_agreement
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.table_candidates import is_table_race
-from polyarch.methods.race.table_ensemble import MemberLikelihoods
+from polyarch.methods.race.table_ensemble import TableEnsembles, best_setting, complete_settings, table_training
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import greedy_weights
 from polyarch.results import NetworkRecord, Role
@@ -29,29 +29,28 @@ from polyarch.spaces import Architecture
 def finalists_of(lanes: Sequence[Lane]) -> list[Lane]:
     """Those that were trained longest, fewer than planned where a race was finished early; on tables all that stay."""
     if any(lane.is_out for lane in lanes):
-        return [lane for lane in lanes if not lane.is_out]
+        return [lane for lane in lanes if not lane.is_out and lane.candidate.fold == 0]
     longest = max(len(lane.legs) for lane in lanes)
     return [lane for lane in lanes if len(lane.legs) == longest]
 
 
 def winner(run: Run, lanes: Sequence[Lane]) -> Lane:
-    """The best finalist on validation data."""
+    """The best finalist on validation data; on tables the first network of the best setting."""
+    if is_table_race(run):
+        return best_setting(run, complete_settings([lane for lane in lanes if not lane.is_out] or lanes))[0]
     return run.task.selection.best(finalists_of(lanes), lambda lane: float(lane.last["valid_score"]))
 
 
 def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane], evidence: Evidence | None = None) -> None:
     """Chooses on validation data, judges on test data, and exports; the finalists come first among the lanes."""
-    task = CandidateTraining(run, run.workspace.checkpoints / "race")
     finalists, chosen = finalists_of(lanes), winner(run, lanes)
-    pool = [member for lane in lanes for member in members_of(task, lane)]
-    shares = MemberLikelihoods(run, task).shares(lanes).tolist() if is_table_race(run) else chosen_shares(run, pool)
-    single = next(member for member in pool if member.lane is chosen)
-    sides = [(Ensemble.of(TITLE, [single.pair]), run.workspace.artifact)]
-    kept = [(member, share) for member, share in zip(pool, shares, strict=True) if share > 0]
-    if [member for member, _ in kept] != [single]:
-        name = f"ensemble of {len(kept)}" if len(kept) > 1 else f"{TITLE} of both views"
-        together = Ensemble.of(name, [member.pair for member, _ in kept], [share for _, share in kept])
-        sides.append((together, run.workspace.ensemble))
+    choice = _table_choice(run, lanes) if is_table_race(run) else _image_choice(run, lanes)
+    task = choice.task
+    single = Ensemble.of(TITLE, [(chosen.candidate.architecture, task.network(chosen.candidate))])
+    sides = [(single, run.workspace.artifact)]
+    is_single = choice.shares.keys() == {chosen.candidate} and choice.ensemble.architectures == single.architectures
+    if not is_single:
+        sides.append((choice.ensemble, run.workspace.ensemble))
     outcome.comparison = [
         contender(_title(lane, lane is chosen), _role(lane, lane is chosen), [_tested(run, task, lane)])
         for lane in [chosen, *(lane for lane in finalists if lane is not chosen and _is_compared(run, lane))]
@@ -63,16 +62,47 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane], evidence: Evidenc
     outcome.comparison += references(run)
     outcome.predictors = write_predictors(run, sides)
     outcome.default = sides[-1][1].name
-    by_lane = [sum(share for member, share in zip(pool, shares, strict=True) if member.lane is lane) for lane in lanes]
+    shown = [lane for lane in lanes if lane.candidate.fold == 0]
     outcome.record = RaceRecord(
-        candidates=_records(run, lanes, by_lane, len(finalists)), best=lanes.index(chosen), speed_agreement=tau
+        candidates=_records(run, shown, choice, len(finalists)), best=shown.index(chosen), speed_agreement=tau
     )
     outcome.artifact = {
         "architecture": chosen.candidate.architecture.to_dict(),
         "seed": chosen.candidate.seed,
         "score": outcome.comparison[0].mean,
-        "parameters": parameter_count(single.network),
+        "parameters": parameter_count(single.networks),
     }
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The ensemble with the shares of the candidates in it, and how many networks a candidate stands for."""
+
+    task: CandidateTraining
+    ensemble: Ensemble
+    shares: Mapping[Candidate, float]
+    folds: int = 1
+
+
+def _image_choice(run: Run, lanes: Sequence[Lane]) -> Choice:
+    task = CandidateTraining(run, run.workspace.checkpoints / "race")
+    pool = [member for lane in lanes for member in members_of(task, lane)]
+    pairs = list(zip(pool, chosen_shares(run, pool), strict=True))
+    kept = [(member, share) for member, share in pairs if share > 0]
+    name = f"ensemble of {len(kept)}" if len(kept) > 1 else f"{TITLE} of both views"
+    together = Ensemble.of(name, [member.pair for member, _ in kept], [share for _, share in kept])
+    shares: dict[Candidate, float] = {}
+    for member, share in kept:
+        shares[member.lane.candidate] = shares.get(member.lane.candidate, 0.0) + share
+    return Choice(task, together, shares)
+
+
+def _table_choice(run: Run, lanes: Sequence[Lane]) -> Choice:
+    task = table_training(run)
+    settings, ensembles = complete_settings(lanes), TableEnsembles(run, task)
+    shares = ensembles.shares(settings).tolist()
+    by_candidate = {setting[0].candidate: share for setting, share in zip(settings, shares, strict=True) if share}
+    return Choice(task, ensembles.ensemble(settings, shares), by_candidate, len(settings[0]))
 
 
 @dataclass(frozen=True)
@@ -161,10 +191,10 @@ def _role(lane: Lane, is_best: bool) -> Role:
     return Role.BEST if is_best else Role.BASELINE if lane.candidate.is_reference else Role.OTHER
 
 
-def _records(run: Run, lanes: Sequence[Lane], shares: Sequence[float], finalists: int) -> list[CandidateRecord]:
+def _records(run: Run, lanes: Sequence[Lane], choice: Choice, finalists: int) -> list[CandidateRecord]:
     places = {lane.candidate: place for place, lane in enumerate(lanes)}
     found = []
-    for place, (lane, share) in enumerate(zip(lanes, shares, strict=True)):
+    for place, lane in enumerate(lanes):
         candidate = lane.candidate
         found.append(
             CandidateRecord(
@@ -179,7 +209,8 @@ def _records(run: Run, lanes: Sequence[Lane], shares: Sequence[float], finalists
                 macs=MACs(run.feed.example.inputs).score(run.net, candidate.architecture),
                 legs=[LegRecord(**{name: leg[name] for name in LegRecord.model_fields}) for leg in lane.legs],
                 curve=list(lane.last["curve"]),
-                share=share,
+                folds=choice.folds if candidate in choice.shares else 1,
+                share=choice.shares.get(candidate, 0.0),
             )
         )
     return found

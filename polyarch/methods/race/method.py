@@ -74,7 +74,7 @@ class Race(Method):
             lanes[:] = hold_table_race(run) if is_table_race(run) else hold_race(run)
 
         def evidence(outcome: Outcome) -> None:
-            gathered.append(gather(run, lanes, winner(run, lanes)))
+            gathered.append(gather(run, [lane for lane in lanes if lane.candidate.fold == 0], winner(run, lanes)))
 
         def end(outcome: Outcome) -> None:
             deliver(run, outcome, lanes, *gathered)

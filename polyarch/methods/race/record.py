@@ -19,7 +19,7 @@ class CandidateRecord(Record):
 
     ``recipe`` is how it was trained, where candidates differ in that; ``parent`` is the place of the candidate whose
     weights it went on from, if it is not fresh; ``curve`` has points of its training loss; ``share`` is that in the
-    ensemble.
+    ensemble, of ``folds`` networks that were trained and validated by different parts of the examples.
     """
 
     name: str
@@ -33,6 +33,7 @@ class CandidateRecord(Record):
     macs: float
     legs: list[LegRecord]
     curve: list[dict[str, float]]
+    folds: int = 1
     share: float = 0.0
 
 

@@ -1,6 +1,13 @@
-"""Which networks predict a table best together, chosen on validation data that may be few."""
+"""Which networks predict a table best together, chosen on validation data that may be few.
 
+A setting is a candidate without its fold. Where folds validate, it has a network for each of them, and all training
+examples tell how good it is: each is predicted by the network that was trained without it. Stone (1974),
+"Cross-Validatory Choice and Assessment of Statistical Predictions", Journal of the Royal Statistical Society B.
+"""
+
+import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,39 +17,87 @@ from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import bagged_weights
 from polyarch.randomness import generator_at
+from polyarch.runs.folds import fold_rows
+from polyarch.runs.judging import Ensemble, MemberOutputs
 from polyarch.runs.retraining import outputs
 from polyarch.runs.run import Run
 
-MOST_MEMBERS = 8
+MOST_MEMBERS = 15
 """Networks in the ensemble: more would make programs large and slow, and hardly better."""
 
+Setting = tuple[Lane, ...]
+"""The lanes of one setting, one for every fold in order, or a single one."""
 
-class MemberLikelihoods:
-    """p_k(y_n | x_n) of candidates k on validation examples n, each computed once."""
+
+def table_training(run: Run) -> CandidateTraining:
+    """Trains candidates on the examples of their folds."""
+    return CandidateTraining(run, run.workspace.checkpoints / "race", fold_rows(run))
+
+
+def complete_settings(lanes: Sequence[Lane]) -> list[Setting]:
+    """Those with a network for every fold that any has; where none has all of them, those of the first fold alone."""
+    found: dict[Candidate, list[Lane]] = {}
+    for lane in lanes:
+        found.setdefault(replace(lane.candidate, fold=0), []).append(lane)
+    settings = [tuple(sorted(group, key=lambda lane: lane.candidate.fold)) for group in found.values()]
+    folds = max(lane.candidate.fold for lane in lanes) + 1
+    return [one for one in settings if len(one) == folds] or [one[:1] for one in settings]
+
+
+def best_setting(run: Run, settings: Sequence[Setting]) -> Setting:
+    """The best on validation data, on average over its folds."""
+    return run.task.selection.best(
+        settings, lambda one: statistics.fmean(float(lane.last["valid_score"]) for lane in one)
+    )
+
+
+class TableEnsembles:
+    """Chooses ensembles of settings by what each says about examples that it was not trained on, computed once."""
 
     def __init__(self, run: Run, task: CandidateTraining) -> None:
         self.run = run
         self.task = task
-        self._found: dict[Candidate, Tensor] = {}
+        self._found: dict[Candidate, tuple[Tensor, Tensor]] = {}
 
-    def of(self, lanes: Sequence[Lane]) -> Tensor:
-        """log p_k(y_n | x_n): (K, N)."""
-        valid = self.run.feed.in_order(self.run.feed.valid)
-        for lane in lanes:
-            if lane.candidate not in self._found:
-                found, targets = outputs(self.task.network(lane.candidate), valid)
-                self._found[lane.candidate] = self.run.task.log_likelihood(found, targets)
-        return torch.stack([self._found[lane.candidate] for lane in lanes])
-
-    def shares(self, lanes: Sequence[Lane]) -> Tensor:
-        """The share of every candidate in the ensemble, (K,); only the largest are kept."""
-        found = bagged_weights(self.of(lanes), generator=generator_at(self.run.settings.seed, "ensemble"))
+    def shares(self, settings: Sequence[Setting]) -> Tensor:
+        """The share of every setting in the ensemble, (S,); only the largest are kept."""
+        found = bagged_weights(self._log_likelihoods(settings), generator=self._generator)
         kept = torch.zeros_like(found)
-        largest = found.topk(min(MOST_MEMBERS, len(found))).indices
+        largest = found.topk(min(max(MOST_MEMBERS // len(settings[0]), 1), len(found))).indices
         kept[largest] = found[largest]
         return kept / kept.sum()
 
-    def loss(self, lanes: Sequence[Lane]) -> float:
-        """-(1/N) sum_n log sum_k w_k p_k(y_n | x_n) of the ensemble."""
-        log_shares = self.shares(lanes).log()
-        return float(-torch.logsumexp(self.of(lanes) + log_shares[:, None], 0).mean())
+    def loss(self, settings: Sequence[Setting]) -> float:
+        """-(1/N) sum_n log sum_s w_s p_s(y_n | x_n) of the ensemble."""
+        log_shares = self.shares(settings).log()
+        return float(-torch.logsumexp(self._log_likelihoods(settings) + log_shares[:, None], 0).mean())
+
+    def ensemble(self, settings: Sequence[Setting], shares: Sequence[float]) -> Ensemble:
+        """The networks of all settings with a share, which those of a setting divide evenly."""
+        kept = [(lane, share / len(one)) for one, share in zip(settings, shares, strict=True) if share for lane in one]
+        members = [(lane.candidate.architecture, self.task.network(lane.candidate)) for lane, _ in kept]
+        made = Ensemble.of(f"ensemble of {len(kept)}", members, [share for _, share in kept])
+        unseen = [self._unseen(one) for one, share in zip(settings, shares, strict=True) if share]
+        # Every network of a setting stands for all of it on examples that one of them was not trained on.
+        valid = torch.stack([found for found, _ in unseen]).repeat_interleave(len(settings[0]), 0)
+        test, targets = made.outputs(self.run.feed.in_order(self.run.feed.data.test))
+        return replace(made, known=MemberOutputs(self.run.task, valid, unseen[0][1], test, targets))
+
+    @property
+    def _generator(self) -> torch.Generator:
+        return generator_at(self.run.settings.seed, "ensemble")
+
+    def _log_likelihoods(self, settings: Sequence[Setting]) -> Tensor:
+        """log p_s(y_n | x_n) of settings s on examples n: (S, N)."""
+        return torch.stack([self.run.task.log_likelihood(*self._unseen(one)) for one in settings])
+
+    def _unseen(self, setting: Setting) -> tuple[Tensor, Tensor]:
+        """Outputs (N, O) and targets (N, ...) of examples that are new to the network that predicts them."""
+        parts = [self._validated(lane.candidate) for lane in setting]
+        return torch.cat([found for found, _ in parts]), torch.cat([targets for _, targets in parts])
+
+    def _validated(self, candidate: Candidate) -> tuple[Tensor, Tensor]:
+        if candidate not in self._found:
+            feed = self.task.feed(candidate)
+            self._found[candidate] = outputs(self.task.network(candidate), feed.in_order(feed.valid))
+        return self._found[candidate]

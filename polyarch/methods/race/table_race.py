@@ -1,19 +1,22 @@
 """The race on a table, where trainings are short and networks learn rows by heart.
 
-Known-good settings train for a short time, and the better half of them until the validation loss no longer falls. The
-rest of the time goes to relatives of the best, wave after wave, instead of into the same few networks.
+Known-good settings train for a short time, the better half of them for twice as long, and the better half of those
+until the validation loss no longer falls. The rest of the time goes into networks that are validated by other parts of
+the examples, and so are trained on what validates the first, and into relatives of the best.
 """
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from polyarch.errors import ConfigError
+from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.rungs import Lane, survivors, train_lanes
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.suggestion import delivery_seconds
 from polyarch.methods.race.table_candidates import relatives, starters
-from polyarch.methods.race.table_ensemble import MemberLikelihoods
+from polyarch.methods.race.table_ensemble import TableEnsembles, complete_settings, table_training
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.randomness import generator_at
 from polyarch.runs.display import several
@@ -24,48 +27,107 @@ LEAST_GAIN = 0.003
 """A wave that lowers the validation loss of the ensemble by a smaller share has brought nothing."""
 WAVES_WITHOUT_GAIN = 3
 """So many of them in a row, and the race is over."""
+RIPE_PASSES = 30
+"""After so many passes over the examples it is better to train on the examples that validate, too, than longer.
+
+A guess, made on vowel and wdbc."""
 LEAST_SHARE = 0.5
-"""A wave begins if it has this share of the time that a training usually takes."""
+"""A wave begins if it has this share of the time that its trainings usually take."""
 
 
 def hold_table_race(run: Run) -> list[Lane]:
     """All candidates with their results; those that were not eliminated come first."""
     settings = run.settings.section(RaceSettings)
     assert settings.first_seconds is not None
-    task = CandidateTraining(run, run.workspace.checkpoints / "race")
-    likelihoods = MemberLikelihoods(run, task)
+    task = table_training(run)
     with run.executor().open(task) as train:
         lanes = _begun(run, task, [Lane(one) for one in starters(run, settings.candidates)])
         lanes = train_lanes(run, lanes, "rung 0", train, settings.first_seconds)
         if not lanes:
             raise ConfigError("Expected a race in which a network has begun to train. Found none; go on with --resume.")
-        kept = survivors(lanes, max(-(-len(lanes) // 2), settings.finalists), is_image=False)
-        out = [replace(lane, is_out=True) for lane in lanes if lane not in kept]
-        each = settings.first_seconds + _seconds_left(run, lanes) * settings.finalists / len(kept)
-        ended = train_lanes(run, kept, "rung 1", train, each)
-        lowest, idle, wave = likelihoods.loss([*ended, *out]), 0, 0
-        while idle < WAVES_WITHOUT_GAIN:
-            left = _seconds_left(run, [*ended, *out])
-            has_run = bool(run.workspace.journal(f"race wave {wave + 1}").records)  # before a resumption
-            if not has_run and left < LEAST_SHARE * statistics.median(lane.last["seconds"] for lane in ended):
-                break
-            ordered = sorted(ended, key=lambda lane: float(lane.last["valid_loss"]))
+        kept, out = _halved(lanes, settings.finalists)
+        kept = train_lanes(run, kept, "rung 1", train, 2 * settings.first_seconds)
+        kept, others = _halved(kept, settings.finalists)
+        out += others
+        # So long that there is time for the other folds of the best.
+        further, each = max(len(task.folds) - 1, 0), kept[0].last["seconds"]
+        spare = _seconds_left(run, [*kept, *out]) * settings.finalists
+        longer = (spare + len(kept) * each) / (len(kept) + further)
+        kept = train_lanes(run, kept, "rung 2", train, max(longer, each))
+        if not _is_ripe(run, _ordered(kept)[0]):
+            spare = _seconds_left(run, [*kept, *out]) * settings.finalists
+            kept = train_lanes(run, kept, "rung 3", train, kept[0].last["seconds"] + spare / len(kept))
+        return [*_waves(run, task, train, kept, out), *out]
+
+
+def _is_ripe(run: Run, lane: Lane) -> bool:
+    """Whether a network gains less from further training than from the examples that validate it."""
+    batch_size = run.settings.section(RaceSettings).batch_size
+    passes = int(lane.last["steps"]) * batch_size / len(run.feed.train)
+    return bool(lane.last["has_stopped"]) or passes >= RIPE_PASSES
+
+
+def _halved(lanes: Sequence[Lane], least: int) -> tuple[list[Lane], list[Lane]]:
+    """The better half, and the others, which are out."""
+    kept = survivors(lanes, max(-(-len(lanes) // 2), least), is_image=False)
+    return kept, [replace(lane, is_out=True) for lane in lanes if lane not in kept]
+
+
+def _waves(run: Run, task: CandidateTraining, train: Any, ended: list[Lane], out: Sequence[Lane]) -> list[Lane]:
+    """Trains the best on other folds if there is time for that, and relatives of the best until it is over.
+
+    Without folds, those that are out may be of use in the ensemble, too.
+    """
+    ensembles, finalists = TableEnsembles(run, task), run.settings.section(RaceSettings).finalists
+    folds = _affordable_folds(run, task, ended, out)
+    waiting = [[lane.candidate] for lane in _ordered(ended)] if folds > 1 else []
+    lowest, idle, wave = float("inf"), 0, 0
+    while idle < WAVES_WITHOUT_GAIN:
+        if waiting:
+            settings = waiting.pop(0)
+        else:
             generator = generator_at(run.settings.seed, "relatives", wave)
-            wave += 1
-            candidates = relatives(run, [lane.candidate for lane in [*ordered, *out]], settings.finalists, generator)
-            new = _begun(run, task, [Lane(one) for one in candidates])
-            if not new:  # a race that finishes now
-                break
-            ended += train_lanes(run, new, f"wave {wave}", train, left)
-            found = likelihoods.loss([*ended, *out])
-            idle = idle + 1 if lowest - found < LEAST_GAIN * abs(lowest) else 0
-            lowest = min(lowest, found)
+            known = [lane.candidate for lane in [*_ordered(ended), *out] if lane.candidate.fold == 0]
+            settings = relatives(run, known, finalists if folds == 1 else 1, generator)
+        trained = {lane.candidate for lane in ended}
+        members = [replace(one, fold=fold) for one in settings for fold in range(folds)]
+        new = [Lane(one) for one in members if one not in trained]
+        each = _seconds_left(run, [*ended, *out]) * finalists / max(len(new), finalists)
+        wave += 1
+        has_run = bool(run.workspace.journal(f"race wave {wave}").records)  # before a resumption
+        if not has_run and each < LEAST_SHARE * statistics.median(lane.last["seconds"] for lane in ended):
+            break
+        new = _begun(run, task, new)
+        if not new:  # a race that finishes now
+            break
+        ended = [*ended, *train_lanes(run, new, f"wave {wave}", train, each)]
+        found = ensembles.loss(complete_settings([*ended, *out]))
+        idle = idle + 1 if lowest - found < LEAST_GAIN * abs(found) else 0
+        lowest = min(lowest, found)
     if idle == WAVES_WITHOUT_GAIN:
         run.display.say(
             f"The race ends before its time: {len(ended) + len(out)} networks were trained, and the last "
-            f"{WAVES_WITHOUT_GAIN * settings.finalists} of them hardly lowered the validation loss of the ensemble."
+            f"{WAVES_WITHOUT_GAIN} settings hardly lowered the validation loss of the ensemble."
         )
-    return [*ended, *out]
+    return ended
+
+
+def _affordable_folds(run: Run, task: CandidateTraining, ended: Sequence[Lane], out: Sequence[Lane]) -> int:
+    """All of them if the best network can be trained on the others in the time that is left; else 1."""
+    journal = run.workspace.journal("race folds")
+    if not journal.records:
+        spare = _seconds_left(run, [*ended, *out]) * run.settings.section(RaceSettings).finalists
+        needed = (len(task.folds) - 1) * float(_ordered(ended)[0].last["seconds"])
+        journal.append({"folds": len(task.folds) if task.folds and LEAST_SHARE * needed <= spare else 1})
+    return int(journal.records[0]["folds"])
+
+
+def _ordered(lanes: Sequence[Lane]) -> list[Lane]:
+    """The best first, by the mean validation loss over the folds of a setting."""
+    losses: dict[Candidate, list[float]] = {}
+    for lane in lanes:
+        losses.setdefault(replace(lane.candidate, fold=0), []).append(float(lane.last["valid_loss"]))
+    return sorted(lanes, key=lambda lane: statistics.fmean(losses[replace(lane.candidate, fold=0)]))
 
 
 def planned_table_race(run: Run) -> PlannedStage:

@@ -10,7 +10,7 @@ from polyarch.data.quantile_scaling import has_heavy_tail
 from polyarch.data.table_encoding import NumberScaling
 from polyarch.runs.suggestion import SpaceProposal
 
-TABLE_EXPLORING, TABLE_FIRST_SECONDS = 0.3, 1.0
+TABLE_EXPLORING, TABLE_FIRST_SECONDS = 0.2, 1.0
 """The share of all cores' time that goes into the first rung, in which many trainings already end, and its least."""
 MOST_EMBEDDED = 256
 """Embeddings of more numbers would take most of the time."""

@@ -5,10 +5,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
@@ -16,9 +17,11 @@ from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.nn.member_layers import member_network
 from polyarch.randomness import derive_seed
+from polyarch.runs.feed import Feed
+from polyarch.runs.folds import fold_feed
 from polyarch.runs.image_augmentation import augmentations, crop_side
 from polyarch.runs.recipe import optimiser, time_budget
-from polyarch.runs.retraining import evaluate
+from polyarch.runs.retraining import evaluate, outputs
 from polyarch.runs.run import Run
 from polyarch.runs.work import work_seconds
 from polyarch.spaces import Architecture
@@ -45,10 +48,16 @@ class Leg:
 
 @dataclass(frozen=True)
 class CandidateTraining:
-    """Trains a candidate for a leg and measures its averaged weights on validation data; goes on after a kill."""
+    """Trains a candidate for a leg and measures its averaged weights on validation data; goes on after a kill.
+
+    Args:
+        folder: where candidates have theirs.
+        folds: the rows that each part of the examples holds out, where candidates are validated by several.
+    """
 
     run: Run
     folder: Path
+    folds: Sequence[Tensor] = ()
 
     def __call__(self, leg: Leg) -> dict[str, Any]:
         """What the candidate is like after the leg; its averaged weights are in `weights_path`."""
@@ -65,10 +74,12 @@ class CandidateTraining:
             optimizer, budget, peak=settings.learning_rate, warmup=settings.warmup, falls_after=leg.falls_after
         )
         changes = augmentations(candidate.augmentation, run.feed.data.input_shape, crop)
-        feed = replace(run.feed, augmentations=changes)
+        feed = replace(self.feed(candidate), augmentations=changes)
         batches = feed.batches(feed.train, settings.batch_size, stream=f"race {candidate.key}")
         patience = None if candidate.recipe is None else PATIENCE
-        best = BestAverage(average, self._valid_loss, every=max(len(batches) // LAP, 1), patience=patience)
+        best = BestAverage(
+            average, partial(self._valid_loss, feed), every=max(len(batches) // LAP, 1), patience=patience
+        )
         watched = [] if run.feed.data.is_image else [best]  # rows of tables are learned by heart in no time
         history = fit(
             Supervised(member_network(network), optimizer, task=run.task.smoothed(settings.label_smoothing)),
@@ -82,7 +93,7 @@ class CandidateTraining:
         )
         averaged = best.best()
         write_atomically(self.weights_path(candidate), weights_bytes(weights_of(averaged)))
-        measured = evaluate(run.task, averaged, run.feed.in_order(run.feed.valid))
+        measured = evaluate(run.task, averaged, feed.in_order(feed.valid))
         rows = history.rows or [
             {"step": 0, "seconds": budget.used, "loss": measured["loss"]}
         ]  # stopped in its first lap
@@ -102,6 +113,10 @@ class CandidateTraining:
         """How networks race."""
         return self.run.settings.section(RaceSettings)
 
+    def feed(self, candidate: Candidate) -> Feed:
+        """The examples that train and validate a candidate."""
+        return fold_feed(self.run.feed, self.folds, candidate.fold)
+
     def fresh(self, candidate: Candidate) -> nn.Module:
         """A candidate with fresh weights."""
         return self.run.networks.fresh(candidate.architecture, seed=self._seed(candidate))
@@ -109,8 +124,9 @@ class CandidateTraining:
     def _seed(self, candidate: Candidate) -> int:
         return derive_seed(self.run.settings.seed, "race", candidate.key) >> 1
 
-    def _valid_loss(self, network: nn.Module) -> float:
-        return evaluate(self.run.task, network, self.run.feed.in_order(self.run.feed.valid))["loss"]
+    def _valid_loss(self, feed: Feed, network: nn.Module) -> float:
+        found, targets = outputs(network, feed.in_order(feed.valid))
+        return self.run.task.measure(found[None], targets, names=["loss"])["loss"]
 
     def has_begun(self, candidate: Candidate) -> bool:
         """Whether there is a checkpoint to go on from."""
