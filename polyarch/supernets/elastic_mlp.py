@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput
 from polyarch.nn import ElasticBatchNorm1d, ElasticLinear, OneOf, Sizes, call
+from polyarch.nn.byte_dropout import ByteDropout
 from polyarch.nn.numeric_embeddings import Embedding, numeric_embedding
 from polyarch.nn.path_recording import Composed
 from polyarch.supernets.elastic import ElasticSupernet, elastic, elastic_depth, require_positive
@@ -85,7 +86,7 @@ def _stem(name: Embedding, features: int, width: int | Sizes, size: int) -> nn.S
 
 def dropout(probabilities: Sequence[float]) -> nn.Module:
     """A layer whose probability to drop a feature is a choice, the same for all such layers of a network."""
-    layers = {f"{p:g}": nn.Dropout(p) if p else nn.Identity() for p in probabilities}
+    layers = {f"{p:g}": ByteDropout(p) if p else nn.Identity() for p in probabilities}
     return OneOf("dropout", tied=True, **layers) if len(layers) > 1 else next(iter(layers.values()))
 
 
