@@ -110,7 +110,7 @@ class WorkerPool:
                     if attempts[index] >= ATTEMPTS:
                         raise WorkerDied(
                             f"Expected item {index} to finish. A worker process died {ATTEMPTS} times while it was "
-                            "running (out of memory?)."
+                            'running (out of memory, or a script without `if __name__ == "__main__":`?).'
                         ) from None
                 waiting.extendleft(sorted(running.values(), reverse=True))
                 running.clear()
@@ -122,7 +122,8 @@ class WorkerPool:
             self._pool = ProcessPoolExecutor(
                 self._workers, mp_context=_start_method(), initializer=_start_worker, initargs=(str(self._path),)
             )
-        return self._pool.submit(_work, *arguments)
+        with _importable_main():  # this is where workers start
+            return self._pool.submit(_work, *arguments)
 
     def close(self) -> None:
         """Waits for running items and closes the pool."""
@@ -150,6 +151,21 @@ def _start_method() -> multiprocessing.context.BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] == "polyarch"])
     return context
+
+
+@contextmanager
+def _importable_main() -> Iterator[None]:
+    """Hides the name of a program that was read from standard input: workers would look for such a file, and die."""
+    main = sys.modules["__main__"]
+    name = getattr(main, "__file__", None)
+    if name is None or Path(name).exists():
+        yield
+        return
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = name
 
 
 _task: Callable[..., Any]  # of this worker process, set once when it starts

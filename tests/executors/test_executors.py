@@ -184,3 +184,10 @@ def test_workers_end_with_a_killed_parent(tasks: Any, tmp_path: Path) -> None:
         parent.wait()
         for worker in filter(alive, workers_at(folder, 600)):
             os.kill(worker, signal.SIGKILL)
+
+
+def test_workers_start_for_a_program_from_standard_input(tmp_path: Path) -> None:
+    program = "import math\nfrom polyarch.executors import Processes\n"
+    program += "with Processes(2).open(math.sqrt) as run:\n    print(sorted(dict(run([4.0, 9.0])).values()))\n"
+    done = subprocess.run([sys.executable, "-"], input=program, text=True, capture_output=True, cwd=tmp_path)
+    assert done.stdout == "[2.0, 3.0]\n", done.stderr

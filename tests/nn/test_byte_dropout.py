@@ -33,6 +33,7 @@ def test_gradients_pass_where_features_do() -> None:
     x = torch.rand(50, 3, dtype=torch.float64, requires_grad=True)
     y = ByteDropout(0.3)(x)
     y.sum().backward()
+    assert x.grad is not None
     torch.testing.assert_close(x.grad * x.detach(), y.detach())
 
 
