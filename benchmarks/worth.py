@@ -80,7 +80,7 @@ PROBLEMS = [
     Problem("mnist", 4, 3),
     Problem("fashion_mnist", 8, 3),
     Problem("cifar10", 10, 3),
-    *(Problem(name, 2, 10 if name in SMALL_TABLES else 3) for name in TABLES),
+    *(Problem(name, 1, 10) if name in SMALL_TABLES else Problem(name, 2, 3) for name in TABLES),
 ]
 TEST_SETS = ("mnist", "cifar10", "spambase", "letter", "segment")
 """Not looked at while settings were chosen."""

@@ -219,7 +219,7 @@ def test_programs_and_loaded_networks_predict_what_was_judged(target: str, tmp_p
 
 
 def test_what_is_suggested_suits_the_columns() -> None:
-    assert table_proposal(table()).settings == {"kind": "packed", "numbers": 2}
+    assert table_proposal(table()).settings == {"kind": "packed", "members": 8, "numbers": 2}
     categories = table_dataset(
         "made", TableSource(frame()[["kind", "label"]], "made"), target="label", task="classification"
     )
