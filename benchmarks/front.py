@@ -1,9 +1,9 @@
 """Is one training for every size worth its time? A front against plain networks that share its processor time.
 
 Photographs: 4,000 of CIFAR-10. The front has so many minutes of the processor. Its sizes with about 25, 50 and 100 % of
-the largest one's multiply-accumulates are compared with the same networks trained alone, by the same recipe, for a
-third of the time each. With ``--long`` a front of three times the minutes is compared with the same plain networks,
-too. Resumable: results are stored as they arrive.
+the largest one's multiply-accumulates are compared with plain residual networks of as many, and with the same networks
+trained alone, by the same recipe, for a third of the time each. With ``--long`` a front of three times the minutes is
+compared with the same, too. Resumable: results are stored as they arrive.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import os
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
+from plain_networks import PlainTraining, width_of
 from torch import nn
 from worth import photos
 
 import polyarch
 from polyarch import SearchResult
-from polyarch.data import Dataset
+from polyarch.data import Dataset, resident
 from polyarch.files import write_json
 from polyarch.methods.front.settings import FrontSettings
 from polyarch.methods.front.training import ElasticTraining
@@ -62,7 +64,18 @@ def compared(found: SearchResult, share: float) -> int:
     return min(range(len(found.front)), key=lambda index: abs(found.front[index].macs / most - share))
 
 
-def plain(run: Run, architecture: Architecture, seconds: float, seed: int) -> dict[str, Any]:
+def plain(run: Run, macs: float, seconds: float, seed: int) -> dict[str, Any]:
+    """A plain residual network with so many multiply-accumulates."""
+    width = width_of(macs, run.feed.data.input_shape, run.feed.data.classes)
+    *pair, _ = PlainTraining(run.feed, seconds, width)(seed)
+    valid, test = (
+        run.task.scores(found[None], resident(data).targets)
+        for found, data in zip(pair, (run.feed.valid, run.feed.data.test), strict=True)
+    )
+    return {"width": width, "valid_score": valid["accuracy"], "score": test["accuracy"], "loss": test["loss"]}
+
+
+def alone(run: Run, architecture: Architecture, seconds: float, seed: int) -> dict[str, Any]:
     """A network trained alone by the recipe of the front."""
     settings = run.settings.section(FrontSettings)
     network = run.networks.fresh(architecture, seed=seed)
@@ -100,10 +113,14 @@ def measured(seed: int, seconds: float, known: dict[str, Any], folder: Path, lon
     known["front"] = {str(share): _size(found, share) for share in SHARES}
     yield known
     for share in SHARES:
+        run = Beginning(out, Quiet(), StopRequest(), data=data).reopen(None, {}, "the benchmark")
+        size = found.front[compared(found, share)]
         if str(share) not in known.setdefault("plain", {}):
-            run = Beginning(out, Quiet(), StopRequest(), data=data).reopen(None, {}, "the benchmark")
-            architecture = run.net.space.architecture(found.front[compared(found, share)].architecture)
-            known["plain"][str(share)] = plain(run, architecture, seconds / len(SHARES), seed)
+            known["plain"][str(share)] = plain(run, size.macs, seconds / len(SHARES), seed)
+            yield known
+        if str(share) not in known.setdefault("alone", {}):
+            architecture = run.net.space.architecture(size.architecture)
+            known["alone"][str(share)] = alone(run, architecture, seconds / len(SHARES), seed)
             yield known
     if long and "long front" not in known:
         longer = front(data, folder / f"{3 * seconds:g}-{seed}", 3 * seconds, seed)
@@ -122,18 +139,17 @@ def _scores(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def summary(runs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A line per share: mean test accuracies, and the difference."""
-    for side in ("front", "long front"):
-        for share in map(str, SHARES):
-            pairs = [(one[side][share], one["plain"][share]) for one in runs.values() if side in one]
-            if pairs:
-                ours, theirs = (statistics.fmean(pair[place]["score"] for pair in pairs) for place in (0, 1))
-                losses = [statistics.fmean(pair[place]["loss"] for pair in pairs) for place in (0, 1)]
-                yield (
-                    f"{side:10} {100 * float(share):4.0f} % of the MACs: {ours:.4f}, alone {theirs:.4f}, "
-                    f"{100 * (ours - theirs):+.2f} points; NLL {losses[0]:.4f}, alone {losses[1]:.4f} "
-                    f"({len(pairs)} seeds)"
-                )
+    """A line per share and other side: mean test accuracies, and the difference."""
+    for side, other, share in product(("front", "long front"), ("plain", "alone"), map(str, SHARES)):
+        pairs = [(one[side][share], one[other][share]) for one in runs.values() if side in one]
+        if pairs:
+            ours, theirs = (statistics.fmean(pair[place]["score"] for pair in pairs) for place in (0, 1))
+            losses = [statistics.fmean(pair[place]["loss"] for pair in pairs) for place in (0, 1)]
+            yield (
+                f"{side:10} {100 * float(share):4.0f} % of the MACs: {ours:.4f}, {other} {theirs:.4f}, "
+                f"{100 * (ours - theirs):+.2f} points; NLL {losses[0]:.4f}, {other} {losses[1]:.4f} "
+                f"({len(pairs)} seeds)"
+            )
 
 
 def main() -> None:

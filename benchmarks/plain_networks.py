@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from polyarch.data import RandomFlip, RandomShift
 from polyarch.randomness import global_seed
@@ -35,11 +37,24 @@ class Block(nn.Module):
         return b + (x if self.shortcut is None else self.shortcut(self.pool(a)))
 
 
-def resnet(channels: int, classes: int) -> nn.Module:
-    """Pre-activation, one block per stage: 16, 32 and 64 channels."""
-    blocks = [Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2)]
-    end = [nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes)]
-    return nn.Sequential(nn.Conv2d(channels, 16, 3, 1, 1, bias=False), *blocks, *end)
+def resnet(channels: int, classes: int, width: int = 16) -> nn.Module:
+    """Pre-activation, one block per stage: 16, 32 and 64 channels, or so many times another width."""
+    blocks = [Block(width, width, 1), Block(width, 2 * width, 2), Block(2 * width, 4 * width, 2)]
+    end = [nn.BatchNorm2d(4 * width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes)]
+    return nn.Sequential(nn.Conv2d(channels, width, 3, 1, 1, bias=False), *blocks, *end)
+
+
+def width_of(macs: float, input_shape: Sequence[int], classes: int) -> int:
+    """The width whose network has about so many multiply-accumulates for one example."""
+    return min(range(4, 65), key=lambda width: abs(plain_macs(width, input_shape, classes) - macs))
+
+
+def plain_macs(width: int, input_shape: Sequence[int], classes: int) -> float:
+    """Multiply-accumulates of one example."""
+    counter = FlopCounterMode(display=False)
+    with counter, torch.device("meta"):
+        resnet(input_shape[0], classes, width).eval()(torch.empty(1, *input_shape))
+    return counter.get_total_flops() / 2
 
 
 def plain_parameters(channels: int, classes: int) -> int:
@@ -53,13 +68,14 @@ class PlainTraining:
 
     feed: Feed
     seconds: float
+    width: int = 16
 
     def __call__(self, seed: int) -> tuple[Tensor, Tensor, int]:
         """Logits on validation and on test examples, and the number of steps."""
         torch.set_num_threads(1)
         channels, height, _ = self.feed.data.input_shape
         with global_seed(seed, "plain"):
-            network = to_device(resnet(channels, len(self.feed.data.class_names)), torch.device("cpu"))
+            network = to_device(resnet(channels, len(self.feed.data.class_names), self.width), torch.device("cpu"))
         optimizer = torch.optim.SGD(
             network.parameters(), lr=PEAK, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY, foreach=True
         )
