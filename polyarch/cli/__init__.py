@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 import polyarch
+from polyarch.cli import clock  # noqa: F401 - before anything that takes long to load
 from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.options import console

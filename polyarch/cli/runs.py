@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from polyarch.cli.clock import start_of_command
 from polyarch.cli.options import (
     ConfigOption,
     DataOption,
@@ -233,7 +234,7 @@ def _run(
     known.setdefault("method", fitting_method(known) if until is None else SUPERNET_METHOD)
     overrides.update(parse_own_options(further, method_named(str(known["method"]))))
     with stop_on_signal() as stop:
-        beginning = Beginning(out, Terminal(console), stop, until, finish_now=finish_now)
+        beginning = Beginning(out, Terminal(console), stop, until, finish_now=finish_now, started=start_of_command())
         if resume:
             described = None if content is None else {"method": known["method"], **content}
             run = beginning.resume(described, overrides, origin)
