@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -80,7 +80,7 @@ class PlainTraining:
             network.parameters(), lr=PEAK, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY, foreach=True
         )
         augmentations = [RandomShift(max(height // 8, 1)), *([RandomFlip()] if channels == 3 else [])]
-        feed = Feed(**{**self.feed.__dict__, "augmentations": augmentations})
+        feed = replace(self.feed, augmentations=augmentations)
         batches = feed.batches(feed.train, BATCH, stream=f"plain {seed}")
         started, steps, epoch = time.process_time(), 0, 0
         share = 0.0

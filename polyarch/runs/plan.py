@@ -89,6 +89,23 @@ def start_seconds(settings: RunSettings) -> float:
     return START_SECONDS if settings.workers > 1 else 0.0
 
 
+DELIVERY_SECONDS, PROGRAM_SECONDS = 5.0, 10.0
+"""What choosing and judging take at the end of a run that plans its time, and each kind of program beside that."""
+
+SMALL_SECONDS, MOST_SECONDS = 120.0, 860.0
+"""What such a run takes on small data without a limit on the minutes, and the most that it takes on large data."""
+
+
+def delivery_seconds(settings: RunSettings) -> float:
+    """What is kept of the time for the end."""
+    return DELIVERY_SECONDS + PROGRAM_SECONDS * len(settings.programs)
+
+
+def usual_seconds(examples: int) -> float:
+    """What a run on so many training examples takes without a limit on the minutes."""
+    return min(max(SMALL_SECONDS, SMALL_SECONDS * math.pow(examples / 2000, 0.6)), MOST_SECONDS)
+
+
 def planned_retraining(settings: RunSettings, examples: int, example: float) -> PlannedStage:
     """Networks trained alone, where an architecture takes ``example`` seconds for an example."""
     retrain, workers = settings.retrain, settings.workers

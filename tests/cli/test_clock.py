@@ -3,9 +3,17 @@
 import subprocess
 import sys
 
+PROGRAM = """
+import time
+before = time.monotonic()
+import polyarch.cli
+loaded = time.monotonic()
+from polyarch.cli.clock import start_of_command
+first, second = start_of_command(), start_of_command()
+assert before <= first < (before + loaded) / 2, (before, first, loaded)
+assert second >= loaded
+"""
+
 
 def test_the_first_command_of_a_process_began_with_its_first_import() -> None:
-    program = "import time; before = time.monotonic()\nimport polyarch.cli\nloaded = time.monotonic()\n"
-    program += "from polyarch.cli.clock import start_of_command\nfirst, second = start_of_command(), start_of_command()\n"
-    program += "assert before <= first < before + (loaded - before) / 2, (before, first, loaded)\nassert second >= loaded\n"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)

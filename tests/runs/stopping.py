@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.results import Results
 from polyarch.runs.display import Quiet, Report
 from polyarch.runs.settings import RunSettings
@@ -41,3 +45,21 @@ def run_and_stop(asked: RunSettings, out: Path, at: int) -> Results:
 def run_whole(asked: RunSettings, out: Path) -> Results:
     """Without a stop."""
     return perform(Beginning(out, Quiet(), StopRequest()).start(asked))
+
+
+@contextmanager
+def race_stops_at(*places: int) -> Iterator[None]:
+    """Interrupts races in the block at these of their legs, counted from 1."""
+    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
+    count = 0
+
+    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        if count in places:
+            raise KeyboardInterrupt
+        return train(self, leg)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(CandidateTraining, "__call__", stopping)
+        yield

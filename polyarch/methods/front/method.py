@@ -11,7 +11,7 @@ from polyarch.methods.front.delivery import deliver
 from polyarch.methods.front.extraction import extract
 from polyarch.methods.front.record import FrontRecord
 from polyarch.methods.front.settings import FrontSettings
-from polyarch.methods.front.sizes import delivery_seconds, sizes_of
+from polyarch.methods.front.sizes import end_seconds, sizes_of
 from polyarch.methods.front.suggestion import suggest_front
 from polyarch.methods.front.training import ElasticTraining
 from polyarch.methods.method import Method
@@ -61,7 +61,7 @@ class Front(Method):
         sizes = sizes_of(run)
         work = f"{several(len(sizes), 'size')} at once, {len(run.feed.train):,} examples"
         end = "every size measured, calibration, artifact and report"
-        return [PlannedStage("train", work, seconds), PlannedStage("deliver", end, delivery_seconds(run, sizes))]
+        return [PlannedStage("train", work, seconds), PlannedStage("deliver", end, end_seconds(run, sizes))]
 
     def stages(self, run: Run) -> Sequence[Stage]:
         def train(outcome: Outcome) -> None:

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 
 from polyarch.estimators import MACs
 from polyarch.methods.front.settings import FrontSettings
+from polyarch.runs.plan import delivery_seconds
 from polyarch.runs.run import Run
 from polyarch.runs.work import work_seconds
 from polyarch.spaces import Architecture
 from polyarch.strategies import SandwichPaths
 from polyarch.supernets import ladder
-
-DELIVERY_SECONDS, PROGRAM_SECONDS = 5.0, 10.0
-"""What calibration takes at the end, and each kind of program beside that."""
 
 FORWARD = 1 / 3
 """The share of a training step that a pass without gradients takes."""
@@ -34,9 +32,9 @@ def step_seconds(run: Run, sizes: Sequence[Architecture], crop: int | None) -> f
     return ends + (between * statistics.fmean(costs[1:-1]) if between else 0.0)
 
 
-def delivery_seconds(run: Run, sizes: Sequence[Architecture]) -> float:
+def end_seconds(run: Run, sizes: Sequence[Architecture]) -> float:
     """What is kept of the time for the end: every size on validation and test data, calibration and programs."""
     settings = run.settings.section(FrontSettings)
     batches = (len(run.feed.valid) + len(run.feed.data.test)) / settings.batch_size + settings.statistics
     passes = sum(FORWARD * work_seconds(run, one, settings.batch_size) for one in sizes)
-    return DELIVERY_SECONDS + PROGRAM_SECONDS * len(run.settings.programs) + batches * passes
+    return delivery_seconds(run.settings) + batches * passes

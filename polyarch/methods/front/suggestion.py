@@ -6,11 +6,11 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.errors import ConfigError
 from polyarch.methods.front.settings import FrontSettings
-from polyarch.methods.front.sizes import delivery_seconds, sizes_of, step_seconds
+from polyarch.methods.front.sizes import end_seconds, sizes_of, step_seconds
 from polyarch.runs.display import several
 from polyarch.runs.image_augmentation import crop_side
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import in_words
+from polyarch.runs.plan import in_words, usual_seconds
 from polyarch.runs.recipe import suitable_recipe
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
@@ -33,9 +33,6 @@ FEWEST_SIZES = 3
 
 LEAST_SECONDS = 6.0
 """A shorter training is not worth its start."""
-
-SMALL_SECONDS, MOST_SECONDS = 120.0, 860.0
-"""What training takes on small data without a limit on the minutes, and the most that it takes on large data."""
 
 
 def suggest_front(asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
@@ -99,9 +96,9 @@ def _recipe(asked: RunSettings, data: Dataset, run: Run) -> dict[str, Any]:
     if given is not None:
         return {**found, "seconds": given}
     if asked.max_minutes is None:
-        seconds = min(max(SMALL_SECONDS, SMALL_SECONDS * (examples / 2000) ** 0.6), MOST_SECONDS)
+        seconds = usual_seconds(examples)
         return {**found, "seconds": round(seconds, 1), "clock": "work"}
-    end = delivery_seconds(run, sizes_of(run))
+    end = end_seconds(run, sizes_of(run))
     seconds = 60 * asked.max_minutes - end
     if seconds < LEAST_SECONDS:
         raise ConfigError(

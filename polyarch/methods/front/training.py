@@ -12,7 +12,7 @@ from polyarch.errors import ConfigError
 from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
 from polyarch.methods.front.settings import FrontSettings
-from polyarch.methods.front.sizes import delivery_seconds, sizes_of, step_seconds
+from polyarch.methods.front.sizes import end_seconds, sizes_of, step_seconds
 from polyarch.nn import ReestimatedStatistics
 from polyarch.runs.display import Report
 from polyarch.runs.image_augmentation import augmentations, crop_side, usual_augmentation
@@ -145,6 +145,6 @@ class ElasticTraining:
             return planned
         journal = run.workspace.journal("seconds")
         if not journal.records:
-            left = run.seconds_left() - delivery_seconds(run, self.sizes)
+            left = run.seconds_left() - end_seconds(run, self.sizes)
             journal.append({"seconds": max(min(planned, left), 1.0)})
         return float(journal.records[0]["seconds"])

@@ -11,7 +11,7 @@ from polyarch.methods.race.evidence import Evidence, gather
 from polyarch.methods.race.record import RaceRecord
 from polyarch.methods.race.rungs import Lane, hold_race, rungs
 from polyarch.methods.race.settings import RANDOM, SEEDS, RaceSettings
-from polyarch.methods.race.suggestion import delivery_seconds, evidence_waves, suggest_race
+from polyarch.methods.race.suggestion import evidence_waves, suggest_race
 from polyarch.methods.race.table_candidates import is_table_race
 from polyarch.methods.race.table_race import hold_table_race, planned_table_race
 from polyarch.reports.section import Section
@@ -19,7 +19,7 @@ from polyarch.results import Results
 from polyarch.runs.checks import check_run
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import PlannedStage, Timings, start_seconds
+from polyarch.runs.plan import PlannedStage, Timings, delivery_seconds, start_seconds
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import Outcome, Stage

@@ -14,9 +14,10 @@ from polyarch.errors import ConfigError
 from polyarch.methods.race.candidates import OTHERS, Candidate, field, mutated
 from polyarch.methods.race.inheritance import hand_over
 from polyarch.methods.race.settings import RaceSettings
-from polyarch.methods.race.suggestion import delivery_seconds, evidence_waves
+from polyarch.methods.race.suggestion import evidence_waves
 from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.randomness import generator_at
+from polyarch.runs.plan import delivery_seconds
 from polyarch.runs.run import Run
 from polyarch.runs.workspace import run_missing
 

@@ -16,7 +16,7 @@ from polyarch.methods.race.table_suggestion import (
 )
 from polyarch.runs.display import several
 from polyarch.runs.own_module import Builder
-from polyarch.runs.plan import in_words, start_seconds
+from polyarch.runs.plan import delivery_seconds, in_words, start_seconds, usual_seconds
 from polyarch.runs.recipe import suitable_recipe
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.suggestion import SpaceProposal, Suggestion, merged, trial, validation_share
@@ -29,12 +29,6 @@ FINAL = 0.85
 
 LEAST_FIRST_SECONDS = 3.0
 """A shorter first rung tells nothing: most of it is the start."""
-
-DELIVERY_SECONDS, PROGRAM_SECONDS = 5.0, 10.0
-"""What choosing and judging take at the end, and each kind of program beside that."""
-
-SMALL_SECONDS, MOST_SECONDS = 120.0, 860.0
-"""What a race takes on small data without a limit on the minutes, and the most that it takes on large data."""
 
 
 def suggest_race(asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:
@@ -62,11 +56,6 @@ def suggest_race(asked: RunSettings, data: Dataset, builder: Builder | None) -> 
     return Suggestion(found, reasons, run)
 
 
-def delivery_seconds(settings: RunSettings) -> float:
-    """What is kept of the time for the end."""
-    return DELIVERY_SECONDS + PROGRAM_SECONDS * len(settings.programs)
-
-
 def evidence_waves(settings: RunSettings) -> int:
     """How many trainings of a finalist's length follow one after the other where evidence was asked for."""
     return math.ceil((SEEDS + RANDOM + 1) / settings.workers) if settings.evidence else 0
@@ -85,7 +74,7 @@ def _spent(asked: RunSettings, examples: int, is_table: bool) -> dict[str, Any]:
     """
     workers = asked.workers
     if asked.max_minutes is None:
-        each, clock = min(max(SMALL_SECONDS, SMALL_SECONDS * (examples / 2000) ** 0.6), MOST_SECONDS), "work"
+        each, clock = usual_seconds(examples), "work"
     else:
         least = delivery_seconds(asked) + start_seconds(asked) + 2 * LEAST_FIRST_SECONDS
         if 60 * asked.max_minutes < least:

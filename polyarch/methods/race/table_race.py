@@ -14,13 +14,12 @@ from polyarch.errors import ConfigError
 from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.rungs import Lane, survivors, train_lanes
 from polyarch.methods.race.settings import RaceSettings
-from polyarch.methods.race.suggestion import delivery_seconds
 from polyarch.methods.race.table_candidates import relatives, starters
 from polyarch.methods.race.table_ensemble import TableEnsembles, complete_settings, table_training
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.randomness import generator_at
 from polyarch.runs.display import several
-from polyarch.runs.plan import PlannedStage, start_seconds
+from polyarch.runs.plan import PlannedStage, delivery_seconds, start_seconds
 from polyarch.runs.run import Run
 
 LEAST_GAIN = 0.003

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from stopping import race_stops_at
 
 import polyarch
 from polyarch.data import Dataset, TensorData
 from polyarch.errors import ConfigError
 from polyarch.methods.race.record import RaceRecord
-from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.randomness import generator_at
 from polyarch.reports import write_report
 from polyarch.results import Results, Role
@@ -129,42 +128,19 @@ class TestRun:
         assert results.predictors[0].score > 0.9
 
 
-def test_a_race_that_was_stopped_ends_with_the_same_bits(
-    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_race_that_was_stopped_ends_with_the_same_bits(results: Results, tmp_path: Path) -> None:
     """Stopped in the first rung, right after the children got their weights, and in the final."""
-    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
-    count = 0
-
-    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
-        nonlocal count
-        count += 1
-        if count in (4, 11, 16):
-            raise KeyboardInterrupt
-        return train(self, leg)
-
-    monkeypatch.setattr(CandidateTraining, "__call__", stopping)
-    for resume in (False, True, True):
-        with pytest.raises(KeyboardInterrupt):
-            search(images(), tmp_path / "run", resume=resume)
+    with race_stops_at(4, 11, 16):
+        for resume in (False, True, True):
+            with pytest.raises(KeyboardInterrupt):
+                search(images(), tmp_path / "run", resume=resume)
     again = search(images(), tmp_path / "run", resume=True)
     assert again.model_dump(exclude={"seconds"}) == results.model_dump(exclude={"seconds"})
 
 
 @pytest.mark.parametrize("at", [2, pytest.param(10, marks=pytest.mark.slow), 15])
-def test_a_race_that_was_stopped_can_finish_now(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
-    count = 0
-
-    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
-        nonlocal count
-        count += 1
-        if count == at:
-            raise KeyboardInterrupt
-        return train(self, leg)
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(CandidateTraining, "__call__", stopping)
+def test_a_race_that_was_stopped_can_finish_now(at: int, tmp_path: Path) -> None:
+    with race_stops_at(at), pytest.raises(KeyboardInterrupt):
         search(images(), tmp_path / "run")
     found = search(images(), tmp_path / "run", resume=True, finish_now=True)
     candidates = record_of(found).candidates
@@ -174,12 +150,8 @@ def test_a_race_that_was_stopped_can_finish_now(at: int, tmp_path: Path, monkeyp
     assert candidates[record_of(found).best].legs[-1].steps <= longest
 
 
-def test_nothing_to_finish_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(CandidateTraining, "__call__", stopping)
+def test_nothing_to_finish_is_said(tmp_path: Path) -> None:
+    with race_stops_at(1), pytest.raises(KeyboardInterrupt):
         search(images(), tmp_path / "run")
     with pytest.raises(ConfigError, match="a race in which a network has begun to train"):
         search(images(), tmp_path / "run", resume=True, finish_now=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from stopping import race_stops_at
 
 import polyarch
 from polyarch.data import Dataset, resident
@@ -22,7 +23,6 @@ from polyarch.methods.race.record import RaceRecord
 from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.table_ensemble import TableEnsembles, complete_settings, table_training
 from polyarch.methods.race.table_suggestion import number_scaling, table_proposal
-from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.prediction.predictor import Predictor
 from polyarch.predictive.greedy_selection import bagged_weights
 from polyarch.randomness import generator_at
@@ -149,41 +149,18 @@ def test_settings_without_all_folds_are_left_out() -> None:
     ]
 
 
-def test_a_race_that_was_stopped_ends_with_the_same_bits(
-    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_race_that_was_stopped_ends_with_the_same_bits(results: Results, tmp_path: Path) -> None:
     """Stopped in the first rung, in the second and in a wave."""
-    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
-    count = 0
-
-    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
-        nonlocal count
-        count += 1
-        if count in (3, 6, 9):
-            raise KeyboardInterrupt
-        return train(self, leg)
-
-    monkeypatch.setattr(CandidateTraining, "__call__", stopping)
-    for resume in (False, True, True):
-        with pytest.raises(KeyboardInterrupt):
-            search(tmp_path / "run", resume=resume)
+    with race_stops_at(3, 6, 9):
+        for resume in (False, True, True):
+            with pytest.raises(KeyboardInterrupt):
+                search(tmp_path / "run", resume=resume)
     again = search(tmp_path / "run", resume=True)
     assert again.model_dump(exclude={"seconds"}) == results.model_dump(exclude={"seconds"})
 
 
-def test_a_race_that_was_stopped_can_finish_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train: Callable[[CandidateTraining, Leg], dict[str, Any]] = CandidateTraining.__call__
-    count = 0
-
-    def stopping(self: CandidateTraining, leg: Leg) -> dict[str, Any]:
-        nonlocal count
-        count += 1
-        if count == 3:
-            raise KeyboardInterrupt
-        return train(self, leg)
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(CandidateTraining, "__call__", stopping)
+def test_a_race_that_was_stopped_can_finish_now(tmp_path: Path) -> None:
+    with race_stops_at(3), pytest.raises(KeyboardInterrupt):
         search(tmp_path / "run")
     found = search(tmp_path / "run", resume=True, finish_now=True)
     assert len(record_of(found).candidates) == 2
