@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from polyarch.data import RandomFlip, RandomShift
+from polyarch.data import Augmentation, RandomFlip, RandomShift
 from polyarch.randomness import global_seed
 from polyarch.runs.feed import Feed
 from polyarch.runs.networks import to_device
@@ -79,7 +79,7 @@ class PlainTraining:
         optimizer = torch.optim.SGD(
             network.parameters(), lr=PEAK, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY, foreach=True
         )
-        augmentations = [RandomShift(max(height // 8, 1)), *([RandomFlip()] if channels == 3 else [])]
+        augmentations: list[Augmentation] = [RandomShift(max(height // 8, 1)), *([RandomFlip()] if channels == 3 else [])]
         feed = replace(self.feed, augmentations=augmentations)
         batches = feed.batches(feed.train, BATCH, stream=f"plain {seed}")
         started, steps, epoch = time.process_time(), 0, 0
