@@ -79,7 +79,8 @@ class PlainTraining:
         optimizer = torch.optim.SGD(
             network.parameters(), lr=PEAK, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY, foreach=True
         )
-        augmentations: list[Augmentation] = [RandomShift(max(height // 8, 1)), *([RandomFlip()] if channels == 3 else [])]
+        shift, flip = RandomShift(max(height // 8, 1)), RandomFlip()
+        augmentations: list[Augmentation] = [shift, flip] if channels == 3 else [shift]
         feed = replace(self.feed, augmentations=augmentations)
         batches = feed.batches(feed.train, BATCH, stream=f"plain {seed}")
         started, steps, epoch = time.process_time(), 0, 0

@@ -49,6 +49,11 @@ class RaceRecord(Record):
     speed_agreement: float | None = None
 
     @property
+    def is_table(self) -> bool:
+        """Whether candidates differ in how they were trained, as on tables."""
+        return any(one.recipe for one in self.candidates)
+
+    @property
     def reference(self) -> CandidateRecord | None:
         """The plain network; None where a race was finished before it had begun."""
         return next((one for one in self.candidates if one.is_reference), None)

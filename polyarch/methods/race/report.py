@@ -23,7 +23,12 @@ def section(results: Results) -> Section:
         sentences=sentences(results, record),
         tiles=list(tiles(results, record)),
         charts=dict(race_charts(record)),
-        values={"record": record, "table": candidate_table(record, ScoreText.of(results))},
+        values={
+            "record": record,
+            "table": candidate_table(record, ScoreText.of(results)),
+            "is_table": record.is_table,
+            "folds": max(one.folds for one in record.candidates),
+        },
     )
 
 
@@ -54,9 +59,10 @@ def _at_the_same_time(record: RaceRecord, answer: Entry) -> str:
         return ""
     last, text = plain.legs[-1], answer.text
     same = winner.legs[len(plain.legs) - 1]
+    name = "the plain network" if record.is_table else "a plain residual network"
     return (
         f"; after the same {last.seconds:.0f} seconds of training, the winner had a validation {text.title} of "
-        f"{text.value(same.valid_score)} and a plain residual network {text.value(last.valid_score)}"
+        f"{text.value(same.valid_score)} and {name} {text.value(last.valid_score)}"
     )
 
 

@@ -50,8 +50,9 @@ def suggest_race(asked: RunSettings, data: Dataset, builder: Builder | None) -> 
         f"{several(taken['finalists'], 'finalist')} for {in_words(taken['seconds'])} each"
         if not is_table_race(run)
         else f"race: {several(taken['candidates'], 'known-good setting')} for {taken['first_seconds']:.0f} seconds "
-        f"each, the better half until they no longer improve, then relatives of the best; {in_words(taken['seconds'])} "
-        "in all, or less",
+        f"each, the better half for twice as long, and the better half of those until they no longer improve; then the "
+        f"best with other parts of the examples held out, and relatives of the best; {in_words(taken['seconds'])} in "
+        "all, or less",
     ]
     return Suggestion(found, reasons, run)
 
