@@ -13,10 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ import torch
 from plain_networks import PlainTraining, plain_parameters
 from table_models import fitted_models, log_probabilities, require_models
 from torch import Tensor
+from worth_summary import table, totals
 
 import polyarch
 from polyarch.data import Dataset, TensorData, data_root, load, resident
@@ -225,27 +225,6 @@ def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: round(metrics[name], 6) for name in ("accuracy", "loss", "calibration_error")}
 
 
-def summary(runs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A line per data set: means, and the difference to the alternative that validation data choose."""
-    for name, seeds in runs.items():
-        differences, gains = [], []
-        for run in seeds.values():
-            best = max(run["alternatives"].values(), key=lambda one: one["valid_accuracy"])
-            differences.append(run["default"]["accuracy"] - best["accuracy"])
-            gains.append(best["loss"] - run["default"]["loss"])
-        spread = statistics.stdev(differences) if len(differences) > 1 else float("nan")
-        margin = 2 * spread / len(differences) ** 0.5
-        tie = " (a tie: within two standard errors)" if abs(statistics.fmean(differences)) <= margin else ""
-        default, single = (
-            statistics.fmean(run[side]["accuracy"] for run in seeds.values()) for side in ("default", "single")
-        )
-        yield (
-            f"{name:14} default {default:.4f} single {single:.4f} against the alternative "
-            f"{100 * statistics.fmean(differences):+.2f} +- {100 * spread:.2f} points{tie}, "
-            f"NLL {statistics.fmean(gains):+.4f} lower ({len(seeds)} seeds)"
-        )
-
-
 def main() -> None:
     """Runs what is missing and prints a summary."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -272,8 +251,8 @@ def main() -> None:
                 print(problem.name, seed, json.dumps(known[str(seed)]), flush=True)
                 if not arguments.quick:
                     write_json(arguments.out, {"runs": runs})
-    for line in summary({name: seeds for name, seeds in runs.items() if seeds}):
-        print(line)
+    measured_sets = {name: seeds for name, seeds in runs.items() if seeds}
+    print(*table(measured_sets), *totals(measured_sets), sep="\n")
 
 
 if __name__ == "__main__":

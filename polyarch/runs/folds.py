@@ -13,6 +13,8 @@ from polyarch.runs.feed import Feed
 from polyarch.runs.run import Run
 
 FOLDS = 5
+WHOLE = -1
+"""A fold that holds out nothing: what is trained on it has to know when to stop."""
 
 
 def fold_rows(run: Run) -> list[Tensor]:
@@ -43,5 +45,7 @@ def fold_feed(feed: Feed, folds: Sequence[Tensor], fold: int) -> Feed:
     """The same feed with the examples of a fold as validation examples, and all others as training examples."""
     if fold == 0:
         return feed
+    if fold == WHOLE:
+        return replace(feed, train=feed.data.train)
     rest = torch.cat([rows for place, rows in enumerate(folds) if place != fold]).sort().values
     return replace(feed, train=feed.data.train.subset(rest), valid=feed.data.train.subset(folds[fold]))

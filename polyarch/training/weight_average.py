@@ -58,6 +58,10 @@ class BestAverage(Callback):
         every: the number of epochs between two measurements.
         patience: the number of measurements in a row without a better one after which the training ends; never by
             default.
+
+    Attributes:
+        lowest: the best measurement so far.
+        lowest_after: the number of steps before it.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class BestAverage(Callback):
         self.every = every
         self.patience = patience
         self.lowest: float | None = None
+        self.lowest_after = 0
         self._waited = 0
         self._kept: dict[str, Any] = {}
 
@@ -92,7 +97,7 @@ class BestAverage(Callback):
         found = self.measure(self.average.average.eval())
         self._waited += 1
         if self.lowest is None or found < self.lowest:
-            self.lowest, self._waited = found, 0
+            self.lowest, self.lowest_after, self._waited = found, state.step, 0
             self._kept = {name: tensor.clone() for name, tensor in self.average.average.state_dict().items()}
         state.should_stop = state.should_stop or self.has_stopped
 
@@ -105,11 +110,12 @@ class BestAverage(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The best weights and their value."""
-        return {"lowest": self.lowest, "waited": self._waited, "kept": self._kept}
+        return {"lowest": self.lowest, "after": self.lowest_after, "waited": self._waited, "kept": self._kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what ``state_dict`` returned."""
-        self.lowest, self._waited, self._kept = state["lowest"], state["waited"], state["kept"]
+        self.lowest, self.lowest_after = state["lowest"], state["after"]
+        self._waited, self._kept = state["waited"], state["kept"]
 
 
 def _numbers(network: nn.Module) -> list[Tensor]:

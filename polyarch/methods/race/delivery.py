@@ -1,7 +1,7 @@
 """The end of a race: the best finalist alone, and the networks that predict best together."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +12,19 @@ from polyarch.methods.race.evidence import EVIDENCE, Evidence, speed_agreement
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.table_candidates import is_table_race
-from polyarch.methods.race.table_ensemble import TableEnsembles, best_setting, complete_settings, table_training
+from polyarch.methods.race.table_ensemble import (
+    Setting,
+    TableEnsembles,
+    best_setting,
+    complete_settings,
+    table_training,
+)
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import greedy_weights
 from polyarch.results import NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, parameter_count
-from polyarch.runs.judging import Ensemble
+from polyarch.runs.judging import Ensemble, MemberOutputs
 from polyarch.runs.reference import references
 from polyarch.runs.retraining import outputs, tested
 from polyarch.runs.run import Run
@@ -37,23 +43,29 @@ def finalists_of(lanes: Sequence[Lane]) -> list[Lane]:
 def winner(run: Run, lanes: Sequence[Lane]) -> Lane:
     """The best finalist on validation data; on tables the first network of the best setting."""
     if is_table_race(run):
-        return best_setting(run, complete_settings([lane for lane in lanes if not lane.is_out] or lanes))[0]
+        return _best(run, lanes)[0]
     return run.task.selection.best(finalists_of(lanes), lambda lane: float(lane.last["valid_score"]))
+
+
+def _best(run: Run, lanes: Sequence[Lane]) -> Setting:
+    return best_setting(run, complete_settings([lane for lane in lanes if not lane.is_out] or lanes))
 
 
 def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane], evidence: Evidence | None = None) -> None:
     """Chooses on validation data, judges on test data, and exports; the finalists come first among the lanes."""
     finalists, chosen = finalists_of(lanes), winner(run, lanes)
-    choice = _table_choice(run, lanes) if is_table_race(run) else _image_choice(run, lanes)
-    task = choice.task
-    single = Ensemble.of(TITLE, [(chosen.candidate.architecture, task.network(chosen.candidate))])
+    choice = _table_choice(run, lanes) if is_table_race(run) else _image_choice(run, lanes, chosen)
+    task, single = choice.task, choice.single
     sides = [(single, run.workspace.artifact)]
     is_single = choice.shares.keys() == {chosen.candidate} and choice.ensemble.architectures == single.architectures
     if not is_single:
         sides.append((choice.ensemble, run.workspace.ensemble))
-    outcome.comparison = [
-        contender(_title(lane, lane is chosen), _role(lane, lane is chosen), [_tested(run, task, lane)])
-        for lane in [chosen, *(lane for lane in finalists if lane is not chosen and _is_compared(run, lane))]
+    best = _tested(run, task, replace(chosen, candidate=choice.delivered), single.known)
+    outcome.comparison = [contender(_title(chosen, True), _role(chosen, True), [best])]
+    outcome.comparison += [
+        contender(_title(lane, False), _role(lane, False), [_tested(run, task, lane)])
+        for lane in finalists
+        if lane is not chosen and _is_compared(run, lane)
     ]
     tau = None
     if evidence is not None:
@@ -76,15 +88,20 @@ def deliver(run: Run, outcome: Outcome, lanes: Sequence[Lane], evidence: Evidenc
 
 @dataclass(frozen=True)
 class Choice:
-    """The ensemble with the shares of the candidates in it, and how many networks a candidate stands for."""
+    """The network to be delivered alone, and the ensemble with the shares of the candidates in it.
+
+    A candidate stands for as many networks as there are folds.
+    """
 
     task: CandidateTraining
+    delivered: Candidate
+    single: Ensemble
     ensemble: Ensemble
     shares: Mapping[Candidate, float]
     folds: int = 1
 
 
-def _image_choice(run: Run, lanes: Sequence[Lane]) -> Choice:
+def _image_choice(run: Run, lanes: Sequence[Lane], chosen: Lane) -> Choice:
     task = CandidateTraining(run, run.workspace.checkpoints / "race")
     pool = [member for lane in lanes for member in members_of(task, lane)]
     pairs = list(zip(pool, chosen_shares(run, pool), strict=True))
@@ -94,7 +111,8 @@ def _image_choice(run: Run, lanes: Sequence[Lane]) -> Choice:
     shares: dict[Candidate, float] = {}
     for member, share in kept:
         shares[member.lane.candidate] = shares.get(member.lane.candidate, 0.0) + share
-    return Choice(task, together, shares)
+    single = Ensemble.of(TITLE, [next(member.pair for member in pool if member.lane is chosen)])
+    return Choice(task, chosen.candidate, single, together, shares)
 
 
 def _table_choice(run: Run, lanes: Sequence[Lane]) -> Choice:
@@ -102,7 +120,8 @@ def _table_choice(run: Run, lanes: Sequence[Lane]) -> Choice:
     settings, ensembles = complete_settings(lanes), TableEnsembles(run, task)
     shares = ensembles.shares(settings).tolist()
     by_candidate = {setting[0].candidate: share for setting, share in zip(settings, shares, strict=True) if share}
-    return Choice(task, ensembles.ensemble(settings, shares), by_candidate, len(settings[0]))
+    delivered, single = ensembles.single(_best(run, lanes), TITLE)
+    return Choice(task, delivered, single, ensembles.ensemble(settings, shares), by_candidate, len(settings[0]))
 
 
 @dataclass(frozen=True)
@@ -166,10 +185,13 @@ def _add_evidence(run: Run, outcome: Outcome, evidence: Evidence) -> None:
     outcome.comparison = found
 
 
-def _tested(run: Run, task: CandidateTraining, lane: Lane) -> NetworkRecord:
+def _tested(run: Run, task: CandidateTraining, lane: Lane, known: MemberOutputs | None = None) -> NetworkRecord:
+    """A network on test examples; what is ``known`` of its folds tells how good it is on validation examples."""
     candidate = lane.candidate
     history = [{"epoch": float(place), **point} for place, point in enumerate(lane.last["curve"])]
     found = tested(run, task.network(candidate))
+    if known is not None:
+        found["valid_score"] = run.task.scores(known.valid, known.valid_targets)[run.task.selection.name]
     return NetworkRecord(architecture=candidate.architecture.to_dict(), seed=candidate.seed, history=history, **found)
 
 

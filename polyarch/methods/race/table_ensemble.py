@@ -17,7 +17,7 @@ from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import bagged_weights
 from polyarch.randomness import generator_at
-from polyarch.runs.folds import fold_rows
+from polyarch.runs.folds import WHOLE, fold_rows
 from polyarch.runs.judging import Ensemble, MemberOutputs
 from polyarch.runs.retraining import outputs
 from polyarch.runs.run import Run
@@ -77,15 +77,30 @@ class TableEnsembles:
         kept = [(lane, share / len(one)) for one, share in zip(settings, shares, strict=True) if share for lane in one]
         members = [(lane.candidate.architecture, self.task.network(lane.candidate)) for lane, _ in kept]
         made = Ensemble.of(f"ensemble of {len(kept)}", members, [share for _, share in kept])
-        unseen = [self._unseen(one) for one, share in zip(settings, shares, strict=True) if share]
-        # Every network of a setting stands for all of it on examples that one of them was not trained on.
-        valid = torch.stack([found for found, _ in unseen]).repeat_interleave(len(settings[0]), 0)
-        test, targets = made.outputs(self.run.feed.in_order(self.run.feed.data.test))
-        return replace(made, known=MemberOutputs(self.run.task, valid, unseen[0][1], test, targets))
+        return self._with_known(made, [one for one, share in zip(settings, shares, strict=True) if share])
+
+    def single(self, setting: Setting, name: str) -> tuple[Candidate, Ensemble]:
+        """One network for a setting, calibrated by what its folds say: that of all examples or, without it, the first.
+
+        Returns:
+            the candidate, and a mixture of one.
+        """
+        whole = replace(setting[0].candidate, fold=WHOLE)
+        candidate = whole if self.task.weights_path(whole).exists() else setting[0].candidate
+        made = Ensemble.of(name, [(candidate.architecture, self.task.network(candidate))])
+        return candidate, self._with_known(made, [setting])
 
     @property
     def _generator(self) -> torch.Generator:
         return generator_at(self.run.settings.seed, "ensemble")
+
+    def _with_known(self, made: Ensemble, settings: Sequence[Setting]) -> Ensemble:
+        """Every network of a setting stands for all of it on examples that one of them was not trained on."""
+        unseen = [self._unseen(one) for one in settings]
+        each = len(made.architectures) // len(settings)
+        valid = torch.stack([found for found, _ in unseen]).repeat_interleave(each, 0)
+        test, targets = made.outputs(self.run.feed.in_order(self.run.feed.data.test))
+        return replace(made, known=MemberOutputs(self.run.task, valid, unseen[0][1], test, targets))
 
     def _log_likelihoods(self, settings: Sequence[Setting]) -> Tensor:
         """log p_s(y_n | x_n) of settings s on examples n: (S, N)."""

@@ -15,12 +15,14 @@ from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.rungs import Lane, survivors, train_lanes
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.table_candidates import relatives, starters
-from polyarch.methods.race.table_ensemble import TableEnsembles, complete_settings, table_training
-from polyarch.methods.race.training import CandidateTraining
+from polyarch.methods.race.table_ensemble import TableEnsembles, best_setting, complete_settings, table_training
+from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.randomness import generator_at
 from polyarch.runs.display import several
+from polyarch.runs.folds import WHOLE
 from polyarch.runs.plan import PlannedStage, delivery_seconds, start_seconds
 from polyarch.runs.run import Run
+from polyarch.runs.workspace import run_missing
 
 LEAST_GAIN = 0.003
 """A wave that lowers the validation loss of the ensemble by a smaller share has brought nothing."""
@@ -56,7 +58,9 @@ def hold_table_race(run: Run) -> list[Lane]:
         if not _is_ripe(run, _ordered(kept)[0]):
             spare = _seconds_left(run, [*kept, *out]) * settings.finalists
             kept = train_lanes(run, kept, "rung 3", train, kept[0].last["seconds"] + spare / len(kept))
-        return [*_waves(run, task, train, kept, out), *out]
+        ended = _waves(run, task, train, kept, out)
+        _refit(run, task, train, ended)
+        return [*ended, *out]
 
 
 def _is_ripe(run: Run, lane: Lane) -> bool:
@@ -91,7 +95,8 @@ def _waves(run: Run, task: CandidateTraining, train: Any, ended: list[Lane], out
         trained = {lane.candidate for lane in ended}
         members = [replace(one, fold=fold) for one in settings for fold in range(folds)]
         new = [Lane(one) for one in members if one not in trained]
-        each = _seconds_left(run, [*ended, *out]) * finalists / max(len(new), finalists)
+        left = _seconds_left(run, [*ended, *out]) - _refit_seconds(run, task, ended, folds)
+        each = left * finalists / max(len(new), finalists)
         wave += 1
         has_run = bool(run.workspace.journal(f"race wave {wave}").records)  # before a resumption
         if not has_run and each < LEAST_SHARE * statistics.median(lane.last["seconds"] for lane in ended):
@@ -109,6 +114,35 @@ def _waves(run: Run, task: CandidateTraining, train: Any, ended: list[Lane], out
             f"{WAVES_WITHOUT_GAIN} settings hardly lowered the validation loss of the ensemble."
         )
     return ended
+
+
+def _refit(run: Run, task: CandidateTraining, train: Any, ended: Sequence[Lane]) -> None:
+    """Trains the best setting on all examples, for as many passes as its folds needed, if it has folds.
+
+    That is the network to be delivered alone: the others have not seen the examples that they hold out.
+    """
+    best = best_setting(run, complete_settings(ended))
+    if len(best) == 1 or run.finish_now:
+        return
+    steps = statistics.median(int(lane.last["best_steps"]) for lane in best) * _more(run, task)
+    whole = replace(best[0].candidate, fold=WHOLE)
+    leg = Leg(whole, float(best[0].last["seconds"]), steps=max(round(steps), 1))
+    with run.display.stage("whole") as report, run.stop.at_once():
+        run_missing({whole.key: leg}, run.workspace.journal("race whole"), train, dict, report)
+
+
+def _refit_seconds(run: Run, task: CandidateTraining, ended: Sequence[Lane], folds: int) -> float:
+    """About what that takes of the time of every core."""
+    if folds == 1:
+        return 0.0
+    best = replace(_ordered(ended)[0].candidate, fold=0)
+    times = [float(lane.last["seconds"]) for lane in ended if replace(lane.candidate, fold=0) == best]
+    return statistics.median(times) * _more(run, task)
+
+
+def _more(run: Run, task: CandidateTraining) -> float:
+    """How many times as many examples all folds have as those that train the first."""
+    return sum(map(len, task.folds)) / len(run.feed.train)
 
 
 def _affordable_folds(run: Run, task: CandidateTraining, ended: Sequence[Lane], out: Sequence[Lane]) -> int:

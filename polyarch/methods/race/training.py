@@ -26,7 +26,7 @@ from polyarch.runs.run import Run
 from polyarch.runs.work import work_seconds
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
-from polyarch.training import BestAverage, CheckpointStore, Laps, Row, Trapezoid, WeightAverage, fit
+from polyarch.training import BestAverage, CheckpointStore, Laps, Row, TimeBudget, Trapezoid, WeightAverage, fit
 from polyarch.training.laps import ENDLESS, LAP, thinned
 
 PATIENCE = 16
@@ -39,11 +39,13 @@ class Leg:
 
     Args:
         falls_after: in the last leg, the seconds after which the learning rate falls: those of the leg before.
+        steps: trains so many, whatever time they take, and does not look at validation examples.
     """
 
     candidate: Candidate
     seconds: float
     falls_after: float | None = None
+    steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,11 @@ class CandidateTraining:
         average = WeightAverage(network)
         crop = crop_side(run, settings.crop) if leg.falls_after is None else None
         step_seconds = work_seconds(run, candidate.architecture, settings.batch_size, crop)
-        budget = time_budget(leg.seconds, settings, step_seconds)
+        budget = (
+            time_budget(leg.seconds, settings, step_seconds)
+            if leg.steps is None
+            else TimeBudget(leg.steps * step_seconds, step_seconds)
+        )
         schedule = Trapezoid(
             optimizer, budget, peak=settings.learning_rate, warmup=settings.warmup, falls_after=leg.falls_after
         )
@@ -80,7 +86,8 @@ class CandidateTraining:
         best = BestAverage(
             average, partial(self._valid_loss, feed), every=max(len(batches) // LAP, 1), patience=patience
         )
-        watched = [] if run.feed.data.is_image else [best]  # rows of tables are learned by heart in no time
+        # Rows of tables are learned by heart in no time.
+        watched = [] if run.feed.data.is_image or leg.steps is not None else [best]
         history = fit(
             Supervised(member_network(network), optimizer, task=run.task.smoothed(settings.label_smoothing)),
             Laps(batches, LAP),
@@ -104,6 +111,7 @@ class CandidateTraining:
             "expected_loss": expected_loss(rows, settings.seconds or leg.seconds),
             "valid_loss": measured["loss"],
             "valid_score": measured[run.task.selection.name],
+            "best_steps": best.lowest_after,
             "has_stopped": best.has_stopped,
             "curve": thinned(rows),
         }
