@@ -49,7 +49,10 @@ class ValAcc(Estimator):
 
 
 class ValAccMini(ValAcc):
-    """The same on the first validation minibatch: cheaper and noisier."""
+    """The same on one validation minibatch: cheaper and noisier.
+
+    It is the first batch of ``valid``, which should be shuffled: sorted data begin with examples of a single class.
+    """
 
     name = "val_acc_mini"
     max_batches = 1

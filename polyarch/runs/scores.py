@@ -50,6 +50,11 @@ class Scores:
         return self.feed.in_order(self.feed.valid)
 
     @property
+    def valid_minibatches(self) -> Batches:
+        """Shuffled validation batches of the size of training batches, without augmentation."""
+        return self.feed.batches(self.feed.valid, self.settings.batch_size, stream="validation scores", augmented=False)
+
+    @property
     def input_shape(self) -> Any:
         """The shape of one preprocessed example."""
         return self.feed.network_shape
@@ -85,7 +90,7 @@ class Scores:
                 learning_rate=self.settings.learning_rate,
                 momentum=self.settings.momentum,
                 seed=self.feed.seed,
-                valid=self._validation_minibatches() if self._records["valid"] else None,
+                valid=self.valid_minibatches if self._records["valid"] else None,
                 gradients=self._records["gradients"],
                 task=self.feed.task,
             )
@@ -97,9 +102,6 @@ class Scores:
         for make in makers:  # says what the shared run must record
             make(scores)
         return [make(scores) for make in makers]
-
-    def _validation_minibatches(self) -> Batches:
-        return self.feed.batches(self.feed.valid, self.settings.batch_size, stream="validation scores", augmented=False)
 
 
 def sotl(scores: Scores) -> SoTL:
@@ -143,8 +145,8 @@ def val_acc(scores: Scores) -> ValAcc:
 
 
 def val_acc_mini(scores: Scores) -> ValAccMini:
-    """The selection metric on one validation minibatch with inherited weights."""
-    return ValAccMini(scores.valid, scores.train, policy=scores.policy, task=scores.feed.task)
+    """The selection metric on one shuffled validation minibatch with inherited weights."""
+    return ValAccMini(scores.valid_minibatches, scores.train, policy=scores.policy, task=scores.feed.task)
 
 
 def params(scores: Scores) -> Parameters:
