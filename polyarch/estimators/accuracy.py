@@ -2,6 +2,8 @@
 
 from itertools import islice
 
+from torch import nn
+
 from polyarch.data import BatchSource, endless
 from polyarch.estimators.estimator import Estimator
 from polyarch.nn import AdaptedStatistics, NormPolicy
@@ -41,8 +43,11 @@ class ValAcc(Estimator):
         return str(self.norm_policy)
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """The metric, negated if less is better."""
-        network = net.extract(architecture)
+        """The metric with the inherited weights, negated if less is better."""
+        return self.judge(net.extract(architecture))
+
+    def judge(self, network: nn.Module) -> float:
+        """The metric of a network, negated if less is better; changes its batch statistics and modes."""
         self.norm_policy.prepare(network, (batch.inputs for batch in endless(self.train)))
         metric = self.task.selection
         return metric.gain(measure(self.task, network, islice(self.valid.epoch(0), self.max_batches))[metric.name])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from polyarch.data import Batch, Batches
-from polyarch.estimators import ValAccMini
+from polyarch.estimators import OngoingRun, SoTL, ValAcc, ValAccAfter, ValAccMini
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.workspace import Workspace
@@ -58,3 +58,19 @@ class TestValAccMini:
         other = replace(run, feed=replace(run.feed, seed=1))  # of the same examples
         assert torch.equal(minibatch(run).inputs, minibatch(sorted_run()).inputs)
         assert not torch.equal(minibatch(run).inputs, minibatch(other).inputs)
+
+
+def test_val_acc_after_shares_the_short_run(run: Run) -> None:
+    """It is the accuracy on all validation examples of the network whose losses SoTL sums."""
+    speed, after, before = run.estimators(("sotl", "val_acc_after", "val_acc"))
+    assert isinstance(speed, SoTL) and isinstance(after, ValAccAfter) and isinstance(before, ValAcc)
+    assert speed.run is after.run and after.policy == before.policy == "running"
+    differs = False
+    for architecture in run.draw(4, "rank"):
+        ongoing = OngoingRun(speed.run, run.net, architecture)
+        ongoing.advance(speed.run.steps)
+        network = ongoing.network.eval()
+        hits = [network(batch.inputs).argmax(1) == batch.targets for batch in run.scores.valid.epoch(0)]
+        assert after.score(run.net, architecture) == torch.cat(hits).sum().item() / len(run.feed.valid)
+        differs |= after.score(run.net, architecture) != before.score(run.net, architecture)
+    assert differs
