@@ -105,7 +105,7 @@ def rank(run: Run, tasks: Mapping[str, Scoring]) -> RankingRecord:
         ScoredArchitecture(
             architecture=architecture.to_dict(),
             scores=known[architecture.key],
-            parameters=run.net.parameter_count(architecture),
+            parameters=run.alone.parameter_count(architecture),
             truth=None if truth is None else truth.accuracy(architecture),
         )
         for architecture in architectures
@@ -229,7 +229,7 @@ def eliminate(run: Run) -> EliminationRecord:
     ranked = [
         EliminatedArchitecture(
             architecture=architectures[position].to_dict(),
-            parameters=run.net.parameter_count(architectures[position]),
+            parameters=run.alone.parameter_count(architectures[position]),
             steps=found.steps[position],
             value=found.values[position] if math.isfinite(found.values[position]) else None,
         )
