@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from polyarch.data import Batches
 from polyarch.estimators import (
     Estimator,
@@ -17,6 +19,7 @@ from polyarch.estimators import (
     SoVL,
     TLMini,
     ValAcc,
+    ValAccAfter,
     ValAccMini,
 )
 from polyarch.nn import AdaptedStatistics, BatchStatistics, ReestimatedStatistics, RunningStatistics
@@ -112,6 +115,13 @@ class TestSoG(TraceContract):
 class TestSoGN(TraceContract):
     def make_estimator(self) -> Estimator:
         return SoGN(self.run)
+
+
+class TestValAccAfter(TraceContract):
+    policy = "adapt(2)"
+
+    def make_estimator(self) -> Estimator:
+        return ValAccAfter(replace(self.run, judge=ValAcc(VALID, TRAIN, policy=AdaptedStatistics(2))))
 
 
 class TestParameters(CellContract):

@@ -24,11 +24,11 @@ def curves(n: int = 30, steps: int = 12) -> tuple[np.ndarray[Any, np.dtype[np.fl
 
 def test_windows_by_hand() -> None:
     losses = [[4.0, 2.0, 1.0], [1.0, 1.0, 5.0]]
-    assert accumulated(losses).tolist() == [[4, 6, 7], [1, 2, 7]]
-    assert accumulated(losses, window=1).tolist() == losses
+    assert accumulated(losses).tolist() == losses  # the last step alone
+    assert accumulated(losses, window=None).tolist() == [[4, 6, 7], [1, 2, 7]]
     assert accumulated(losses, window=2).tolist() == [[4, 6, 3], [1, 2, 6]]
-    assert accumulated(losses, window=9).tolist() == accumulated(losses).tolist()
-    assert accumulated(losses, decay=0.5).tolist() == [[4, 4, 3], [1, 1.5, 5.75]]
+    assert accumulated(losses, window=9).tolist() == accumulated(losses, window=None).tolist()
+    assert accumulated(losses, window=None, decay=0.5).tolist() == [[4, 4, 3], [1, 1.5, 5.75]]
     assert accumulated(losses, decay=0.5, window=2).tolist() == [[4, 4, 2], [1, 1.5, 5.5]]
 
 
@@ -43,12 +43,15 @@ def test_windows_are_their_formula(steps: int, window: int, decay: float, seed: 
 
 def test_correlations_at_chosen_steps() -> None:
     losses, truth = curves()
-    whole = correlation_along(losses, truth)
+    whole = correlation_along(losses, truth, window=None)
     assert len(whole) == 12
     for step in (1, 5, 12):
         expected = stats.spearmanr(-losses[:, :step].sum(axis=1), truth).statistic
         assert whole[step - 1] == pytest.approx(expected)
-    assert correlation_along(losses, truth, steps=[5, 1]) == [whole[4], whole[0]]
+    assert correlation_along(losses, truth, window=None, steps=[5, 1]) == [whole[4], whole[0]]
+    assert correlation_along(losses, truth, steps=[5]) == [
+        pytest.approx(stats.spearmanr(-losses[:, 4], truth).statistic)
+    ]
     last = correlation_along(losses, truth, steps=[12], window=3, measure="kendall")
     assert last == [pytest.approx(stats.kendalltau(-losses[:, 9:].sum(axis=1), truth).statistic)]
     assert (whole[-1] or 0) > (whole[0] or 0)

@@ -5,12 +5,12 @@ from polyarch.estimators.costs import Latency, MACs, Parameters, shared_macs
 from polyarch.estimators.estimator import Estimator, Score
 from polyarch.estimators.scoring import Failure, Scoring
 from polyarch.estimators.short_run import OngoingRun, ShortRun, Trace
-from polyarch.estimators.training_speed import SoG, SoGN, SoTL, SoVL, TLMini, TraceEstimator
+from polyarch.estimators.training_speed import SoG, SoGN, SoTL, SoVL, TLMini, TraceEstimator, ValAccAfter
 from polyarch.estimators.windows import ExponentialAverage, LastPart, WholeRun, Window
 from polyarch.predictive import Goal
 
 __all__ = [
     "Estimator", "ExponentialAverage", "Failure", "Goal", "LastPart", "Latency", "MACs", "OngoingRun", "Parameters",
     "Score", "Scoring", "ShortRun", "SoG", "SoGN", "SoTL", "SoVL", "TLMini", "Trace", "TraceEstimator", "ValAcc",
-    "ValAccMini", "WholeRun", "Window", "shared_macs",
+    "ValAccAfter", "ValAccMini", "WholeRun", "Window", "shared_macs",
 ]  # fmt: skip

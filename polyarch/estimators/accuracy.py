@@ -2,6 +2,8 @@
 
 from itertools import islice
 
+from torch import nn
+
 from polyarch.data import BatchSource, endless
 from polyarch.estimators.estimator import Estimator
 from polyarch.nn import AdaptedStatistics, NormPolicy
@@ -41,15 +43,21 @@ class ValAcc(Estimator):
         return str(self.norm_policy)
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """The metric, negated if less is better."""
-        network = net.extract(architecture)
+        """The metric with the inherited weights, negated if less is better."""
+        return self.judge(net.extract(architecture))
+
+    def judge(self, network: nn.Module) -> float:
+        """The metric of a network, negated if less is better; changes its batch statistics and modes."""
         self.norm_policy.prepare(network, (batch.inputs for batch in endless(self.train)))
         metric = self.task.selection
         return metric.gain(measure(self.task, network, islice(self.valid.epoch(0), self.max_batches))[metric.name])
 
 
 class ValAccMini(ValAcc):
-    """The same on the first validation minibatch: cheaper and noisier."""
+    """The same on one validation minibatch: cheaper and noisier.
+
+    It is the first batch of ``valid``, which should be shuffled: sorted data begin with examples of a single class.
+    """
 
     name = "val_acc_mini"
     max_batches = 1

@@ -3,6 +3,7 @@
 See `polyarch.estimators.training_speed` for the papers.
 """
 
+import copy
 import io
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from polyarch.data import Batch, BatchSource, endless
 from polyarch.errors import InvalidInput, NotFiniteError
+from polyarch.estimators.accuracy import ValAcc
 from polyarch.nn import BatchStatistics
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.randomness import derive_seed, generator_at, seed_global
@@ -31,6 +33,7 @@ class Trace:
     valid_losses: tuple[float, ...] | None = None  # (T,) the loss of validation minibatch t at w_t
     gradient_sum: float | None = None  # sum over coordinates of |sum_t g_t|
     gradient_norm: float | None = None  # sum_t ||g_t||_1
+    final_score: float | None = None  # the validation metric at w_{T+1}, after the last step
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class ShortRun:
         learning_rate: of SGD; the thesis uses 0.01 after single-path training.
         valid: if given, one of these batches is evaluated before every step.
         gradients: whether to accumulate gradients, for `SoG` and `SoGN`.
+        judge: if given, judges the network after the last step, for `ValAccAfter`.
         task: what is predicted, and by which loss.
     """
 
@@ -58,6 +62,7 @@ class ShortRun:
     seed: int = 0
     valid: BatchSource | None = None
     gradients: bool = False
+    judge: ValAcc | None = None
     task: Task = CLASSES
 
     def __post_init__(self) -> None:
@@ -112,10 +117,13 @@ class OngoingRun:
     def trace(self) -> Trace:
         """The trace of the steps so far."""
         valid_losses = None if self.run.valid is None else tuple(self.valid_losses)
-        if not self.run.gradients:
-            return Trace(tuple(self.losses), valid_losses)
-        gradient_sum = math.fsum(total.abs().sum().item() for total in self._gradients.values())
-        return Trace(tuple(self.losses), valid_losses, gradient_sum, self._gradient_norm)
+        gradient_sum = gradient_norm = final_score = None
+        if self.run.gradients:
+            gradient_sum = math.fsum(total.abs().sum().item() for total in self._gradients.values())
+            gradient_norm = self._gradient_norm
+        if self.run.judge is not None:
+            final_score = self.run.judge.judge(copy.deepcopy(self.network))  # the run may go on
+        return Trace(tuple(self.losses), valid_losses, gradient_sum, gradient_norm, final_score)
 
     def state(self) -> bytes:
         """Weights, statistics, momentum and losses, to resume from in another process."""

@@ -34,7 +34,7 @@ class TraceEstimator(Estimator):
 
     @property
     def policy(self) -> str:
-        """All losses use batch statistics."""
+        """Losses and gradients use batch statistics."""
         return "batch"
 
     @abstractmethod
@@ -88,7 +88,7 @@ class TLMini(TraceEstimator):
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
         """The score from a run of a single step."""
-        one_step = replace(self.run, steps=1, valid=None, gradients=False)
+        one_step = replace(self.run, steps=1, valid=None, gradients=False, judge=None)
         return self.read(one_step.trace(net, architecture), architecture)
 
     def value(self, trace: Trace) -> float:
@@ -118,3 +118,21 @@ class SoGN(TraceEstimator):
         """The length of the path of plain gradient steps, in L1 norm per unit of learning rate."""
         assert trace.gradient_norm is not None
         return trace.gradient_norm
+
+
+class ValAccAfter(TraceEstimator):
+    """The validation metric after the short run, not at the inherited weights as `ValAcc` (table 4.4 of the thesis)."""
+
+    name = "val_acc_after"
+    needs = "judge"
+
+    @property
+    def policy(self) -> str:
+        """The batch-statistics policy of the judge, in words."""
+        assert self.run.judge is not None
+        return self.run.judge.policy
+
+    def value(self, trace: Trace) -> float:
+        """The metric on the judge's validation data, negated if less is better."""
+        assert trace.final_score is not None
+        return trace.final_score

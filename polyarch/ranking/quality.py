@@ -6,6 +6,7 @@ in Weight-Sharing NAS", arXiv:2003.04276.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -13,10 +14,20 @@ from polyarch.errors import InvalidInput
 from polyarch.ranking.bootstrap import Interval, bootstrap
 from polyarch.ranking.correlations import Values, correlation, paired
 
+AccuracyUnit = Literal["percent", "fraction"]
+"""Accuracies of 0..100 or of 0..1."""
+
+POINTS: dict[AccuracyUnit, float] = {"percent": 1.0, "fraction": 100.0}
+"""Points of accuracy, percent, in one of each unit."""
+
 
 @dataclass(frozen=True)
 class RankQuality:
-    """Agreement of predictions with the truth; for sparse Kendall, truths with negligible differences are ties."""
+    """Agreement of predictions with the truth.
+
+    For sparse Kendall, accuracies that round to the same number of points are ties; of a truth in other units than
+    accuracy it is undefined.
+    """
 
     n: int
     spearman: Interval
@@ -33,6 +44,7 @@ def rank_quality(
     predicted: Sequence[float],
     truth: Sequence[float],
     *,
+    unit: AccuracyUnit | None = "percent",
     resolution: float = 0.1,
     confidence: float = 0.95,
     resamples: int = 1000,
@@ -41,13 +53,13 @@ def rank_quality(
     """Correlates predictions with the truth.
 
     Args:
-        resolution: sparse Kendall rounds the truth to multiples of this; 0.1 suits accuracies in percent.
+        unit: of the true accuracies; None if the truth is something else.
+        resolution: sparse Kendall rounds accuracies to multiples of so many points, whatever their unit.
         confidence: of the percentile intervals over ``resamples`` bootstrap samples of architectures.
     """
     x, y = paired(predicted, truth, least=3)
     if not resolution > 0:
         raise InvalidInput(f"Expected a resolution above 0. Got {resolution}.")
-    rounded = np.round(y / resolution)
 
     def interval(measure: str, truth: Values) -> Interval:
         return bootstrap(
@@ -62,9 +74,16 @@ def rank_quality(
         n=len(x),
         spearman=interval("spearman", y),
         kendall=interval("kendall", y),
-        sparse_kendall=interval("kendall", rounded),
+        sparse_kendall=Interval(None, None, None)
+        if unit is None
+        else interval("kendall", _rounded(y * POINTS[unit] / resolution)),
         pearson=interval("pearson", y),
     )
+
+
+def _rounded(values: Values) -> Values:
+    """Whole numbers; the error of 100 * 0.9345 must not decide which way half of a step is rounded."""
+    return np.round(np.round(values, 6))
 
 
 def top_k(predicted: Sequence[float], truth: Sequence[float], k: int = 10) -> float:

@@ -24,6 +24,7 @@ ESTIMATORS = {
     "sogn": "sum of gradient norms (SoGN)",
     "val_acc": "validation score",
     "val_acc_mini": "validation score, one minibatch",
+    "val_acc_after": "validation score after a short run",
     "params": "parameters",
     "macs": "multiply-accumulates",
     "latency": "seconds per forward pass",

@@ -81,7 +81,7 @@ class Networks:
 
     Args:
         make: a supernet with weights from torch's global generator.
-        make_plain: the same without inter-choice weights, which networks that are trained alone do not have.
+        make_plain: the supernet from which networks are extracted that are trained alone, see `as_trained_alone`.
     """
 
     make: Callable[[], Supernet]
@@ -97,13 +97,20 @@ class Networks:
         if builder is not None:
             own = partial(build_own, builder, example, task.outputs, gated=getattr(space, "gated", False))
             return cls(own, own, device)
-        make, make_plain = (partial(_made, one, example, task) for one in (space, as_trained_alone(space)))
-        return cls(make, make_plain, device)
+        make, alone = partial(_made, space, example, task), as_trained_alone(space)
+        return cls(make, make if alone == space else partial(_made, alone, example, task), device)
 
     def supernet(self, seed: int) -> Supernet:
         """A supernet with fresh weights from the seed."""
         with global_seed(seed, "supernet"):
             return to_device(self.make(), device_named(self.device))
+
+    def plain(self) -> Supernet | None:
+        """The supernet of networks that are trained alone; None if it is the one that is searched."""
+        if self.make_plain is self.make:
+            return None
+        with global_seed(0, "plain"):
+            return to_device(self.make_plain(), device_named(self.device))
 
     def fresh(self, architecture: Architecture, *, seed: int) -> nn.Module:
         """One architecture with fresh weights from the seed."""

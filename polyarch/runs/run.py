@@ -133,15 +133,21 @@ class Run:
         return self.scores.estimators(names)
 
     @cached_property
+    def alone(self) -> Supernet:
+        """A supernet whose networks cost what those cost that are trained alone; its weights mean nothing."""
+        return self.networks.plain() or self.net
+
+    @cached_property
     def limits(self) -> Limits:
         """The hard limits, cheap ones first."""
-        return Limits(self.net, [*self.counted_limits.limits, *self._limited(latency=self.settings.search.max_latency)])
+        limits = [*self.counted_limits.limits, *self._limited(latency=self.settings.search.max_latency)]
+        return Limits(self.net, limits, costs=self.alone)
 
     @cached_property
     def counted_limits(self) -> Limits:
         """Those that can be counted: limits on measured latency would not give the same draws every time."""
         search = self.settings.search
-        return Limits(self.net, self._limited(params=search.max_params, macs=search.max_macs))
+        return Limits(self.net, self._limited(params=search.max_params, macs=search.max_macs), costs=self.alone)
 
     def _limited(self, **most: float | None) -> list[Limit]:
         asked = {name: value for name, value in most.items() if value is not None}

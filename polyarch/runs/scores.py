@@ -19,6 +19,7 @@ from polyarch.estimators import (
     SoVL,
     TLMini,
     ValAcc,
+    ValAccAfter,
     ValAccMini,
 )
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
@@ -36,8 +37,8 @@ class Scores:
 
     settings: EstimatorSettings
     feed: Feed
-    _records: dict[str, bool] = field(default_factory=lambda: {"valid": False, "gradients": False})
-    _runs: dict[tuple[bool, ...], ShortRun] = field(default_factory=dict)
+    _records: frozenset[str] = frozenset()
+    _runs: dict[frozenset[str], ShortRun] = field(default_factory=dict)
 
     @property
     def train(self) -> Batches:
@@ -48,6 +49,11 @@ class Scores:
     def valid(self) -> Batches:
         """All validation examples in order."""
         return self.feed.in_order(self.feed.valid)
+
+    @property
+    def valid_minibatches(self) -> Batches:
+        """Shuffled validation batches of the size of training batches, without augmentation."""
+        return self.feed.batches(self.feed.valid, self.settings.batch_size, stream="validation scores", augmented=False)
 
     @property
     def input_shape(self) -> Any:
@@ -74,22 +80,23 @@ class Scores:
         """The inputs that the policy adapts to."""
         return (batch.inputs for batch in endless(self.train))
 
-    def short_run(self, *, valid: bool = False, gradients: bool = False) -> ShortRun:
+    def short_run(self, *, valid: bool = False, gradients: bool = False, judge: bool = False) -> ShortRun:
         """The short run that all estimators of training speed read, with what any of them asks it to record."""
-        self._records = {"valid": self._records["valid"] or valid, "gradients": self._records["gradients"] or gradients}
-        key = tuple(self._records.values())
-        if key not in self._runs:
-            self._runs[key] = ShortRun(
+        asked = {"valid": valid, "gradients": gradients, "judge": judge}
+        self._records |= {name for name, wanted in asked.items() if wanted}
+        if self._records not in self._runs:
+            self._runs[self._records] = ShortRun(
                 self.train,
                 steps=self.settings.steps,
                 learning_rate=self.settings.learning_rate,
                 momentum=self.settings.momentum,
                 seed=self.feed.seed,
-                valid=self._validation_minibatches() if self._records["valid"] else None,
-                gradients=self._records["gradients"],
+                valid=self.valid_minibatches if "valid" in self._records else None,
+                gradients="gradients" in self._records,
+                judge=val_acc(self) if "judge" in self._records else None,
                 task=self.feed.task,
             )
-        return self._runs[key]
+        return self._runs[self._records]
 
     def estimators(self, names: Sequence[str]) -> list[Estimator]:
         """Estimators by name; those of a short run share one."""
@@ -97,9 +104,6 @@ class Scores:
         for make in makers:  # says what the shared run must record
             make(scores)
         return [make(scores) for make in makers]
-
-    def _validation_minibatches(self) -> Batches:
-        return self.feed.batches(self.feed.valid, self.settings.batch_size, stream="validation scores", augmented=False)
 
 
 def sotl(scores: Scores) -> SoTL:
@@ -142,9 +146,14 @@ def val_acc(scores: Scores) -> ValAcc:
     return ValAcc(scores.valid, scores.train, policy=scores.policy, task=scores.feed.task)
 
 
+def val_acc_after(scores: Scores) -> ValAccAfter:
+    """The selection metric on all validation examples after the short run."""
+    return ValAccAfter(scores.short_run(judge=True))
+
+
 def val_acc_mini(scores: Scores) -> ValAccMini:
-    """The selection metric on one validation minibatch with inherited weights."""
-    return ValAccMini(scores.valid, scores.train, policy=scores.policy, task=scores.feed.task)
+    """The selection metric on one shuffled validation minibatch with inherited weights."""
+    return ValAccMini(scores.valid_minibatches, scores.train, policy=scores.policy, task=scores.feed.task)
 
 
 def params(scores: Scores) -> Parameters:

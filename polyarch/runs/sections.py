@@ -84,7 +84,10 @@ class TaskSettings(Settings):
 
 
 class OptimiserSettings(Settings):
-    """SGD with a cosine schedule, to which the learning rate rises over the first ``warmup_epochs``."""
+    """SGD with a cosine schedule, to which the learning rate rises over the first ``warmup_epochs``.
+
+    Unless ``decay_norms``, the scales and shifts of batch normalisation do not decay.
+    """
 
     epochs: PositiveInt = 60
     batch_size: PositiveInt = 64
@@ -93,6 +96,7 @@ class OptimiserSettings(Settings):
     warmup_epochs: NonNegative = 0.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: NonNegative = 5e-4
+    decay_norms: bool = True
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 

@@ -35,8 +35,9 @@ DEFAULT_SPACE = "nb201"
 class CellSettings(ImageSpaceSettings):
     """The NAS-Bench-201 cell network.
 
-    With ``pool_convolution`` the pooling has a 1x1 convolution before it. The supernet's operations see one in
-    ``partial`` channels.
+    In the supernet, ``pool_convolution`` puts a 1x1 convolution before the pooling, and operations see one in
+    ``partial`` channels; with ``affine``, its normalisation layers have scale and shift, as those of networks that are
+    trained alone always have.
     """
 
     network = NB201Supernet
@@ -85,7 +86,11 @@ class MacroSettings(ImageSpaceSettings):
 
 
 class DartsSettings(ImageSpaceSettings):
-    """The DARTS network of normal and reduction cells. The supernet's operations see one in ``partial`` channels."""
+    """The DARTS network of normal and reduction cells.
+
+    The supernet's operations see one in ``partial`` channels. With ``affine``, its cells are those of the evaluation
+    network, as those of networks that are trained alone always are.
+    """
 
     network = DartsSupernet
     kind: Literal["darts"] = "darts"
@@ -250,6 +255,16 @@ def own_builder(space: SpaceSettings) -> Builder | None:
 
 
 def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
-    """The space as networks that are trained alone have it: no weights of single choices, all channels, one head."""
-    alone = {"interchoice": None, "partial": 1, "wirings": (), "auxiliary": False}
+    """The space as networks that are trained alone have it: no weights of single choices, all channels, one head.
+
+    Their cells are those of the benchmarks: normalisation layers have scale and shift, poolings no convolution.
+    """
+    alone = {
+        "interchoice": None,
+        "partial": 1,
+        "affine": True,
+        "pool_convolution": False,
+        "wirings": (),
+        "auxiliary": False,
+    }
     return space.model_copy(update={name: value for name, value in alone.items() if hasattr(space, name)})

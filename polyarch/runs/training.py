@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from polyarch.distributions import ArchDistribution
+from polyarch.nn.norm_policies import norm_layers
 from polyarch.plugins import STRATEGIES
 from polyarch.results import TrainingRecord
 from polyarch.runs.run import Run
@@ -31,14 +33,25 @@ from polyarch.training import (
 
 
 def sgd(network: nn.Module, settings: OptimiserSettings) -> torch.optim.SGD:
-    """SGD with momentum, all weights in one call: the same bits as one by one, in half the time on a processor."""
+    """SGD with momentum, all weights in one call: the same bits as one by one, in half the time on a processor.
+
+    One group of weights, or a second one for batch normalisation if that does not decay.
+    """
     return torch.optim.SGD(
-        network.parameters(),
+        network.parameters() if settings.decay_norms else _without_decay_of_norms(network),
         lr=settings.learning_rate,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
         foreach=True,
     )
+
+
+def _without_decay_of_norms(network: nn.Module) -> list[dict[str, Any]]:
+    """All weights but those of batch normalisation, then these without decay, as groups of an optimiser."""
+    norms = {parameter for layer in norm_layers(network) for parameter in layer.parameters(recurse=False)}
+    others = [parameter for parameter in network.parameters() if parameter not in norms]
+    kept = [parameter for parameter in network.parameters() if parameter in norms]
+    return [{"params": others}, {"params": kept, "weight_decay": 0.0}]
 
 
 def schedule(optimizer: torch.optim.Optimizer, settings: OptimiserSettings) -> Schedule:

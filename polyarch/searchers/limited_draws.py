@@ -79,7 +79,7 @@ class LimitedDraws:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out the measured costs, which worker processes do not need."""
-        return {**self.__dict__, "limits": Limits(self.net, self.limits.limits)}
+        return {**self.__dict__, "limits": Limits(self.net, self.limits.limits, costs=self.limits.costs)}
 
     @cached_property
     def _tilted(self) -> tuple[float, Posterior]:

@@ -22,10 +22,16 @@ class Limit:
 
 
 class Limits:
-    """Allows architectures within all limits, which are checked in order; measures every network only once."""
+    """Allows architectures within all limits, which are checked in order; measures every network only once.
 
-    def __init__(self, net: Supernet, limits: Sequence[Limit] = ()) -> None:
+    Args:
+        net: the supernet whose architectures are limited.
+        costs: the supernet whose networks are measured, if those that are delivered are not extracted from ``net``.
+    """
+
+    def __init__(self, net: Supernet, limits: Sequence[Limit] = (), *, costs: Supernet | None = None) -> None:
         self.net = net
+        self.costs = costs or net
         self.limits = tuple(limits)
         self._measured: dict[tuple[Limit, str], float] = {}
 
@@ -33,7 +39,7 @@ class Limits:
         """The cost of an architecture, measured at the first call for its network."""
         key = (limit, architecture.canonical())
         if key not in self._measured:
-            self._measured[key] = limit.cost.score(self.net, architecture)
+            self._measured[key] = limit.cost.score(self.costs, architecture)
         return self._measured[key]
 
     def violation(self, architecture: Architecture) -> str | None:

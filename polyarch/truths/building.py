@@ -215,7 +215,7 @@ def _measured(
     accuracies = 100 * values("test_accuracy")
     curves = {measure: values(measure).mean(axis=1)[rows] for measure in CURVES}
     columns = {
-        "parameters": [run.net.parameter_count(member) for member in members],
+        "parameters": [run.alone.parameter_count(member) for member in members],
         "seconds": values("seconds").mean(axis=1)[rows],
         **{f"accuracy_seed_{seed}": accuracies[rows, seed] for seed in seeds},
     }

@@ -25,11 +25,14 @@ from polyarch.estimators import (
     TLMini,
     Trace,
     TraceEstimator,
+    ValAcc,
+    ValAccAfter,
     WholeRun,
     Window,
 )
 from polyarch.estimators.scoring import Scoring
 from polyarch.estimators.short_run import OngoingRun
+from polyarch.nn import AdaptedStatistics, RunningStatistics
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture
 from polyarch.supernets import FullyConnectedDepth, NB201Supernet
@@ -154,7 +157,10 @@ class TestLinearByHand:
             norm += float(np.abs(gradient).sum())
             velocity = self.momentum * velocity + gradient + self.decay * weights
             weights = weights - self.rate * velocity
-        return Trace(tuple(losses), tuple(valid_losses), float(np.abs(total).sum()), norm)
+        correct = [(inputs @ weights.T).argmax(1) == targets for inputs, targets in map(numbers, valid.batches)]
+        return Trace(
+            tuple(losses), tuple(valid_losses), float(np.abs(total).sum()), norm, float(np.concatenate(correct).mean())
+        )
 
     def test_trace_and_estimators(self, linear: LinearOnly) -> None:
         architecture = linear.space.architecture(["0"])
@@ -168,10 +174,13 @@ class TestLinearByHand:
             weight_decay=self.decay,
             valid=FewRows(shift=0.5),
             gradients=True,
+            judge=ValAcc(FewRows(shift=0.5), FewRows(), policy=RunningStatistics()),
         )
         expected = self.by_hand(layers[0])
         assert expected.gradient_sum is not None and expected.gradient_norm is not None and expected.valid_losses
         assert expected.gradient_sum < 0.95 * expected.gradient_norm  # directions change, or the two could be mixed up
+        assert run.judge is not None and expected.final_score is not None
+        assert expected.final_score != run.judge.score(linear, architecture)  # or the run would not matter
         exact = pytest.approx
         trace = run.trace(linear, architecture)
         assert trace.losses == exact(expected.losses, rel=1e-12)
@@ -182,8 +191,9 @@ class TestLinearByHand:
             "tl_mini": -expected.losses[0],
             "sog": expected.gradient_sum,
             "sogn": expected.gradient_norm,
+            "val_acc_after": expected.final_score,
         }
-        estimators: list[TraceEstimator] = [SoTL(run), SoVL(run), TLMini(run), SoG(run), SoGN(run)]
+        estimators: list[TraceEstimator] = [SoTL(run), SoVL(run), TLMini(run), SoG(run), SoGN(run), ValAccAfter(run)]
         for estimator in estimators:
             assert estimator.score(linear, architecture) == exact(values[estimator.name], rel=1e-12)
             assert estimator.value(trace) == exact(values[estimator.name], rel=1e-12)
@@ -206,6 +216,22 @@ class TestValidationLosses:
         full.advance(5)
         assert plain.losses == full.losses
         assert same_bits(state_of(plain.network), state_of(full.network))
+
+
+def test_the_judge_disturbs_nothing(net: NB201Supernet, architecture: Architecture) -> None:
+    """A run that is judged on its way has the losses, weights and statistics of one that is not."""
+    judge = ValAcc(VALID, TRAIN, policy=AdaptedStatistics(2))
+    plain = OngoingRun(ShortRun(TRAIN, steps=5), net, architecture)
+    plain.advance(5)
+    judged = OngoingRun(ShortRun(TRAIN, steps=5, judge=judge), net, architecture)
+    judged.advance(2)
+    early = judged.trace().final_score
+    judged.advance(5)
+    late = judged.trace().final_score
+    assert plain.losses == judged.losses
+    assert same_bits(state_of(plain.network), state_of(judged.network))
+    assert plain.trace().final_score is None and early is not None
+    assert late == judge.judge(copy.deepcopy(plain.network))
 
 
 class WithDropout(FullyConnectedDepth):
@@ -253,7 +279,8 @@ class TestOneRunForAll:
 
     def test_shared_runs_are_made_once(self, net: NB201Supernet, architecture: Architecture) -> None:
         drawn: list[Tensor] = []
-        run = ShortRun(self.counted(drawn), steps=4, valid=VALID, gradients=True)
+        judge = ValAcc(VALID, TRAIN, policy=RunningStatistics())
+        run = ShortRun(self.counted(drawn), steps=4, valid=VALID, gradients=True, judge=judge)
         readers: list[TraceEstimator] = [
             SoTL(run),
             SoTL(run, LastPart()),
@@ -262,12 +289,13 @@ class TestOneRunForAll:
             TLMini(run),
             SoG(run),
             SoGN(run),
+            ValAccAfter(run),
         ]
         scores = Scoring(net, [*readers[:3], Parameters(), *readers[3:]])(architecture)
         assert len(drawn) == 4
         assert not isinstance(scores, Failure)
         assert [score.estimator for score in scores] == [
-            "sotl", "sotl_last", "sotl_ema", "params", "sovl", "tl_mini", "sog", "sogn"
+            "sotl", "sotl_last", "sotl_ema", "params", "sovl", "tl_mini", "sog", "sogn", "val_acc_after"
         ]  # fmt: skip
         alone = {reader.name: reader.score(net, architecture) for reader in readers}
         assert {score.estimator: score.value for score in scores if score.estimator != "params"} == alone
@@ -295,6 +323,10 @@ class TestOneRunForAll:
 
 
 class TestWhatARunMustHave:
+    def test_a_judge(self) -> None:
+        with pytest.raises(InvalidInput, match="a short run with judge for val_acc_after"):
+            ValAccAfter(ShortRun(TRAIN))
+
     def test_validation_batches(self) -> None:
         with pytest.raises(InvalidInput, match="a short run with valid for sovl"):
             SoVL(ShortRun(TRAIN))

@@ -68,6 +68,33 @@ def test_sparse_kendall_by_hand() -> None:
     assert quality.sparse_kendall.value == pytest.approx(2 / math.sqrt(3 * 2))
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(9000, 9100)), min_size=3, max_size=12),
+    st.sampled_from([0.05, 0.1, 0.5]),
+)
+def test_sparse_kendall_does_not_depend_on_the_unit(pairs: list[tuple[int, int]], resolution: float) -> None:
+    """Accuracies of 10,000 test images: those that end in 5 lie halfway between two steps of 0.1 points."""
+    predicted, hits = [float(a) for a, _ in pairs], [b for _, b in pairs]
+    percents, fractions = [hit / 100 for hit in hits], [hit / 10_000 for hit in hits]
+    of_percents = rank_quality(predicted, percents, resolution=resolution, resamples=2)
+    of_fractions = rank_quality(predicted, fractions, unit="fraction", resolution=resolution, resamples=2)
+    assert of_percents.sparse_kendall == of_fractions.sparse_kendall
+
+
+def test_sparse_kendall_of_fractions_by_hand() -> None:
+    """As of the same accuracies in percent; without the unit, all three would be ties."""
+    quality = rank_quality([2.0, 1.0, 3.0], [0.9001, 0.9004, 0.91], unit="fraction", resamples=2)
+    assert quality.kendall.value == pytest.approx(1 / 3)
+    assert quality.sparse_kendall.value == pytest.approx(2 / math.sqrt(3 * 2))
+
+
+def test_no_sparse_kendall_without_accuracies() -> None:
+    """Sums of losses have no points of accuracy."""
+    quality = rank_quality([1.0, 2.0, 3.0], [-30.0, -20.0, -10.0], unit=None, resamples=2)
+    assert quality.sparse_kendall == Interval(None, None, None)
+    assert quality.kendall.value == pytest.approx(1)
+
+
 class TestInterval:
     def test_holds_the_value_and_is_the_same_every_time(self) -> None:
         first, again = (rank_quality(*noisy(60), resamples=100) for _ in range(2))

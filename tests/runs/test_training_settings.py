@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from polyarch.data import TensorData
 from polyarch.errors import ConfigError, InvalidInput
@@ -17,7 +18,7 @@ from polyarch.plugins import STRATEGIES
 from polyarch.runs.run import Run
 from polyarch.runs.sections import OptimiserSettings
 from polyarch.runs.settings import RunSettings
-from polyarch.runs.training import named_training, schedule
+from polyarch.runs.training import named_training, schedule, sgd
 from polyarch.runs.workspace import Workspace
 from polyarch.strategies import FairPaths, InnerSteps, OneShot, Strategy, Variational
 from polyarch.training import FitState
@@ -49,6 +50,48 @@ def test_every_name_is_tried() -> None:
     entries = entry_points(group=STRATEGIES.group)
     own = {entry.name for entry in entries if entry.dist is not None and entry.dist.name == "polyarch"}
     assert {*SHAPES, "variational"} == own
+
+
+class TestDecay:
+    """One step of SGD on a loss without gradient shrinks w to (1 - rate * decay) w where it decays."""
+
+    rate, decay = 0.5, 0.1
+
+    def shrunk(self, *, decay_norms: bool) -> dict[str, float]:
+        network = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3), nn.Linear(3, 2)).double()
+        for parameter in network.parameters():
+            nn.init.ones_(parameter)
+            parameter.grad = torch.zeros_like(parameter)
+        settings = OptimiserSettings(learning_rate=self.rate, weight_decay=self.decay, decay_norms=decay_norms)
+        optimizer = sgd(network, settings)
+        optimizer.step()
+        return {name: parameter.unique().item() for name, parameter in network.named_parameters()}
+
+    def test_of_everything(self) -> None:
+        assert self.shrunk(decay_norms=True) == {
+            f"{layer}.{name}": pytest.approx(1 - self.rate * self.decay)
+            for layer in range(3)
+            for name in ("weight", "bias")
+        }
+
+    def test_not_of_batch_normalisation(self) -> None:
+        expected = {0: 1 - self.rate * self.decay, 1: 1.0, 2: 1 - self.rate * self.decay}
+        assert self.shrunk(decay_norms=False) == {
+            f"{layer}.{name}": pytest.approx(value) for layer, value in expected.items() for name in ("weight", "bias")
+        }
+
+    @pytest.mark.parametrize("name", SHAPES)
+    def test_the_schedule_reaches_both_groups(self, name: str, tmp_path: Path) -> None:
+        run = made(tmp_path, strategy=name, decay_norms=False)
+        training = named_training(run)
+        optimizer = training.optimizer
+        assert [group["weight_decay"] for group in optimizer.param_groups] == [5e-4, 0.0]
+        assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(run.net.parameters()))
+        state = FitState(training.strategy, epochs=2, steps_per_epoch=4)
+        state.step = 3
+        schedule(optimizer, run.settings.train).on_step_start(state)
+        first, second = (group["lr"] for group in optimizer.param_groups)
+        assert first == second != run.settings.train.learning_rate
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -244,15 +244,21 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     }
 
 
+def _recipe(**options: Any) -> dict[str, Any]:
+    """The settings that experiments on rankings share, without weight decay of batch normalisation as in the paper."""
+    found = recipe(**options)
+    return {**found, "train": {**found["train"], "decay_norms": False}}
+
+
 def _macro(channels: int, head_channels: int, **recipe_options: Any) -> dict[str, Any]:
     """The same settings for NAS-Bench-Macro's chain."""
     space = {"kind": "macro", "channels": channels, "head_channels": head_channels}
-    return {**recipe(cells=1, **recipe_options), "space": space}
+    return {**_recipe(cells=1, **recipe_options), "space": space}
 
 
 _CPU: Settings = {
     "spaces": {"all": 1, "no zero": 1, "only conv": 1, "macro": 2}, "architectures": 64, "valid_examples": 2000,
-    "run": recipe(size=16, cells=1, epochs=10),
+    "run": _recipe(size=16, cells=1, epochs=10),
     "macro_run": _macro(16, 256, size=16, epochs=4, limit=6_000),
 }  # fmt: skip
 
@@ -263,13 +269,13 @@ INTERCHOICE_RANKING = Experiment(
     presets={
         "quick": {
             **_CPU, "spaces": {"all": 1}, "architectures": 5, "valid_examples": 100,
-            "run": recipe(size=8, cells=1, epochs=2, limit=200, adapting=2),
+            "run": _recipe(size=8, cells=1, epochs=2, limit=200, adapting=2),
             "macro_run": _macro(8, 16, size=8, epochs=2, limit=100, adapting=2),
         },
         "cpu": _CPU,
         "paper": {
             **_CPU, "spaces": dict.fromkeys(SPACES, 5), "architectures": 4096, "valid_examples": 25_000,
-            "run": recipe(size=None, cells=2, epochs=250),
+            "run": _recipe(size=None, cells=2, epochs=250),
             "macro_run": _macro(32, 1280, size=None, epochs=250),
         },
     },

@@ -11,14 +11,16 @@ from polyarch.errors import InvalidInput
 from polyarch.ranking.correlations import Values, correlation, paired
 
 
-def accumulated(losses: ArrayLike, *, window: int | None = None, decay: float = 1.0) -> Values:
+def accumulated(losses: ArrayLike, *, window: int | None = 1, decay: float = 1.0) -> Values:
     """The sum over training losses after every step t: S_t = sum over s in (t - window, t] of decay^(t - s) loss_s.
 
-    The whole run so far by default (SoTL); ``window`` steps back at most (SoTL-E for the steps of E epochs); with a
-    decay below 1 in the order of an exponential average (SoTL-EMA).
+    Where a step is an epoch, as in tables of curves, this is minus SoTL: of the last epoch unless said otherwise, as in
+    the thesis (section 3.1), because that predicts better than the whole run (Ru et al., 2021, arXiv:2006.04492).
 
     Args:
         losses: (n, T), a curve per architecture.
+        window: how many of the last steps count; None for the whole run so far.
+        decay: below 1, in the order of an exponential average (SoTL-EMA, with the whole run).
 
     Returns:
         (n, T)
@@ -42,7 +44,7 @@ def correlation_along(
     truth: Sequence[float],
     *,
     steps: Sequence[int] | None = None,
-    window: int | None = None,
+    window: int | None = 1,
     decay: float = 1.0,
     measure: str = "spearman",
 ) -> list[float | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Column, Table
 from rich.text import Text
 
-from polyarch.estimators import Estimator, Failure, Score, Scoring
+from polyarch.estimators import Estimator, Failure, Score, Scoring, ValAcc, ValAccAfter
 from polyarch.executors import Mapper
 from polyarch.methods.one_shot.record import (
     EliminatedArchitecture,
@@ -21,6 +21,7 @@ from polyarch.methods.one_shot.record import (
 )
 from polyarch.ranking import geometric_rungs, halving_counts, rank_quality, successive_halving, trust
 from polyarch.ranking.halving import Curve
+from polyarch.ranking.quality import AccuracyUnit
 from polyarch.results import Results
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
@@ -28,6 +29,7 @@ from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
 from polyarch.tables import Truth
 from polyarch.tables.lookup import known_members, truth_for
+from polyarch.tasks import Task
 
 LEAST = 4
 """Fewer architectures say nothing."""
@@ -103,19 +105,21 @@ def rank(run: Run, tasks: Mapping[str, Scoring]) -> RankingRecord:
         ScoredArchitecture(
             architecture=architecture.to_dict(),
             scores=known[architecture.key],
-            parameters=run.net.parameter_count(architecture),
+            parameters=run.alone.parameter_count(architecture),
             truth=None if truth is None else truth.accuracy(architecture),
         )
         for architecture in architectures
         if architecture.key in known
     ]
-    names = [estimator.name for estimator in tasks["rank"].estimators]
+    estimators = tasks["rank"].estimators
+    names = [estimator.name for estimator in estimators]
+    unit = "percent" if truth is not None else unit_of(estimators[0], run.task)
     second = {key: scores[0].value for key, scores in again.items()}
     return RankingRecord(
         reference=names[0] if truth is None else truth.name,
         architectures=scored,
-        quality=_quality(scored, names, known_truth=truth is not None, seed=seed),
-        trust=trust_record(scored, judges(tasks["rank"].estimators), second, seed=seed),
+        quality=_quality(scored, names, known_truth=truth is not None, unit=unit, seed=seed),
+        trust=trust_record(scored, judges(estimators), second, seed=seed),
     )
 
 
@@ -144,7 +148,15 @@ def _to_record(outcome: list[Score] | Failure) -> dict[str, Any]:
     return {"failure": outcome.reason} if isinstance(outcome, Failure) else {"scores": score_records(outcome)}
 
 
-def _quality(scored: list[ScoredArchitecture], names: Sequence[str], *, known_truth: bool, seed: int) -> dict[str, Any]:
+def unit_of(estimator: Estimator, task: Task) -> AccuracyUnit | None:
+    """The unit of an estimator's scores, if they are accuracies."""
+    is_accuracy = isinstance(estimator, (ValAcc, ValAccAfter)) and task.selection.name == "accuracy"
+    return "fraction" if is_accuracy else None
+
+
+def _quality(
+    scored: list[ScoredArchitecture], names: Sequence[str], *, known_truth: bool, unit: AccuracyUnit | None, seed: int
+) -> dict[str, Any]:
     """Agreement of every estimator with the truth, or with the first estimator."""
     if len(scored) < 3:
         return {}
@@ -154,7 +166,9 @@ def _quality(scored: list[ScoredArchitecture], names: Sequence[str], *, known_tr
     else:
         truth = [item.score(reference) for item in scored]
     return {
-        name: rank_quality([item.score(name) for item in scored], truth, resamples=RESAMPLES, seed=seed).to_dict()
+        name: rank_quality(
+            [item.score(name) for item in scored], truth, unit=unit, resamples=RESAMPLES, seed=seed
+        ).to_dict()
         for name in names
         if name != reference
     }
@@ -215,7 +229,7 @@ def eliminate(run: Run) -> EliminationRecord:
     ranked = [
         EliminatedArchitecture(
             architecture=architectures[position].to_dict(),
-            parameters=run.net.parameter_count(architectures[position]),
+            parameters=run.alone.parameter_count(architectures[position]),
             steps=found.steps[position],
             value=found.values[position] if math.isfinite(found.values[position]) else None,
         )

@@ -81,7 +81,7 @@ def search(run: Run) -> SearchRecord:
     def scored(architecture: Architecture) -> ScoredArchitecture:
         scores = [ScoreRecord(**values) for values in notes[architecture]]
         return ScoredArchitecture(
-            architecture=architecture.to_dict(), scores=scores, parameters=run.net.parameter_count(architecture)
+            architecture=architecture.to_dict(), scores=scores, parameters=run.alone.parameter_count(architecture)
         )
 
     return SearchRecord(

@@ -13,7 +13,7 @@ from polyarch.randomness import generator_at
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
 from polyarch.runs.space_settings import InterChoiceSettings
-from polyarch.runs.spaces import CellSettings, MLPSettings, as_trained_alone
+from polyarch.runs.spaces import CellSettings, DartsSettings, MLPSettings, as_trained_alone
 from polyarch.runs.workspace import Workspace
 
 
@@ -35,7 +35,8 @@ def test_networks_that_are_trained_alone_see_all_channels(words: list[str]) -> N
 
 
 def test_what_networks_have_that_are_trained_alone() -> None:
-    shared = CellSettings(interchoice=InterChoiceSettings(kind="bias"), affine=True)
+    shared = CellSettings(interchoice=InterChoiceSettings(kind="bias"), pool_convolution=True)
     assert as_trained_alone(shared) == CellSettings(affine=True)
-    assert as_trained_alone(CellSettings(partial=4, cells=2)) == CellSettings(cells=2)
+    assert as_trained_alone(CellSettings(partial=4, cells=2)) == CellSettings(cells=2, affine=True)
+    assert as_trained_alone(DartsSettings(partial=4)) == DartsSettings(affine=True)
     assert as_trained_alone(MLPSettings()) == MLPSettings()

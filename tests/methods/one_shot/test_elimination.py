@@ -38,7 +38,7 @@ def run(built: Run, tmp_path: Path) -> Run:
 def test_every_estimator_by_name_over_one_run(built: Run) -> None:
     names = [entry.name for entry in distribution("polyarch").entry_points.select(group="polyarch.estimators")]
     estimators = built.estimators(names)
-    assert len(names) == 12 and [estimator.name for estimator in estimators] == names
+    assert len(names) == 13 and [estimator.name for estimator in estimators] == names
     assert len({id(estimator.run) for estimator in estimators if isinstance(estimator, TraceEstimator)}) == 1
     architecture = next(iter(built.net.space.enumerate()))
     scores = Scoring(built.net, estimators)(architecture)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from polyarch.methods.one_shot.ranking import judges, trust_record
+from polyarch.methods.one_shot.ranking import judges, trust_record, unit_of
 from polyarch.methods.one_shot.record import OneShotRecord, RankingRecord, ScoredArchitecture, ScoreRecord
 from polyarch.methods.one_shot.second_supernet import reseeded, second_supernet
 from polyarch.results import Results
@@ -15,6 +15,7 @@ from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import perform
 from polyarch.runs.workspace import Workspace
+from polyarch.tasks import Regression
 from polyarch.testing.tools import same_bits, state_of
 from polyarch.training import StopRequest
 
@@ -66,6 +67,23 @@ def test_what_is_compared() -> None:
     assert found.seed_agreement.value == pytest.approx(1)
     assert found.top_architecture == {"edge": "d"}
     assert found.top_rank_interval.value == 1  # the other estimator puts all others before it
+
+
+def test_scores_in_points_of_accuracy() -> None:
+    """Sums of losses have none, nor have other metrics of the task than the accuracy."""
+    run = Run.build(settings(), Workspace(Path("nowhere")))
+    names = ("sotl", "val_acc", "val_acc_mini", "val_acc_after", "params")
+    units = {estimator.name: unit_of(estimator, run.task) for estimator in run.estimators(names)}
+    assert units == {
+        "sotl": None, "val_acc": "fraction", "val_acc_mini": "fraction", "val_acc_after": "fraction", "params": None
+    }  # fmt: skip
+    assert {unit_of(estimator, Regression()) for estimator in run.estimators(names)} == {None}
+
+
+def test_sparse_kendall_only_where_the_reference_is_an_accuracy(ranked: tuple[Path, Results]) -> None:
+    """The reference of this ranking is SoTL, in nats."""
+    quality = ranking_of(ranked[1]).quality["val_acc"]
+    assert quality["sparse_kendall"]["value"] is None and quality["kendall"]["value"] is not None
 
 
 def test_nothing_to_compare() -> None:
