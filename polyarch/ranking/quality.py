@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, bootstrap
-from polyarch.ranking.correlations import Values, correlation, paired
+from polyarch.ranking.bootstrap import Interval, Positions, Resamples
+from polyarch.ranking.correlations import Values, mean_correlation, paired, paired_rows
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class RankQuality:
 
 
 def rank_quality(
-    predicted: Sequence[float],
-    truth: Sequence[float],
+    predicted: Sequence[float] | Sequence[Sequence[float]],
+    truth: Sequence[float] | Sequence[Sequence[float]],
     *,
     resolution: float = 0.1,
     confidence: float = 0.95,
@@ -40,26 +40,30 @@ def rank_quality(
 ) -> RankQuality:
     """Correlates predictions with the truth.
 
+    With several seeds it is the mean of their correlations, and the intervals are over seeds and architectures.
+
     Args:
+        predicted: (n,) predictions, or (seeds, n) of several seeds.
+        truth: (n,) true values, or (seeds, n) to compare every seed with others.
         resolution: sparse Kendall rounds the truth to multiples of this; 0.1 suits accuracies in percent.
         confidence: of the percentile intervals over ``resamples`` bootstrap samples of architectures.
     """
-    x, y = paired(predicted, truth, least=3)
+    x, y = paired_rows(predicted, truth, least=3)
     if not resolution > 0:
         raise InvalidInput(f"Expected a resolution above 0. Got {resolution}.")
     rounded = np.round(y / resolution)
+    seeds, n = x.shape
+    samples = Resamples(n, seeds, confidence=confidence, resamples=resamples, seed=seed)
 
     def interval(measure: str, truth: Values) -> Interval:
-        return bootstrap(
-            lambda rows: correlation(measure, x[rows], truth[rows]),
-            len(x),
-            confidence=confidence,
-            resamples=resamples,
-            seed=seed,
-        )
+        def estimate(drawn: Positions, rows: Positions) -> float | None:
+            chosen = np.ix_(drawn, rows)
+            return mean_correlation(measure, x[chosen], truth[chosen])
+
+        return samples.interval(samples.whole(estimate), samples.draws(estimate))
 
     return RankQuality(
-        n=len(x),
+        n=n,
         spearman=interval("spearman", y),
         kendall=interval("kendall", y),
         sparse_kendall=interval("kendall", rounded),
