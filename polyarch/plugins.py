@@ -3,9 +3,9 @@
 Parts are registered as entry points in the metadata of a distribution, polyarch's own parts like anyone's::
 
     [project.entry-points."polyarch.estimators"]
-    synflow = "my_package.proxies:SynFlow"
+    gradient_norm = "my_package.proxies:GradientNorm"
 
-A name with a colon, such as ``my_package.proxies:SynFlow``, names a part without packaging it.
+A name with a colon, such as ``my_package.proxies:GradientNorm``, names a part without packaging it.
 """
 
 import importlib

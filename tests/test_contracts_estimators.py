@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import nn
+
 from polyarch.data import Batches
 from polyarch.estimators import (
+    NASWOT,
     Estimator,
     ExponentialAverage,
     LastPart,
@@ -17,18 +20,26 @@ from polyarch.estimators import (
     SoGN,
     SoTL,
     SoVL,
+    SynFlow,
     TLMini,
     ValAcc,
     ValAccAfter,
     ValAccMini,
 )
 from polyarch.nn import AdaptedStatistics, BatchStatistics, ReestimatedStatistics, RunningStatistics
+from polyarch.randomness import global_seed
+from polyarch.spaces import Architecture
 from polyarch.supernets import ChainSupernet, FullyConnectedDepth, NB201Supernet, Supernet
 from polyarch.testing import EstimatorContract, random_data
 
 SHAPE = (3, 8, 8)
 TRAIN = Batches(random_data(SHAPE, examples=24), 8)
 VALID = Batches(random_data(SHAPE, examples=20, seed=1), 8, shuffle=False)
+
+
+def fresh_cell(architecture: Architecture) -> nn.Module:
+    with global_seed(1, "fresh"):
+        return NB201Supernet(channels=2, cells=1, classes=3).extract(architecture)
 
 
 class CellContract(EstimatorContract):
@@ -139,6 +150,25 @@ class TestLatency(CellContract):
 
     def make_estimator(self) -> Estimator:
         return Latency(SHAPE, batch_size=2, rounds=3)
+
+
+class TestSynFlow(CellContract):
+    def make_estimator(self) -> Estimator:
+        return SynFlow(SHAPE)
+
+
+class TestNASWOT(CellContract):
+    policy = "batch"
+
+    def make_estimator(self) -> Estimator:
+        return NASWOT(TRAIN)
+
+
+class TestSynFlowOfFreshNetworks(CellContract):
+    """Whatever the supernet: a network that is made anew for every score."""
+
+    def make_estimator(self) -> Estimator:
+        return SynFlow(SHAPE, fresh=fresh_cell)
 
 
 class TestSoTLOfDepths(EstimatorContract):

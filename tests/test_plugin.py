@@ -84,19 +84,19 @@ def test_a_method_and_a_space(site: Path, tmp_path: Path) -> None:
 def test_parts_of_a_search_without_packaging(site: Path, tmp_path: Path) -> None:
     """The estimator by where it lies, in the current folder; strategy and sampler by name."""
     (tmp_path / "proxies.py").write_text((PLUGIN / "polyarch_example" / "estimator.py").read_text())
-    parts = ["--strategy", "narrow_first", "--estimator", "proxies:SynFlow", "--sampler", "hill_climbing"]
+    parts = ["--strategy", "narrow_first", "--estimator", "proxies:GradientNorm", "--sampler", "hill_climbing"]
     polyarch(site, tmp_path, "search", "--data", "digits", "--space", "kernels", "--out", "run", *parts, *small())
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["training"]["strategy"] == "narrow_first"
-    assert results["record"]["search"]["objectives"] == ["synflow"]
+    assert results["record"]["search"]["objectives"] == ["gradient_norm"]
     assert results["record"]["search"]["sampler"] == "hill_climbing"
 
 
 @pytest.mark.slow
 def test_an_experiment(site: Path, tmp_path: Path) -> None:
-    shown = polyarch(site, tmp_path, "experiment", "run", "synflow_size", "--out", "run", "--workers", "1")
-    assert "Spearman of flow and size" in shown
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["experiment"] == "synflow_size"
+    shown = polyarch(site, tmp_path, "experiment", "run", "gradient_size", "--out", "run", "--workers", "1")
+    assert "Spearman of norm and size" in shown
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["experiment"] == "gradient_size"
 
 
 def test_names_are_listed(site: Path, tmp_path: Path) -> None:

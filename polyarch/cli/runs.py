@@ -193,6 +193,9 @@ def rank(
             "`truth build`, whose architectures are then ranked instead of random ones.",
         ),
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", help="Supernets of different seeds, over which to average; 1 by default.")
+    ] = None,
     halving: Annotated[
         bool, typer.Option("--halving", help="Successive halving: repeatedly drop the worse half by its losses so far.")
     ] = False,
@@ -205,6 +208,7 @@ def rank(
         "rank.estimators": estimator,
         "rank.architectures": architectures,
         "rank.truth": truth,
+        "rank.seeds": seeds,
         "rank.halving": halving or None,
     }
     _run("rank", out, config, resume, options, settings)

@@ -7,10 +7,11 @@ from polyarch.estimators.scoring import Failure, Scoring
 from polyarch.estimators.short_run import OngoingRun, ShortRun, Trace
 from polyarch.estimators.training_speed import SoG, SoGN, SoTL, SoVL, TLMini, TraceEstimator, ValAccAfter
 from polyarch.estimators.windows import ExponentialAverage, LastPart, WholeRun, Window
+from polyarch.estimators.zero_cost import NASWOT, SynFlow, ZeroCostEstimator
 from polyarch.predictive import Goal
 
 __all__ = [
-    "Estimator", "ExponentialAverage", "Failure", "Goal", "LastPart", "Latency", "MACs", "OngoingRun", "Parameters",
-    "Score", "Scoring", "ShortRun", "SoG", "SoGN", "SoTL", "SoVL", "TLMini", "Trace", "TraceEstimator", "ValAcc",
-    "ValAccAfter", "ValAccMini", "WholeRun", "Window", "shared_macs",
+    "NASWOT", "Estimator", "ExponentialAverage", "Failure", "Goal", "LastPart", "Latency", "MACs", "OngoingRun",
+    "Parameters", "Score", "Scoring", "ShortRun", "SoG", "SoGN", "SoTL", "SoVL", "SynFlow", "TLMini", "Trace",
+    "TraceEstimator", "ValAcc", "ValAccAfter", "ValAccMini", "WholeRun", "Window", "ZeroCostEstimator", "shared_macs",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """How well predicted scores rank architectures against the truth, and how far to trust them without one."""
 
 from polyarch.ranking.bootstrap import Interval
+from polyarch.ranking.comparison import TOP, Comparison, Difference, TopArchitectures, compare_estimators
 from polyarch.ranking.halving import (
     Elimination,
     geometric_rungs,
@@ -14,6 +15,7 @@ from polyarch.ranking.quality import RankQuality, rank_quality, top_k
 from polyarch.ranking.trust import Trust, trust
 
 __all__ = [
-    "Elimination", "Interval", "NormModes", "RankQuality", "Trust", "geometric_rungs", "halving_counts",
-    "halving_on_curves", "halving_steps", "norm_modes", "rank_quality", "successive_halving", "top_k", "trust",
+    "TOP", "Comparison", "Difference", "Elimination", "Interval", "NormModes", "RankQuality", "TopArchitectures",
+    "Trust", "compare_estimators", "geometric_rungs", "halving_counts", "halving_on_curves", "halving_steps",
+    "norm_modes", "rank_quality", "successive_halving", "top_k", "trust",
 ]  # fmt: skip

@@ -25,7 +25,9 @@ def correlation(measure: str, x: Values, y: Values) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def paired(predicted: Sequence[float], truth: Sequence[float], least: int = 1) -> tuple[Values, Values]:
+def paired(
+    predicted: Sequence[float] | Values, truth: Sequence[float] | Values, least: int = 1
+) -> tuple[Values, Values]:
     """Validates predictions and truth as (n,) arrays of finite numbers with n >= ``least``."""
     x, y = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
     if x.shape != y.shape or x.ndim != 1:
@@ -35,6 +37,28 @@ def paired(predicted: Sequence[float], truth: Sequence[float], least: int = 1) -
     if len(x) < least:
         raise InvalidInput(f"Expected {least} or more architectures. Got {len(x)}.")
     return x, y
+
+
+def paired_rows(
+    predicted: Sequence[float] | Sequence[Sequence[float]],
+    truth: Sequence[float] | Sequence[Sequence[float]],
+    least: int = 1,
+) -> tuple[Values, Values]:
+    """Validates predictions and truth, (n,) or (seeds, n) each, as (seeds, n) arrays of finite numbers."""
+    x, y = np.atleast_2d(np.asarray(predicted, np.float64)), np.asarray(truth, np.float64)
+    if y.shape not in (x.shape, x.shape[1:]) or x.ndim != 2:
+        raise InvalidInput(f"Expected one prediction per true value. Got {np.shape(predicted)} and {y.shape}.")
+    y = np.broadcast_to(y, x.shape)
+    for row, true in zip(x, y, strict=True):
+        paired(row, true, least)
+    return x, y
+
+
+def mean_correlation(measure: str, x: Values, y: Values) -> float | None:
+    """The mean over rows of the correlation of two (seeds, n) arrays; None if a row is constant."""
+    found = [correlation(measure, first, second) for first, second in zip(x, y, strict=True)]
+    known = [value for value in found if value is not None]
+    return float(np.mean(known)) if len(known) == len(found) else None
 
 
 def as_rows(predictions: Sequence[Sequence[float]]) -> Values:

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, bootstrap
-from polyarch.ranking.correlations import Values, correlation, paired
+from polyarch.ranking.bootstrap import Interval, Positions, Resamples
+from polyarch.ranking.correlations import Values, mean_correlation, paired, paired_rows
 
 AccuracyUnit = Literal["percent", "fraction"]
 """Accuracies of 0..100 or of 0..1."""
@@ -41,8 +41,8 @@ class RankQuality:
 
 
 def rank_quality(
-    predicted: Sequence[float],
-    truth: Sequence[float],
+    predicted: Sequence[float] | Sequence[Sequence[float]],
+    truth: Sequence[float] | Sequence[Sequence[float]],
     *,
     unit: AccuracyUnit | None = "percent",
     resolution: float = 0.1,
@@ -52,26 +52,30 @@ def rank_quality(
 ) -> RankQuality:
     """Correlates predictions with the truth.
 
+    With several seeds it is the mean of their correlations, and the intervals are over seeds and architectures.
+
     Args:
+        predicted: (n,) predictions, or (seeds, n) of several seeds.
+        truth: (n,) true values, or (seeds, n) to compare every seed with others.
         unit: of the true accuracies; None if the truth is something else.
         resolution: sparse Kendall rounds accuracies to multiples of so many points, whatever their unit.
         confidence: of the percentile intervals over ``resamples`` bootstrap samples of architectures.
     """
-    x, y = paired(predicted, truth, least=3)
+    x, y = paired_rows(predicted, truth, least=3)
     if not resolution > 0:
         raise InvalidInput(f"Expected a resolution above 0. Got {resolution}.")
+    seeds, n = x.shape
+    samples = Resamples(n, seeds, confidence=confidence, resamples=resamples, seed=seed)
 
     def interval(measure: str, truth: Values) -> Interval:
-        return bootstrap(
-            lambda rows: correlation(measure, x[rows], truth[rows]),
-            len(x),
-            confidence=confidence,
-            resamples=resamples,
-            seed=seed,
-        )
+        def estimate(drawn: Positions, rows: Positions) -> float | None:
+            chosen = np.ix_(drawn, rows)
+            return mean_correlation(measure, x[chosen], truth[chosen])
+
+        return samples.interval(samples.whole(estimate), samples.draws(estimate))
 
     return RankQuality(
-        n=len(x),
+        n=n,
         spearman=interval("spearman", y),
         kendall=interval("kendall", y),
         sparse_kendall=Interval(None, None, None)

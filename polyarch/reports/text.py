@@ -28,6 +28,8 @@ ESTIMATORS = {
     "params": "parameters",
     "macs": "multiply-accumulates",
     "latency": "seconds per forward pass",
+    "synflow": "synaptic flow, untrained (SynFlow)",
+    "naswot": "distinct activations, untrained (NASWOT)",
 }
 
 

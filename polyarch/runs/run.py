@@ -126,7 +126,7 @@ class Run:
     @cached_property
     def scores(self) -> Scores:
         """What estimators are made of."""
-        return Scores(self.settings.scores, self.feed)
+        return Scores(self.settings.scores, self.feed, self.networks)
 
     def estimators(self, names: Sequence[str]) -> list[Estimator]:
         """Estimators by name; those of a short run share one."""

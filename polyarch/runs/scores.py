@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 from polyarch.data import Batches, Inputs, endless
 from polyarch.estimators import (
+    NASWOT,
     Estimator,
     ExponentialAverage,
     LastPart,
@@ -17,14 +18,17 @@ from polyarch.estimators import (
     SoGN,
     SoTL,
     SoVL,
+    SynFlow,
     TLMini,
     ValAcc,
     ValAccAfter,
     ValAccMini,
 )
+from polyarch.estimators.zero_cost import FreshNetwork
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
 from polyarch.plugins import ESTIMATORS
 from polyarch.runs.feed import Feed
+from polyarch.runs.networks import Networks
 from polyarch.runs.sections import EstimatorSettings
 
 
@@ -32,11 +36,12 @@ from polyarch.runs.sections import EstimatorSettings
 class Scores:
     """Data and settings that estimators are made of; a registered estimator is called with one of these.
 
-    >>> def synflow(scores: Scores) -> Estimator: return SynFlow(scores.input_shape)
+    >>> def gradient_norm(scores: Scores) -> Estimator: return GradientNorm(scores.train)
     """
 
     settings: EstimatorSettings
     feed: Feed
+    networks: Networks
     _records: frozenset[str] = frozenset()
     _runs: dict[frozenset[str], ShortRun] = field(default_factory=dict)
 
@@ -56,14 +61,14 @@ class Scores:
         return self.feed.batches(self.feed.valid, self.settings.batch_size, stream="validation scores", augmented=False)
 
     @property
-    def input_shape(self) -> Any:
-        """The shape of one preprocessed example."""
-        return self.feed.network_shape
-
-    @property
     def example(self) -> Inputs:
         """A batch of preprocessed examples to try a network on."""
         return self.feed.example.inputs
+
+    @property
+    def fresh(self) -> FreshNetwork:
+        """Makes networks as they are before a training of their own."""
+        return partial(self.networks.fresh, seed=self.feed.seed)
 
     @property
     def policy(self) -> NormPolicy:
@@ -100,7 +105,7 @@ class Scores:
 
     def estimators(self, names: Sequence[str]) -> list[Estimator]:
         """Estimators by name; those of a short run share one."""
-        scores, makers = Scores(self.settings, self.feed), [ESTIMATORS[name] for name in names]
+        scores, makers = Scores(self.settings, self.feed, self.networks), [ESTIMATORS[name] for name in names]
         for make in makers:  # says what the shared run must record
             make(scores)
         return [make(scores) for make in makers]
@@ -169,3 +174,14 @@ def macs(scores: Scores) -> MACs:
 def latency(scores: Scores) -> Latency:
     """Measured seconds of a forward pass."""
     return Latency(scores.example, batch_size=scores.settings.latency_batch_size)
+
+
+def synflow(scores: Scores) -> SynFlow:
+    """Synaptic flow of the untrained network."""
+    return SynFlow(scores.example, fresh=scores.fresh)
+
+
+def naswot(scores: Scores) -> NASWOT:
+    """The log-determinant of the activation kernel of the untrained network, on one batch without augmentation."""
+    size = min(scores.settings.batch_size, len(scores.feed.train))
+    return NASWOT(scores.feed.batches(scores.feed.train, size, stream="scores", augmented=False), fresh=scores.fresh)

@@ -149,14 +149,16 @@ class RankSettings(Settings):
     """Which random architectures are ranked, by what, and against which truth; none with 0 ``architectures``.
 
     With 2 ``supernets`` a second one, of another seed, is trained beside the first and ranks them too: how far the two
-    agree says how far to trust the ranking. With ``halving`` the worse half is eliminated again and again in the course
-    of the short run, by its losses so far alone: a ranking at a part of the cost.
+    agree says how far to trust the ranking. With several ``seeds`` as many supernets are trained, every estimator
+    scores by each of them, and agreements are means over them. With ``halving`` the worse half is eliminated again and
+    again in the course of the short run, by its losses so far alone: a ranking at a part of the cost.
     """
 
     architectures: NonNegativeInt = 24
     estimators: tuple[EstimatorName, ...] = ("sotl_last", "val_acc", "params", "macs")
     truth: str | None = None
     supernets: Annotated[int, Field(ge=1, le=2)] = 2
+    seeds: PositiveInt = 1
     halving: bool = False
 
 

@@ -1,8 +1,6 @@
-"""A zero-cost estimator: synaptic flow.
+"""A zero-cost estimator: the norm of the gradient.
 
-Tanaka, Kunin, Yamins and Ganguli (2020), Pruning neural networks without any data by iteratively conserving synaptic
-flow, arXiv:2006.05467; as a proxy for architectures: Abdelfattah et al. (2021), Zero-Cost Proxies for Lightweight NAS,
-arXiv:2101.08134.
+Abdelfattah, Mehrotra, Dudziak and Lane (2021), Zero-Cost Proxies for Lightweight NAS, arXiv:2101.08134.
 """
 
 from __future__ import annotations
@@ -10,39 +8,40 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
 
 from polyarch.errors import NotFiniteError
 from polyarch.estimators import Estimator
+from polyarch.nn import BatchStatistics
 from polyarch.runs.scores import Scores
 from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
 
-class SynFlow(Estimator):
-    """log of sum_w |w| dR/d|w|, where R is the sum of outputs for an input of ones and weights |w|.
+class GradientNorm(Estimator):
+    """sum_w ||dL/dw||_2 over the parameter tensors w of a network, where L is the loss of one training batch.
 
     Args:
-        scores: the data and settings of the run; only the shape of an example is used.
+        scores: the data and settings of the run; the first training batch and the task are used.
     """
 
-    name = "synflow"
+    name = "gradient_norm"
 
     def __init__(self, scores: Scores) -> None:
-        self.input_shape = scores.input_shape
+        self.train = scores.train
+        self.task = scores.feed.task
+
+    @property
+    def policy(self) -> str:
+        """The batch-statistics policy in words."""
+        return str(BatchStatistics())
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
-        """The flow of the extracted network, which is a copy of its own: the supernet stays as it is."""
-        network = net.extract(architecture).double().eval()
-        for module in network.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.reset_running_stats()
-        with torch.no_grad():
-            for parameter in network.parameters():
-                parameter.abs_()
-        network(torch.ones(1, *self.input_shape, dtype=torch.float64)).sum().backward()
-        flows = [(one * one.grad).sum() for one in network.parameters() if one.grad is not None]
-        value = float(torch.stack(flows).sum().log())
+        """The norm for the extracted network, which is a copy of its own: the supernet stays as it is."""
+        network, batch = net.extract(architecture), next(self.train.epoch(0))
+        BatchStatistics().prepare(network, ())  # without dropout, which would draw from the global generator
+        loss = self.task.loss(network(batch.inputs), batch.targets)
+        gradients = torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
+        value = math.fsum(one.norm().item() for one in gradients if one is not None)
         if not math.isfinite(value):
             raise NotFiniteError(f"Expected a finite {self.name} of {architecture.key}. Got {value}.")
         return value

@@ -22,7 +22,7 @@ from polyarch.spaces import Architecture
 class TrainingFreeSettings(Settings):
     """Which architectures are scored, and by what."""
 
-    estimator: str = "synflow"
+    estimator: str = "gradient_norm"
     candidates: int = 50
 
 

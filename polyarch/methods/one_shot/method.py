@@ -11,10 +11,10 @@ from rich.table import Table
 from polyarch.errors import ConfigError
 from polyarch.estimators import Scoring
 from polyarch.methods.method import Method
-from polyarch.methods.one_shot.ranking import eliminate, judges, rank, rungs_of, summary
+from polyarch.methods.one_shot.further_supernets import further_count, further_supernets
+from polyarch.methods.one_shot.ranking import eliminate, rank, rungs_of, scoring_tasks, summary
 from polyarch.methods.one_shot.record import OneShotRecord
 from polyarch.methods.one_shot.searching import ensemble_members, sampler_of, search
-from polyarch.methods.one_shot.second_supernet import second_supernet, wants_second
 from polyarch.ranking import halving_steps
 from polyarch.reports.section import Section
 from polyarch.results import Results
@@ -25,7 +25,6 @@ from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.stage import Outcome, Stage
 from polyarch.runs.training import train_supernet
-from polyarch.supernets import Supernet
 from polyarch.tables.lookup import known_members, truth_for
 
 
@@ -68,6 +67,11 @@ class OneShot(Method):
                     "Expected rank.halving or rank.truth. Got both; eliminated architectures have no score."
                 )
             truth_for(settings.rank.truth, run.net.space)
+        if settings.rank.halving and settings.rank.seeds > 1:
+            raise ConfigError(
+                f"Expected rank.halving or several rank.seeds. Got both, with {settings.rank.seeds} seeds; eliminated "
+                "architectures have no score."
+            )
         if run.until is None:
             sampler_of(settings.search)
         super().check(run)
@@ -86,16 +90,20 @@ class OneShot(Method):
         assert isinstance(timings, ScoreTimings)
         settings, examples = run.settings, len(run.feed.train)
         train, workers, count = settings.train, settings.workers, settings.rank.architectures
-        second = run.until != "train" and wants_second(settings)
+        further = further_count(settings) if run.until != "train" else 0
         waves = math.ceil(count / workers)
         trained = PlannedStage(
             "train",
-            f"{'two supernets' if second else 'supernet'} of {settings.space.kind}, {train.strategy}, "
+            f"{_supernets(1 + further)} of {settings.space.kind}, {train.strategy}, "
             f"{several(train.epochs, 'epoch')} of {examples} examples",
-            timings.step * timings.steps(settings, examples) * train.epochs * (2 if second and workers == 1 else 1),
+            timings.step
+            * timings.steps(settings, examples)
+            * train.epochs
+            * (1 + further if workers == 1 else max(further, 1)),
         )
         by = "sotl with early elimination" if settings.rank.halving else ", ".join(settings.rank.estimators)
-        score = timings.rank + (timings.search if second else 0.0)
+        again = timings.rank * further if settings.rank.seeds > 1 else timings.search * further
+        score = timings.rank + again
         ranked = PlannedStage(
             "rank", f"{count} architectures by {by}", start_seconds(settings) + score * waves if waves else 0.0
         )
@@ -111,14 +119,13 @@ class OneShot(Method):
 
     def stages(self, run: Run) -> Sequence[Stage]:
         record = OneShotRecord()
-        second: Supernet | None = None
+        others: list[Run] = []
 
         def train(outcome: Outcome) -> None:
-            """Trains the supernet and, beside it, a second one by which the ranking is checked."""
-            nonlocal second
-            with second_supernet(run) if run.until != "train" else nullcontext() as other:
+            """Trains the supernet and, beside it, those of further seeds by which the ranking is checked."""
+            with further_supernets(run) if run.until != "train" else nullcontext() as further:
                 outcome.training = train_supernet(run)
-                second = other() if other else None
+                others.extend(further() if further else [])
 
         def rank_random(outcome: Outcome) -> None:
             """Ranks random architectures, all to the end or with early elimination."""
@@ -126,10 +133,7 @@ class OneShot(Method):
             if run.settings.rank.architectures and run.settings.rank.halving:
                 record.elimination = eliminate(run)
             elif run.settings.rank.architectures:
-                tasks = {"rank": Scoring(run.net, run.estimators(run.settings.rank.estimators))}
-                if second is not None:
-                    tasks["second"] = Scoring(second, run.estimators(judges(tasks["rank"].estimators)[:1]))
-                record.ranking = rank(run, tasks)
+                record.ranking = rank(run, scoring_tasks(run, others))
 
         def look_for_best(outcome: Outcome) -> None:
             record.search = search(run)
@@ -153,6 +157,10 @@ class OneShot(Method):
         from polyarch.methods.one_shot.report import section
 
         return section(results)
+
+
+def _supernets(count: int) -> str:
+    return {1: "supernet", 2: "two supernets"}.get(count, f"{count} supernets")
 
 
 def _score_seconds(run: Run, names: Sequence[str]) -> float:

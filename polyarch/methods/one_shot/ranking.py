@@ -13,13 +13,22 @@ from polyarch.executors import Mapper
 from polyarch.methods.one_shot.record import (
     EliminatedArchitecture,
     EliminationRecord,
+    IntervalRecord,
     OneShotRecord,
     RankingRecord,
     ScoredArchitecture,
     ScoreRecord,
+    TopRecord,
     TrustRecord,
 )
-from polyarch.ranking import geometric_rungs, halving_counts, rank_quality, successive_halving, trust
+from polyarch.ranking import (
+    compare_estimators,
+    geometric_rungs,
+    halving_counts,
+    rank_quality,
+    successive_halving,
+    trust,
+)
 from polyarch.ranking.halving import Curve
 from polyarch.ranking.quality import AccuracyUnit
 from polyarch.results import Results
@@ -41,21 +50,21 @@ def judges(estimators: Sequence[Estimator]) -> list[str]:
 
 
 def trust_record(
-    scored: Sequence[ScoredArchitecture], names: Sequence[str], second: Mapping[str, float], *, seed: int
+    scored: Sequence[ScoredArchitecture], names: Sequence[str], again: Sequence[Mapping[str, float]], *, seed: int
 ) -> TrustRecord | None:
     """The agreements over the scored architectures; None with fewer than two judges or very few architectures.
 
     Args:
         names: the estimators that are compared, the one in question first.
-        second: its scores by the second supernet, by the key of the architecture; may be empty.
+        again: its scores by every further supernet, by the key of the architecture.
     """
     if len(names) < 2 or len(scored) < LEAST:
         return None
-    both = [item for item in scored if item.key in second]
-    seeds = [[item.score(names[0]) for item in both], [second[item.key] for item in both]]
+    common = [item for item in scored if all(item.key in scores for scores in again)]
+    seeds = [[item.score(names[0]) for item in common], *([scores[item.key] for item in common] for scores in again)]
     found = trust(
         {name: [item.score(name) for item in scored] for name in names},
-        seeds if len(both) >= LEAST else None,
+        seeds if again and len(common) >= LEAST else None,
         seed=seed,
     )
     content = found.to_dict()
@@ -88,49 +97,71 @@ def score_records(scores: list[Score]) -> list[dict[str, Any]]:
 RESAMPLES = 500
 
 
+def scoring_tasks(run: Run, others: Sequence[Run]) -> dict[str, Scoring]:
+    """What scores by which supernet: ``rank`` by that of the run, and others by those of further seeds.
+
+    With several ``rank.seeds`` all estimators score by all supernets, each with batches and fresh weights of its seed.
+    Otherwise the estimator in question scores by the second supernet alike, to see how far to trust the ranking.
+    """
+    names = run.settings.rank.estimators
+    tasks = {"rank": Scoring(run.net, run.estimators(names))}
+    for place, other in enumerate(others, start=2):
+        if run.settings.rank.seeds > 1:
+            tasks[f"rank-seed-{place}"] = Scoring(other.net, other.estimators(names))
+        else:
+            tasks["rank-second"] = Scoring(other.net, run.estimators(judges(tasks["rank"].estimators)[:1]))
+    return tasks
+
+
 def rank(run: Run, tasks: Mapping[str, Scoring]) -> RankingRecord:
     """Scores architectures by every estimator and compares the scores with the truth or with each other.
 
+    With several ``rank.seeds``, architectures without a score by one of the supernets are left out.
+
     Args:
-        tasks: ``rank`` scores with the supernet; ``second``, if it is there, with one of another seed, to see how far
-            the ranking may be trusted.
+        tasks: those of `scoring_tasks`.
     """
     settings, seed = run.settings.rank, run.settings.seed
     truth = None if settings.truth is None else truth_for(settings.truth, run.net.space)
     architectures = _ranked(run, truth)
     with run.stop.at_once(), run.executor().open(StagedScoring(tasks)) as score:
-        known = _scored(run, "rank", "rank", score, architectures)
-        again = _scored(run, "second", "rank again", score, architectures) if "second" in tasks else {}
+        known, *again = (_scored(run, task, score, architectures) for task in tasks)
+    further = again if settings.seeds > 1 else []
     scored = [
         ScoredArchitecture(
             architecture=architecture.to_dict(),
             scores=known[architecture.key],
             parameters=run.alone.parameter_count(architecture),
             truth=None if truth is None else truth.accuracy(architecture),
+            further_seeds=[scores[architecture.key] for scores in further],
         )
         for architecture in architectures
-        if architecture.key in known
+        if all(architecture.key in scores for scores in (known, *further))
     ]
     estimators = tasks["rank"].estimators
-    names = [estimator.name for estimator in estimators]
+    names, judging = [estimator.name for estimator in estimators], judges(estimators)
+    repeated = [
+        {key: score.value for key, scores in one.items() for score in scores if score.estimator == judging[0]}
+        for one in again
+    ]
     unit = "percent" if truth is not None else unit_of(estimators[0], run.task)
-    second = {key: scores[0].value for key, scores in again.items()}
     return RankingRecord(
         reference=names[0] if truth is None else truth.name,
         architectures=scored,
         quality=_quality(scored, names, known_truth=truth is not None, unit=unit, seed=seed),
-        trust=trust_record(scored, judges(estimators), second, seed=seed),
+        seeds=1 + len(further),
+        trust=trust_record(scored, judging, repeated, seed=seed),
+        **({} if truth is None else _comparison(scored, names, seed=seed)),
     )
 
 
 def _scored(
-    run: Run, task: str, title: str, score: ScoreMapper, architectures: Sequence[Architecture]
+    run: Run, task: str, score: ScoreMapper, architectures: Sequence[Architecture]
 ) -> dict[str, list[ScoreRecord]]:
     """The scores of one task by the key of the architecture; those that failed are left out."""
     items = {architecture.key: (task, architecture) for architecture in architectures}
-    with run.display.stage(title) as report:
-        journal = run.workspace.journal("rank" if task == "rank" else f"rank-{task}")
-        known = run_missing(items, journal, score, _to_record, report)
+    with run.display.stage("rank" if task == "rank" else "rank again") as report:
+        known = run_missing(items, run.workspace.journal(task), score, _to_record, report)
     found = {key: record["scores"] for key, record in known.items() if "scores" in record}
     return {key: [ScoreRecord(**values) for values in scores] for key, scores in found.items()}
 
@@ -161,31 +192,71 @@ def _quality(
     if len(scored) < 3:
         return {}
     reference = None if known_truth else names[0]
-    if reference is None:
-        truth = [item.truth for item in scored if item.truth is not None]
-    else:
-        truth = [item.score(reference) for item in scored]
+    truth = _true_values(scored) if reference is None else _rows(scored, reference)
     return {
-        name: rank_quality(
-            [item.score(name) for item in scored], truth, unit=unit, resamples=RESAMPLES, seed=seed
-        ).to_dict()
+        name: rank_quality(_rows(scored, name), truth, unit=unit, resamples=RESAMPLES, seed=seed).to_dict()
         for name in names
         if name != reference
     }
+
+
+def _comparison(scored: list[ScoredArchitecture], names: Sequence[str], *, seed: int) -> dict[str, Any]:
+    """The true values on top of every estimator, and the differences of every two, as fields of the record."""
+    if len(scored) < 3:
+        return {}
+    scores = {name: _rows(scored, name) for name in names}
+    return compare_estimators(scores, _true_values(scored), resamples=RESAMPLES, seed=seed).to_dict()
+
+
+def _rows(scored: list[ScoredArchitecture], name: str) -> list[list[float]]:
+    """The scores by one estimator: (seeds, n)."""
+    return [list(row) for row in zip(*(item.scores_by_seed(name) for item in scored), strict=True)]
+
+
+def _true_values(scored: list[ScoredArchitecture]) -> list[float]:
+    return [item.truth for item in scored if item.truth is not None]
 
 
 def summary(results: Results) -> Iterator[str | Table]:
     """The agreement of estimators, and what early elimination saved."""
     found = results.found(OneShotRecord) or OneShotRecord()
     if found.ranking:
-        table = Table("estimator", f"Spearman with {found.ranking.reference}", "95 % interval")
-        for name, quality in found.ranking.quality.items():
-            interval = quality["spearman"]
-            shown = ["-" if interval[key] is None else f"{interval[key]:.2f}" for key in ("value", "low", "high")]
-            table.add_row(name, shown[0], f"{shown[1]} to {shown[2]}")
-        yield table
+        yield from _ranking(found.ranking)
     if found.elimination:
         yield from _elimination(found.elimination)
+
+
+def _ranking(found: RankingRecord) -> Iterator[str | Table]:
+    """The agreement of every estimator with the reference, what it puts on top, and their differences."""
+    tops = [f"truth of the top {one.k}" for one in list(found.top.values())[:1]]
+    table = Table("estimator", f"Spearman with {found.reference}", "95 % interval", *tops)
+    for name, quality in found.quality.items():
+        table.add_row(
+            name, *_shown(IntervalRecord(**quality["spearman"]), ".2f"), *(top_text(found.top[name]) for _ in tops)
+        )
+    yield table
+    if found.differences:
+        heads = [head for _ in tops for head in ("top", "95 % interval")]
+        differences = Table("difference", "Spearman", "95 % interval", *heads)
+        for one in found.differences:
+            top = () if one.top is None else _shown(one.top, "+.4f")
+            differences.add_row(f"{one.first} - {one.second}", *_shown(one.spearman, "+.2f"), *top)
+        yield differences
+    if found.seeds > 1:
+        yield f"Means over {found.seeds} supernets; intervals over supernets and architectures."
+
+
+def top_text(top: TopRecord) -> str:
+    """Mean and standard deviation: 93.1 ± 0.42."""
+    return f"{top.mean.value:.4g} ± {top.spread:.2g}"
+
+
+def _shown(interval: IntervalRecord, form: str) -> tuple[str, str]:
+    """The value, and from where to where."""
+    value, low, high = (
+        "-" if one is None else format(one, form) for one in (interval.value, interval.low, interval.high)
+    )
+    return value, f"{low} to {high}"
 
 
 def _elimination(found: EliminationRecord) -> Iterator[str | Table]:

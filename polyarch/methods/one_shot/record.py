@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from polyarch.results.predictors import Record
 
 
@@ -14,12 +16,13 @@ class ScoreRecord(Record):
 
 
 class ScoredArchitecture(Record):
-    """An architecture with its scores."""
+    """An architecture with its scores, and with those by the supernets of ``further_seeds`` where there are any."""
 
     architecture: dict[str, str]
     scores: list[ScoreRecord]
     parameters: int
     truth: float | None = None
+    further_seeds: list[list[ScoreRecord]] = Field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -27,8 +30,16 @@ class ScoredArchitecture(Record):
         return "|".join(self.architecture.values())
 
     def score(self, estimator: str) -> float:
-        """The value of one estimator."""
-        return next(score.value for score in self.scores if score.estimator == estimator)
+        """The value of one estimator, by the first supernet."""
+        return _value(self.scores, estimator)
+
+    def scores_by_seed(self, estimator: str) -> list[float]:
+        """The values of one estimator, supernet by supernet."""
+        return [_value(scores, estimator) for scores in (self.scores, *self.further_seeds)]
+
+
+def _value(scores: list[ScoreRecord], estimator: str) -> float:
+    return next(score.value for score in scores if score.estimator == estimator)
 
 
 class IntervalRecord(Record):
@@ -55,16 +66,40 @@ class TrustRecord(Record):
     top_rank_interval: IntervalRecord
 
 
+class TopRecord(Record):
+    """The true values of the ``k`` architectures that an estimator puts first: mean, and standard deviation."""
+
+    k: int
+    mean: IntervalRecord
+    spread: float
+
+
+class DifferenceRecord(Record):
+    """How much more the first estimator has than the second: Spearman's correlation, and mean truth of the top.
+
+    Intervals are of the paired bootstrap over architectures, and over seeds where there are several.
+    """
+
+    first: str
+    second: str
+    spearman: IntervalRecord
+    top: IntervalRecord | None
+
+
 class RankingRecord(Record):
-    """Random architectures scored by several estimators, and how far the scores agree.
+    """Random architectures, each another network, scored by several estimators, and how far the scores agree.
 
     ``quality`` maps an estimator to its agreement with the truth where there is one, and otherwise with the first
-    estimator.
+    estimator: the mean over ``seeds`` supernets. With a truth, ``top`` says for every estimator how good those are that
+    it puts first, if there are more than ten architectures, and ``differences`` compares every two estimators.
     """
 
     reference: str
     architectures: list[ScoredArchitecture]
     quality: dict[str, Any]
+    seeds: int = 1
+    top: dict[str, TopRecord] = Field(default_factory=dict)
+    differences: list[DifferenceRecord] = Field(default_factory=list)
     trust: TrustRecord | None = None
 
 

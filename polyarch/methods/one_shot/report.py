@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from polyarch.methods.one_shot.plots import counted_parameters, option_charts, ordered, score_against_size
+from polyarch.methods.one_shot.ranking import top_text
 from polyarch.methods.one_shot.record import (
     EliminationRecord,
     IntervalRecord,
     OneShotRecord,
+    RankingRecord,
     ScoredArchitecture,
     SearchRecord,
     TrustRecord,
@@ -28,11 +30,15 @@ def section(results: Results) -> Section:
     """Everything a one-shot run adds, as far as it has come."""
     record = results.found(OneShotRecord) or OneShotRecord()
     trust = record.ranking.trust if record.ranking else None
+    tops = record.ranking.top if record.ranking else {}
     values: dict[str, Any] = {
         "record": record,
         "rule": elimination_rule(record.elimination) if record.elimination else "",
         "trust_sentences": list(trust_sentences(trust)) if trust else [],
         "trust_rows": list(trust_rows(trust)) if trust else [],
+        "tops": {name: top_text(one) for name, one in tops.items()},
+        "top_count": next((one.k for one in tops.values()), None),
+        "difference_rows": list(difference_rows(record.ranking)) if record.ranking else [],
         "top": None,
     }
     template = Path(__file__).with_name("report.html")
@@ -138,6 +144,14 @@ PLACES = (
     (1.0, "that it is better than average is not confirmed"),
 )
 """The largest upper end of the interval of its place for a verdict, and the verdict."""
+
+
+def difference_rows(ranking: RankingRecord) -> Iterator[tuple[str, ...]]:
+    """The two estimators, and value and interval of their differences."""
+    for one in ranking.differences:
+        top = () if one.top is None else _shown(one.top, "{:+.4f}".format)
+        names = f"{estimator_name(one.first)} − {estimator_name(one.second)}"
+        yield names, *_shown(one.spearman, "{:+.2f}".format), *top
 
 
 def trust_sentences(trust: TrustRecord) -> Iterator[str]:

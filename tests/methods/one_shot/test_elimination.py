@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from polyarch.errors import ConfigError
 from polyarch.estimators import Failure, Scoring, TraceEstimator
+from polyarch.methods.one_shot.further_supernets import further_count
 from polyarch.methods.one_shot.ranking import eliminate, rungs_of
-from polyarch.methods.one_shot.second_supernet import wants_second
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.workspace import Workspace
 
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 CONTENT = {
     "data": {"name": "digits", "limit": 128, "shift": 1},
     "space": {"kind": "nb201", "channels": 2, "cells": 1},
@@ -36,11 +37,11 @@ def run(built: Run, tmp_path: Path) -> Run:
 
 
 def test_every_estimator_by_name_over_one_run(built: Run) -> None:
-    names = [entry.name for entry in distribution("polyarch").entry_points.select(group="polyarch.estimators")]
-    estimators = built.estimators(names)
-    assert len(names) == 13 and [estimator.name for estimator in estimators] == names
+    registered = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["polyarch.estimators"]
+    names, estimators = list(registered), built.estimators(list(registered.values()))
+    assert len(names) == 15 and [estimator.name for estimator in estimators] == names
     assert len({id(estimator.run) for estimator in estimators if isinstance(estimator, TraceEstimator)}) == 1
-    architecture = next(iter(built.net.space.enumerate()))
+    architecture = built.net.space.architecture(["nor_conv_3x3"] * 6)  # naswot needs one that lets something through
     scores = Scoring(built.net, estimators)(architecture)
     assert not isinstance(scores, Failure)
     assert [score.estimator for score in scores] == names
@@ -85,7 +86,12 @@ class TestElimination:
         assert eliminate(wild) == found  # read from the journal
 
     def test_trains_no_second_supernet(self, built: Run) -> None:
-        assert not wants_second(built.settings)
+        assert further_count(built.settings) == 0
+
+    def test_has_one_seed(self, built: Run) -> None:
+        several = replace(built, settings=built.settings.changed({"rank": {"seeds": 3}}), until="rank")
+        with pytest.raises(ConfigError, match=r"rank\.halving or several rank\.seeds. Got both, with 3 seeds"):
+            several.method.check(several)
 
     def test_has_no_truth(self, built: Run) -> None:
         against = replace(built, settings=built.settings.changed({"rank": {"truth": "nb201"}}), until="rank")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from polyarch.methods.one_shot.further_supernets import further_supernets, reseeded
 from polyarch.methods.one_shot.ranking import judges, trust_record, unit_of
 from polyarch.methods.one_shot.record import OneShotRecord, RankingRecord, ScoredArchitecture, ScoreRecord
-from polyarch.methods.one_shot.second_supernet import reseeded, second_supernet
 from polyarch.results import Results
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
@@ -60,7 +60,7 @@ def test_what_is_compared() -> None:
     rows = [
         scored(name, sotl=value, val_acc=-value, params=1) for name, value in zip("abcd", (1, 2, 3, 4), strict=True)
     ]
-    found = trust_record(rows, ["sotl", "val_acc"], {"a": 1.5, "b": 2, "c": 7, "d": 9}, seed=0)
+    found = trust_record(rows, ["sotl", "val_acc"], [{"a": 1.5, "b": 2, "c": 7, "d": 9}], seed=0)
     assert found is not None and found.seed_agreement is not None
     assert (found.n, found.estimators) == (4, ("sotl", "val_acc"))
     assert found.estimator_agreement.value == pytest.approx(-1)
@@ -88,9 +88,9 @@ def test_sparse_kendall_only_where_the_reference_is_an_accuracy(ranked: tuple[Pa
 
 def test_nothing_to_compare() -> None:
     rows = [scored(name, sotl=1.0, params=1) for name in "abcd"]
-    assert trust_record(rows, ["sotl"], {}, seed=0) is None
-    assert trust_record(rows[:3], ["sotl", "params"], {}, seed=0) is None
-    without = trust_record(rows, ["sotl", "params"], {"a": 1.0}, seed=0)
+    assert trust_record(rows, ["sotl"], [], seed=0) is None
+    assert trust_record(rows[:3], ["sotl", "params"], [], seed=0) is None
+    without = trust_record(rows, ["sotl", "params"], [{"a": 1.0}], seed=0)
     assert without is not None and without.seed_agreement is None
     run = Run.build(settings(), Workspace(Path("nowhere")))
     assert judges(run.estimators(("params", "sotl", "macs", "val_acc"))) == ["sotl", "val_acc"]
@@ -125,17 +125,15 @@ def test_resumes_with_the_same_bits_whatever_the_workers(
     workers: int, ranked: tuple[Path, Results], tmp_path: Path
 ) -> None:
     described = settings()
-    with second_supernet(run_in(ranked[0], described)) as second:  # trained already
-        assert second is not None
-        whole = state_of(second())
+    with further_supernets(run_in(ranked[0], described)) as others:  # trained already
+        whole = [state_of(other.net) for other in others()]
+    assert len(whole) == 1
     stopped = run_in(tmp_path / "stopped", described, stop=_After(3))
-    with pytest.raises(KeyboardInterrupt), second_supernet(stopped) as second:
-        assert second is not None
-        second()
+    with pytest.raises(KeyboardInterrupt), further_supernets(stopped) as others:
+        others()
     again = settings().model_copy(update={"workers": workers})
-    with second_supernet(run_in(tmp_path / "stopped", again)) as second:
-        assert second is not None
-        assert same_bits(state_of(second()), whole)
+    with further_supernets(run_in(tmp_path / "stopped", again)) as others:
+        assert same_bits([state_of(other.net) for other in others()], whole)
 
 
 class _After(StopRequest):
