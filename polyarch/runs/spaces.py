@@ -85,13 +85,17 @@ class MacroSettings(ImageSpaceSettings):
 
 
 class DartsSettings(ImageSpaceSettings):
-    """The DARTS network of normal and reduction cells. The supernet's operations see one in ``partial`` channels."""
+    """The DARTS network of normal and reduction cells. The supernet's operations see one in ``partial`` channels.
+
+    ``none`` says whether a differentiable search weighs that, too; by default in all spaces but S2.
+    """
 
     network = DartsSupernet
     kind: Literal["darts"] = "darts"
     layers: Annotated[int, Field(ge=3)] = 8
     channels: Annotated[int, Field(ge=2)] = 16
     operations: tuple[str, ...] = DARTS_OPERATIONS
+    none: bool | None = None
     affine: bool = False
     partial: PositiveInt = 1
 

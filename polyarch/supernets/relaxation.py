@@ -48,8 +48,9 @@ class Relaxation(nn.Module):
 class DartsRelaxation(Relaxation):
     """Weighs the operations on all 14 edges of both cells and keeps the two strongest edges into every node.
 
-    Choices such as ``normal 0->2`` have the operations of the space and ``none``, which takes weight and passes nothing
-    on. The strength of an edge is the largest weight of an operation on it, times the weight of the edge if it has one.
+    Choices such as ``normal 0->2`` have the operations of the space, and ``none`` if the space weighs it, which takes
+    weight and passes nothing on. The strength of an edge is the largest weight of an operation on it, times the weight
+    of the edge if it has one.
 
     Args:
         weigh_edges: whether edges into a node have weights that sum to one, in choices such as ``normal 2`` (the edge
@@ -60,9 +61,8 @@ class DartsRelaxation(Relaxation):
 
     def __init__(self, net: DartsSupernet, *, weigh_edges: bool = False) -> None:
         operations = net.space[f"{DARTS_CELLS[0]}{DARTS_NODES[0]}_first"].options
-        choices = [
-            Choice(f"{cell} {edge_name(*edge)}", (*operations, "none")) for cell in DARTS_CELLS for edge in DARTS_EDGES
-        ]
+        options = (*operations, "none") if net.space.weighs_none else operations
+        choices = [Choice(f"{cell} {edge_name(*edge)}", options) for cell in DARTS_CELLS for edge in DARTS_EDGES]
         if weigh_edges:
             choices += [
                 Choice(f"{cell} {node}", tuple(map(str, range(node))), "wiring")
@@ -71,6 +71,7 @@ class DartsRelaxation(Relaxation):
             ]
         super().__init__(net, Space(f"{net.space.name} edges", tuple(choices)))
         self.weigh_edges = weigh_edges
+        self._operations = len(operations)
 
     def forward(self, x: Tensor, gates: Gates) -> Tensor:
         """Logits (B, classes) with the operations on every edge mixed."""
@@ -104,7 +105,7 @@ class DartsRelaxation(Relaxation):
         """The weights of the operations other than ``none`` on every edge, (O,) or (B, O)."""
         weights: dict[Edge, Tensor] = {}
         for source, target in DARTS_EDGES:
-            gate = gates[f"{cell} {edge_name(source, target)}"][..., :-1]
+            gate = gates[f"{cell} {edge_name(source, target)}"][..., : self._operations]
             if self.weigh_edges:
                 gate = gate * gates[f"{cell} {target}"][..., source, None]
             weights[source, target] = gate

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import combinations, product
+
 import pytest
 import torch
 from torch import Tensor
 
 from polyarch.randomness import generator_at, global_seed
-from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, Architecture, darts_edges, edge_name
+from polyarch.spaces import DARTS_CELLS, DARTS_EDGES, S2_OPERATIONS, Architecture, darts_edges, edge_name
 from polyarch.supernets import (
     DartsRelaxation,
     DartsSupernet,
@@ -18,6 +21,7 @@ from polyarch.supernets import (
     relaxation_of,
     without_option,
 )
+from polyarch.supernets.darts import DartsCell, EdgeOperations
 
 
 def darts() -> DartsSupernet:
@@ -46,6 +50,71 @@ def test_edges_of_darts_that_are_decided_are_the_architecture(position: int) -> 
     assert relaxation.architecture(weights) == architecture
     x = torch.randn(2, 3, 8, 8, generator=generator_at(0, "images"))
     torch.testing.assert_close(relaxation(x, weights), net(x, architecture))
+
+
+@pytest.mark.parametrize(("none", "options"), [(None, 2), (False, 2), (True, 3)])
+def test_s2_weighs_its_two_operations_and_s3_none_as_well(none: bool | None, options: int) -> None:
+    net = DartsSupernet(layers=3, channels=2, classes=3, operations=S2_OPERATIONS, none=none)
+    relaxation = DartsRelaxation(net)
+    names = (*S2_OPERATIONS, "none")[:options]
+    expected = [(f"{cell} {edge_name(*edge)}", names) for cell in DARTS_CELLS for edge in DARTS_EDGES]
+    assert [(choice.name, choice.options) for choice in relaxation.space.choices] == expected
+
+
+@pytest.mark.parametrize("none", [False, True])
+def test_node_values_of_mixed_cells_are_sums_over_edges_of_weighted_operations(none: bool) -> None:
+    """x_j = sum_{i<j} sum_o softmax(alpha_ij)_o o(x_i), for every edge; ``none`` only takes weight from the others."""
+    net = DartsSupernet(layers=3, channels=2, classes=3, operations=S2_OPERATIONS, none=none).double().eval()
+    relaxation = DartsRelaxation(net)
+    generator = generator_at(0, "logits")
+    logits = {c.name: torch.randn(len(c), dtype=torch.float64, generator=generator) for c in relaxation.space.choices}
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64, generator=generator)
+    earlier = previous = net.stem(x)
+    for cell in net.cells:
+        assert isinstance(cell, DartsCell)
+        nodes = [cell.earlier(earlier), cell.previous(previous)]
+        for target in range(2, 6):
+            value: Tensor | float = 0.0
+            for source in range(target):
+                edge = edge_name(source, target)
+                powers = [math.exp(logit) for logit in logits[f"{cell.kind} {edge}"].tolist()]
+                block = cell.edges[edge]
+                assert isinstance(block, EdgeOperations)
+                for power, operation in zip(powers, block.operations, strict=False):
+                    value = value + power / sum(powers) * operation(nodes[source])
+            assert isinstance(value, Tensor)
+            nodes.append(value)
+        earlier, previous = previous, torch.cat(nodes[2:], dim=1)
+    weights = {name: values.softmax(0) for name, values in logits.items()}
+    torch.testing.assert_close(relaxation(x, weights), net.head(previous))
+
+
+def test_the_edges_kept_in_s2_are_the_best_of_all_pairs() -> None:
+    """Against enumeration: per node, of all pairs of edges and all operations, those with the largest weights."""
+    net = DartsSupernet(layers=3, channels=2, classes=3, operations=S2_OPERATIONS)
+    relaxation = DartsRelaxation(net)
+    for seed in range(5):
+        generator = generator_at(seed, "weights")
+        weights = {c.name: torch.randn(len(c), generator=generator).softmax(0) for c in relaxation.space.choices}
+        found = relaxation.architecture(weights)
+        for cell in DARTS_CELLS:
+            kept = darts_edges(found, cell)
+            for node in (2, 3, 4, 5):
+                ways = [
+                    {(source, node): name for source, name in zip(pair, names, strict=True)}
+                    for pair in combinations(range(node), 2)
+                    for names in product(S2_OPERATIONS, repeat=2)
+                ]
+
+                strengths = [
+                    sum(
+                        float(weights[f"{cell} {edge_name(*edge)}"][S2_OPERATIONS.index(name)])
+                        for edge, name in way.items()
+                    )
+                    for way in ways
+                ]
+                best = ways[strengths.index(max(strengths))]
+                assert {edge: name for edge, name in kept.items() if edge[1] == node} == best
 
 
 def test_the_two_strongest_edges_stay_whatever_the_weight_of_none() -> None:
