@@ -42,7 +42,7 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Timings:
-    """The measured seconds of a supernet step, which trains ``paths`` architectures on ``batches`` batches.
+    """The measured seconds of a supernet step, which passes ``paths`` architectures over each of ``batches`` batches.
 
     Methods that need to know more subclass it.
     """

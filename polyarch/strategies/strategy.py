@@ -36,7 +36,7 @@ class Strategy(ABC):
     held_out_per_step: int = 0
     """Training and held-out batches that a step uses; the last step of an epoch may have fewer training batches."""
     paths_per_step: int = 1
-    """Architectures that a step trains."""
+    """Architectures that a step trains on each of its batches, counted once for every pass."""
 
     @abstractmethod
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
