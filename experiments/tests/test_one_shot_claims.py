@@ -103,7 +103,7 @@ def test_every_strategy_takes_the_same_passes() -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS["strategy_ranking"].presets["cpu"]["strategies"])
 def test_passes_are_those_of_the_strategies(name: str, tmp_path: Path) -> None:
-    """With the settings of the preset, on little data."""
+    """With the default number of paths and inner steps, which the presets leave as it is."""
     content = {"data": {"name": "digits", "limit": 64}, "space": {"kind": "nb201", "channels": 2, "cells": 1}}
     settings = RunSettings.parse({**content, "train": {"strategy": name, "batch_size": 16}}, "test")
     strategy = named_training(Run.build(settings, Workspace(tmp_path), until="train")).strategy
