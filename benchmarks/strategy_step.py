@@ -56,7 +56,7 @@ def bare(strategy: OneShot, batches: list[Batch], draw: int) -> Callable[[], obj
 
     def steps() -> None:
         for one in alone:
-            for batch in batches:
+            for batch in [batch for batch in batches for _ in range(strategy.inner.passes)]:
                 one.step([batch], generator=generator_at(SEED, "step", draw))
 
     def gradients() -> None:

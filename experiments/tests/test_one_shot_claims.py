@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from polyarch.errors import InvalidInput
+from polyarch.methods.one_shot import THESIS_PROXIMAL
 from polyarch.plugins import EXPERIMENTS
+from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.training import named_training
+from polyarch.runs.workspace import Workspace
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
 from polyarch_experiments.interchoice.interchoice_ranking import KINDS, SPACES, settings_of
 from polyarch_experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
 from polyarch_experiments.results import Claim
-from polyarch_experiments.training_speed.strategy_ranking import PATHS
+from polyarch_experiments.training_speed.strategy_ranking import PASSES
 from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, correlation, top_kept, truth_of
 
 N = 12
@@ -92,8 +97,23 @@ def test_recipes_of_supernets(knows: bool) -> None:
 
 def test_every_strategy_takes_the_same_passes() -> None:
     settings = EXPERIMENTS["strategy_ranking"].presets["cpu"]
-    passes = {name: settings["passes"] // PATHS.get(name, 1) * PATHS.get(name, 1) for name in settings["strategies"]}
+    passes = {name: settings["passes"] // PASSES.get(name, 1) * PASSES.get(name, 1) for name in settings["strategies"]}
     assert max(passes.values()) - min(passes.values()) <= 1
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS["strategy_ranking"].presets["cpu"]["strategies"])
+def test_passes_are_those_of_the_strategies(name: str, tmp_path: Path) -> None:
+    """With the default number of paths and inner steps, which the presets leave as it is."""
+    content = {"data": {"name": "digits", "limit": 64}, "space": {"kind": "nb201", "channels": 2, "cells": 1}}
+    settings = RunSettings.parse({**content, "train": {"strategy": name, "batch_size": 16}}, "test")
+    strategy = named_training(Run.build(settings, Workspace(tmp_path), until="train")).strategy
+    assert (strategy.paths_per_step, strategy.batches_per_step) == (PASSES.get(name, 1), 1)
+
+
+def test_the_paper_has_the_proximal_weight_of_the_thesis() -> None:
+    presets = EXPERIMENTS["strategy_ranking"].presets
+    assert presets["paper"]["run"]["train"]["proximal"] == THESIS_PROXIMAL == 10
+    assert "proximal" not in presets["cpu"]["run"]["train"]
 
 
 def test_rates_and_batches() -> None:

@@ -21,6 +21,7 @@ from polyarch.objectives.unrolling import (
     Unrolled,
     direct_gradient,
     module_loss,
+    plain_steps,
     unrolled_gradient,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "log_posterior",
     "marginal_log_probabilities",
     "module_loss",
+    "plain_steps",
     "support",
     "unrolled_gradient",
 ]  # fmt: skip

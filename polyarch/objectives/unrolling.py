@@ -64,7 +64,7 @@ class Unrolled:
     """The result of T training steps."""
 
     losses: list[float]  # L_t(w_t) of every batch before its step
-    gradient: dict[str, Tensor]  # d objective / d settings
+    gradient: dict[str, Tensor]  # d objective / d settings; empty where it was not asked for
     weights: dict[str, Tensor]  # w_T
     velocity: dict[str, Tensor]  # v_T
 
@@ -147,6 +147,24 @@ def direct_gradient(
     if final_loss is not None:
         _accumulate(gradient, *_gradients(_finite(final_loss(state.weights, leaves)), leaves))
     return Unrolled([value.item() for value in values], gradient, *state.detached())
+
+
+def plain_steps(
+    loss: TrainingLoss,
+    weights: Tensors,
+    settings: Tensors,
+    batches: Sequence[Any],
+    optimiser: InnerSGD,
+    *,
+    velocity: Tensors | None = None,
+) -> Unrolled:
+    """T = len(batches) training steps without a gradient of the settings.
+
+    Args:
+        velocity: v_0; zeros by default.
+    """
+    state, values = _steps(loss, _start(weights, velocity), _detached(settings), batches, optimiser, graph=False)
+    return Unrolled([value.item() for value in values], {}, *state.detached())
 
 
 def module_loss(module: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> TrainingLoss:

@@ -53,7 +53,7 @@ def check_callbacks(callbacks: Sequence[object], stages: Sequence[str], method: 
 
 
 def check_training(run: Run, steps_setting: str = "train.inner_steps") -> None:
-    """Strategies refuse spaces and limits that they cannot train, and one step needs its batches.
+    """Strategies refuse spaces and limits that they cannot train, and one step of an epoch or more should be full.
 
     Args:
         steps_setting: what makes a step take several batches.

@@ -42,7 +42,7 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Timings:
-    """The measured seconds of a supernet step, which trains ``paths`` architectures on ``batches`` batches.
+    """The measured seconds of a supernet step, which passes ``paths`` architectures over each of ``batches`` batches.
 
     Methods that need to know more subclass it.
     """
@@ -51,9 +51,9 @@ class Timings:
     paths: int = 1
     batches: int = 1
 
-    def steps(self, settings: RunSettings, examples: int) -> int:
-        """Supernet steps of an epoch of so many examples."""
-        return examples // min(settings.train.batch_size, examples) // self.batches
+    def steps(self, settings: RunSettings, examples: int) -> float:
+        """Supernet steps of an epoch of so many examples; a last, shorter one counts by its share of batches."""
+        return examples // min(settings.train.batch_size, examples) / self.batches
 
     def example(self, settings: RunSettings, examples: int) -> float:
         """Seconds to train one architecture on one example."""

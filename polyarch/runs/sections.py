@@ -100,13 +100,21 @@ class OptimiserSettings(Settings):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
+THESIS_PROXIMAL = 10.0
+"""lambda of MetaProx in the thesis "Improving weight-sharing Neural Architecture Search with a marginal likelihood
+estimator"."""
+CODE_PROXIMAL = 0.1
+"""lambda of MetaProx in the code of the same thesis."""
+
+
 class TrainSettings(OptimiserSettings):
     """How the supernet is trained.
 
     A step uses one random path, paths that use every operation once (``fair``), or ``paths`` random ones
     (``multi_path...``), and follows their gradients. With ``reptile`` and ``meta_prox`` it takes ``inner_steps`` on
-    every path, held at the start with weight ``proximal``, and goes the share ``outer_rate`` of the mean way; learning
-    rate, momentum and decay are then those of the inner steps, and momentum starts afresh on every path.
+    every path, all on the ``same_batch`` or each on its own, held at the start with weight ``proximal``, and goes the
+    share ``outer_rate`` of the mean way; learning rate, momentum and decay are then those of the inner steps, and
+    momentum starts afresh on every path.
 
     ``variational`` learns q with the weights: exactly for a depth, from sampled paths otherwise. After ``patience``
     epochs without a better value training stops and the best state is kept: the validation loss is watched, or, where
@@ -117,8 +125,9 @@ class TrainSettings(OptimiserSettings):
     strategy: StrategyName = "single_path"
     paths: PositiveInt = 4
     inner_steps: PositiveInt = 4
+    same_batch: bool = True
     outer_rate: PositiveFloat = 1.0
-    proximal: NonNegative = 0.1
+    proximal: NonNegative = CODE_PROXIMAL
     samples: PositiveInt = 2
     prior_ratio: PositiveFloat = 0.85
     patience: PositiveInt | None = None

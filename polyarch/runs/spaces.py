@@ -90,6 +90,7 @@ class DartsSettings(ImageSpaceSettings):
 
     The supernet's operations see one in ``partial`` channels. With ``affine``, its cells are those of the evaluation
     network, as those of networks that are trained alone always are.
+    ``none`` says whether a differentiable search weighs that operation, too; by default in all spaces but S2.
     """
 
     network = DartsSupernet
@@ -97,6 +98,7 @@ class DartsSettings(ImageSpaceSettings):
     layers: Annotated[int, Field(ge=3)] = 8
     channels: Annotated[int, Field(ge=2)] = 16
     operations: tuple[str, ...] = DARTS_OPERATIONS
+    none: bool | None = None
     affine: bool = False
     partial: PositiveInt = 1
 

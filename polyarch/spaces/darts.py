@@ -1,6 +1,6 @@
 """The DARTS space: a normal and a reduction cell of four nodes with two inputs each, and the genotype notation.
 
-Liu, Simonyan & Yang (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055. Space S2: Zela et al.
+Liu, Simonyan & Yang (2019), "DARTS: Differentiable Architecture Search", arXiv:1806.09055. Spaces S2, S3: Zela et al.
 (2020), "Understanding and Robustifying Differentiable Architecture Search", arXiv:1909.09656.
 """
 
@@ -23,7 +23,7 @@ DARTS_OPERATIONS = (
     "avg_pool_3x3",
 )
 S2_OPERATIONS = ("skip_connect", "sep_conv_3x3")
-"""The operations of the space S2, in which DARTS fails."""
+"""The operations of the space S2, in which DARTS fails; S3 has the same and ``none``."""
 DARTS_CELLS = ("normal", "reduce")
 """The two kinds of cells, as genotypes name them."""
 DARTS_NODES = (2, 3, 4, 5)
@@ -39,7 +39,7 @@ _FIELDS = {f"{cell}{ending}" for cell in DARTS_CELLS for ending in ("", "_concat
 _EXAMPLE = "Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=range(2, 6), reduce=[...], reduce_concat=...)"
 
 
-def darts_space(operations: tuple[str, ...] = DARTS_OPERATIONS) -> Space:
+def darts_space(operations: tuple[str, ...] = DARTS_OPERATIONS, *, none: bool | None = None) -> Space:
     """The space of pairs of a normal and a reduction cell: (1 * 3 * 6 * 10 * O^8)^2, or 1.08e18 for all operations.
 
     Node n of a cell has three choices: which two earlier nodes feed it (``normal3_inputs`` with options like ``0,2``),
@@ -47,6 +47,8 @@ def darts_space(operations: tuple[str, ...] = DARTS_OPERATIONS) -> Space:
 
     Args:
         operations: a subset of the operations without ``none``, e.g. ``S2_OPERATIONS``.
+        none: whether a differentiable search also weighs ``none`` on every edge. By default it does except in S2;
+            ``darts_space(S2_OPERATIONS, none=True)`` is S3. The architectures are the same.
     """
     name = space_name("darts", operations, DARTS_OPERATIONS)
     choices = []
@@ -55,7 +57,8 @@ def darts_space(operations: tuple[str, ...] = DARTS_OPERATIONS) -> Space:
             pairs = tuple(f"{first},{second}" for first, second in combinations(range(node), 2))
             choices.append(Choice(f"{cell}{node}_inputs", pairs, "wiring"))
             choices.extend(Choice(f"{cell}{node}_{which}", operations) for which in ("first", "second"))
-    return Space(name, tuple(choices), canonical=darts_canonical)
+    weighs_none = set(operations) != set(S2_OPERATIONS) if none is None else none
+    return Space(name, tuple(choices), canonical=darts_canonical, weighs_none=weighs_none)
 
 
 def darts_edges(architecture: Architecture, cell: str) -> dict[Edge, str]:

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -44,6 +44,8 @@ class Space:
         constraints: conditions that every member meets.
         canonical: maps an architecture to a key that is the same for all architectures of the same network
             (isomorphic cells); by default every architecture has its own.
+        weighs_none: whether the relaxation for a differentiable search weighs ``none`` beside the operations of every
+            edge, although no architecture takes it.
 
     Two spaces are equal if their names and choices are.
     """
@@ -52,6 +54,7 @@ class Space:
     choices: tuple[Choice, ...]
     constraints: tuple[Constraint, ...] = field(default=(), compare=False)
     canonical: Callable[[Architecture], str] | None = field(default=None, compare=False, repr=False)
+    weighs_none: bool = field(default=False, compare=False)
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -156,7 +159,7 @@ class Space:
 
     def constrained(self, *constraints: Constraint) -> "Space":
         """The same space with further constraints."""
-        return Space(self.name, self.choices, (*self.constraints, *constraints), self.canonical)
+        return replace(self, constraints=(*self.constraints, *constraints))
 
     def canonical_key(self, architecture: Architecture) -> str:
         """The key that a member shares with all architectures of the same network."""

@@ -23,6 +23,8 @@ class InnerLoop(ABC):
 
     batches: int = 1
     """Training batches per step."""
+    passes: int = 1
+    """Forward and backward passes of a path over each of these batches."""
 
     @abstractmethod
     def run(self, net: Supernet, paths: Sequence[Architecture], train: Sequence[Batch], loss: Loss) -> float:
@@ -52,30 +54,36 @@ class PathGradients(InnerLoop):
 
 
 class InnerSteps(InnerLoop):
-    """The displacement w - w_T of T optimiser steps on T batches; every path starts from the same weights w.
+    """The displacement w - w_T of T optimiser steps; every path starts from the same weights w.
 
-    Step t follows the gradient of L_t(w_t) + proximal / 2 ||w_t - w||^2 over the weights of the path. With plain SGD of
-    learning rate eta and no proximal term, w - w_T = eta sum_t grad L_t(w_t). The weights are restored afterwards; the
-    running averages of batch normalisation keep their updates.
+    Step t follows the gradient of L_t(w_t) + proximal / 2 ||w_t - w||^2 over the weights of the path, where L_t is the
+    loss on the one batch of the step, or on the t-th of T batches. With plain SGD of learning rate eta and no proximal
+    term, w - w_T = eta sum_t grad L_t(w_t). The weights are restored afterwards; the running averages of batch
+    normalisation keep their updates.
 
     Args:
         optimizer: takes the inner steps; it holds the weights, and schedules set its learning rate. Its state, such as
             momentum, is cleared for every path, so that w_T depends on w, the path and the batches alone.
         steps: T.
         proximal: how strongly the path is pulled back to w.
+        same_batch: whether all T steps are on one batch, as in Algorithm 4 of the thesis "Improving weight-sharing
+            Neural Architecture Search with a marginal likelihood estimator"; else each is on a batch of its own.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, *, steps: int = 4, proximal: float = 0.0) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, *, steps: int = 4, proximal: float = 0.0, same_batch: bool = True
+    ) -> None:
         if steps < 1:
             raise InvalidInput(f"Expected 1 or more inner steps. Got {steps}.")
         if not proximal >= 0:
             raise InvalidInput(f"Expected a proximal weight of 0 or more. Got {proximal}.")
         self.optimizer = optimizer
-        self.batches = steps
+        self.batches, self.passes = (1, steps) if same_batch else (steps, 1)
         self.proximal = proximal
 
     def run(self, net: Supernet, paths: Sequence[Architecture], train: Sequence[Batch], loss: Loss) -> float:
-        """Takes T steps on every path, all on the same T batches; returns the mean loss over paths and steps."""
+        """Takes the steps on every path, all on the same batches; returns the mean loss over paths and steps."""
+        train = [batch for batch in train for _ in range(self.passes)]
         totals: dict[Tensor, Tensor] = {}
         value = 0.0
         for path in paths:

@@ -3,7 +3,8 @@
 The ways to weigh options come from DARTS: Liu et al. (2019), "DARTS: Differentiable Architecture Search",
 arXiv:1806.09055; SNAS: Xie et al. (2019), "SNAS: Stochastic Neural Architecture Search", arXiv:1812.09926; GDAS: Dong
 and Yang (2019), "Searching for a Robust Neural Architecture in Four GPU Hours", arXiv:1910.04465; DrNAS: Chen et al.
-(2021), "DrNAS: Dirichlet Neural Architecture Search", arXiv:2006.10355.
+(2021), "DrNAS: Dirichlet Neural Architecture Search", arXiv:2006.10355. Soft draws of edges: Zela, Siems and Hutter
+(2020), "NAS-Bench-1Shot1: Benchmarking and Dissecting One-shot Neural Architecture Search", arXiv:2001.10422.
 """
 
 from contextlib import nullcontext
@@ -56,10 +57,19 @@ class MixedSupernet:
             )
 
     def gates(self, generator: Generator) -> Gates:
-        """The option weights of one pass, differentiable in q: choice -> (O,)."""
+        """The option weights of one pass, differentiable in q: choice -> (O,).
+
+        A hard draw would leave one edge into a node, so choices between edges are drawn softly, as in the search by
+        GDAS of NAS-Bench-1Shot1.
+        """
         if self.weighing == "mean":
             return self.q.mean()
-        return self.q.rsample(temperature=self.temperature, mode=self.weighing, generator=generator)
+        gates = self.q.rsample(temperature=self.temperature, mode=self.weighing, generator=generator)
+        edges = self.relaxation.edges_kept
+        if self.weighing == "soft" or not edges:
+            return gates
+        soft = self.q.rsample(temperature=self.temperature, mode="soft", generator=generator)
+        return {name: soft[name] if name in edges else gate for name, gate in gates.items()}
 
     def logits(self, inputs: Inputs, gates: Gates, weights: Tensors | None = None) -> Tensor:
         """(B, ...) -> (B, classes), with options mixed by the given gates.
@@ -80,5 +90,5 @@ class MixedSupernet:
         return self.task.loss(self.logits(batch.inputs, gates, weights), batch.targets)
 
     def architecture(self) -> Architecture:
-        """The most probable option of every choice; in DARTS cells, the two strongest edges into every node."""
+        """The most probable option of every choice; in DARTS and 1shot1 cells, the strongest edges into every node."""
         return self.relaxation.architecture({name: gate.detach() for name, gate in self.q.mean().items()})

@@ -47,7 +47,7 @@ class OneShot(Strategy):
         self.inner = inner or PathGradients()
         self.task = task
         self.batches_per_step = self.inner.batches
-        self.paths_per_step = self.paths.count
+        self.paths_per_step = self.paths.count * self.inner.passes
 
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one outer step; measures the mean loss over paths and batches."""

@@ -34,13 +34,13 @@ class Strategy(ABC):
 
     batches_per_step: int = 1
     held_out_per_step: int = 0
-    """Training and held-out batches that a step uses."""
+    """Training and held-out batches that a step uses; the last step of an epoch may have fewer training batches."""
     paths_per_step: int = 1
-    """Architectures that a step trains."""
+    """Architectures that a step trains on each of its batches, counted once for every pass."""
 
     @abstractmethod
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """Makes one update from ``batches_per_step`` training batches and returns what it measured.
+        """Makes one update from up to ``batches_per_step`` training batches and returns what it measured, as means.
 
         Args:
             held_out: at least ``held_out_per_step`` batches; extra ones are ignored.

@@ -16,7 +16,14 @@ from polyarch.supernets.nb101 import NB101Supernet
 from polyarch.supernets.nb201 import NB201Supernet
 from polyarch.supernets.packed_mlp import PackedMLPSupernet
 from polyarch.supernets.pooled import PooledSupernet
-from polyarch.supernets.relaxation import ChosenOptions, DartsRelaxation, Relaxation, relaxation_of, without_option
+from polyarch.supernets.relaxation import (
+    ChosenOptions,
+    DartsRelaxation,
+    NB101Relaxation,
+    Relaxation,
+    relaxation_of,
+    without_option,
+)
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.resnet import ResNetSupernet
 from polyarch.supernets.supernet import Supernet
@@ -25,7 +32,8 @@ from polyarch.supernets.wired import WiredSupernet
 __all__ = [
     "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
-    "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Supernet", "NB201Supernet",
-    "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet", "Supernet",
-    "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe", "relaxation_of", "without_option",
+    "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation", "NB101Supernet",
+    "NB201Supernet", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet",
+    "Supernet", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe", "relaxation_of",
+    "without_option",
 ]  # fmt: skip

@@ -127,6 +127,7 @@ class DartsSupernet(Supernet):
         layers: number of cells, 3 or more; DARTS searches with 8 and evaluates with 20.
         channels: C of the first cells, doubled by each reduction cell; the stem has 3C, the output of a cell 4C.
         operations: which of the seven operations the edges offer.
+        none: whether a differentiable search also weighs ``none``, see `darts_space`.
         affine: True for the layers of the evaluation network, where normalisation layers in cells have scale and
             shift, and poolings are not normalised. Weight-sharing supernets usually set it to False.
         partial: k; the operations see one in k channels, see `PartialChannels`.
@@ -140,10 +141,11 @@ class DartsSupernet(Supernet):
         in_channels: int = 3,
         classes: int = 10,
         operations: tuple[str, ...] = DARTS_OPERATIONS,
+        none: bool | None = None,
         affine: bool = False,
         partial: int = 1,
     ) -> None:
-        super().__init__(darts_space(operations))
+        super().__init__(darts_space(operations, none=none))
         if layers < 3 or channels < 2 or in_channels < 1 or classes < 2:
             raise InvalidInput(
                 "Expected 3 or more layers, 2 or more channels and classes, and 1 or more in_channels. "

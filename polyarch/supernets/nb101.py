@@ -85,6 +85,11 @@ def weighted_feeds(gates: Gates, space: Space) -> Feeds:
                 for source in parents_of(option):
                     weights[source] = plus(weights.get(source), gates[choice.name][..., index])
             feeds.append(weights)
+    return feeds_run(feeds)
+
+
+def feeds_run(feeds: Sequence[Mapping[int, Tensor | None]]) -> Feeds:
+    """The weighted sources that a pass runs: all of them, or inside `skipping_zeros` those that reach the output."""
     if not skips_zeros():
         return tuple(feeds)
     # A node whose sources all have weight zero keeps them: its operation turns zeros into something else.
@@ -131,9 +136,13 @@ class NB101Supernet(Supernet):
             feeds = live_feeds(nb101_parents(self.space.validate(architecture)))
         else:
             feeds = weighted_feeds(architecture, self.space)
+        return self.forward_feeds(x, feeds, architecture)
+
+    def forward_feeds(self, x: Tensor, feeds: Feeds, operations: Architecture | Gates) -> Tensor:
+        """Logits (B, classes) from what feeds every node of the cells, and the operations on their nodes."""
         x = call(self.stem, x)
         for layer in self.layers:
-            x = layer(x, feeds, architecture) if isinstance(layer, GraphCell) else call(layer, x)
+            x = layer(x, feeds, operations) if isinstance(layer, GraphCell) else call(layer, x)
         return call(self.head, x)
 
     def parameter_count(self, architecture: Architecture) -> int:

@@ -1,5 +1,6 @@
 """The training loop."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,9 @@ def fit(
     All randomness is derived from (seed, step), and sums have the order that one thread gives them: a training ends
     with the same bits on any number of cores, and after an interruption.
 
+    An epoch of N batches has ceil(N / T) steps of a strategy that takes T batches per step: the last one takes what is
+    left. Measurements of an epoch are means over its batches.
+
     Args:
         valid: evaluated after every epoch, as ``valid_loss`` and ``valid_accuracy``.
         held_out: for strategies whose steps use held-out data, epoch after epoch.
@@ -63,12 +67,9 @@ def fit(
             is faster for large layers, and another number gives other last bits. None takes the caller's number.
         further: goes on with a training that has ended, if the callbacks or the number of epochs now allow it.
     """
-    steps_per_epoch = len(train) // strategy.batches_per_step
-    if epochs < 1 or steps_per_epoch < 1:
-        raise InvalidInput(
-            f"Expected 1 or more epochs and {strategy.batches_per_step} or more batches. "
-            f"Got {epochs=} and {len(train)} batches."
-        )
+    if epochs < 1 or len(train) < 1:
+        raise InvalidInput(f"Expected 1 or more epochs and batches. Got {epochs=} and {len(train)} batches.")
+    steps_per_epoch = math.ceil(len(train) / strategy.batches_per_step)
     if threads is not None and threads < 1:
         raise InvalidInput(f"Expected 1 or more threads, or None for the caller's number. Got {threads}.")
     if strategy.held_out_per_step and held_out is None:
@@ -100,11 +101,11 @@ def fit(
                 metrics = strategy.step(group, aside, generator=generator_at(seed, "step", state.step))
                 state.step += 1
                 for name, value in metrics.items():
-                    state.totals[name] = state.totals.get(name, 0.0) + value
+                    state.totals[name] = state.totals.get(name, 0.0) + value * len(group)
                 _call(callbacks, "on_step_end", state, metrics)
                 ended = state.step % steps_per_epoch == 0
                 if ended:
-                    _end_epoch(state, valid, seed, callbacks)
+                    _end_epoch(state, len(train), valid, seed, callbacks)
                 asked = stop is not None and stop.asked
                 if asked or time.monotonic() - saved_at >= checkpoint_seconds:
                     save(finished=False)
@@ -118,10 +119,12 @@ def fit(
     return History(state.rows)
 
 
-def _end_epoch(state: FitState, valid: BatchSource | None, seed: int, callbacks: Sequence[Callback]) -> None:
+def _end_epoch(
+    state: FitState, batches: int, valid: BatchSource | None, seed: int, callbacks: Sequence[Callback]
+) -> None:
     epoch = state.step // state.steps_per_epoch - 1
     row: Row = {"epoch": epoch, "step": state.step}
-    row.update({name: total / state.steps_per_epoch for name, total in state.totals.items()})
+    row.update({name: total / batches for name, total in state.totals.items()})
     state.totals.clear()
     if valid is not None:
         measured = state.strategy.evaluate(valid.epoch(0), generator=generator_at(seed, "valid", epoch))

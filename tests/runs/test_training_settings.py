@@ -28,11 +28,11 @@ SHAPES = {
     "single_path": (1, 1, None),
     "fair": (5, 1, None),
     "multi_path": (3, 1, None),
-    "reptile": (1, 2, 0.0),
-    "meta_prox": (1, 2, 0.7),
-    "multi_path_meta_prox": (3, 2, 0.7),
+    "reptile": (2, 1, 0.0),
+    "meta_prox": (2, 1, 0.7),
+    "multi_path_meta_prox": (6, 1, 0.7),
 }
-"""Paths and batches of a step, and the proximal weight of inner steps."""
+"""Passes over every batch of a step, batches, and the proximal weight of inner steps, of which there are two."""
 
 
 def made(folder: Path, *, space: dict[str, Any] = SMALL, **train: Any) -> Run:
@@ -102,7 +102,7 @@ def test_strategies_by_name(name: str, tmp_path: Path) -> None:
     strategy, scheduled = training.strategy, training.optimizer
     assert isinstance(strategy, OneShot)
     inner = strategy.inner if isinstance(strategy.inner, InnerSteps) else None
-    found = (strategy.paths.count, strategy.batches_per_step, inner.proximal if inner else None)
+    found = (strategy.paths_per_step, strategy.batches_per_step, inner.proximal if inner else None)
     assert found == SHAPES[name]
     assert isinstance(strategy.paths, FairPaths) == (name == "fair")
     assert scheduled is (inner or strategy).optimizer and scheduled.param_groups[0]["lr"] == 0.03
@@ -110,6 +110,14 @@ def test_strategies_by_name(name: str, tmp_path: Path) -> None:
         assert strategy.optimizer.param_groups[0]["lr"] == 0.5
     timings = tried.method.measure(tried)
     assert timings.step > 0 and (timings.paths, timings.batches) == found[:2]
+
+
+@pytest.mark.parametrize(("same_batch", "expected"), [(True, (2, 1)), (False, (1, 2))])
+def test_inner_steps_are_on_one_batch_or_on_one_each(
+    same_batch: bool, expected: tuple[int, int], tmp_path: Path
+) -> None:
+    strategy = named_training(made(tmp_path, strategy="reptile", same_batch=same_batch)).strategy
+    assert (strategy.paths_per_step, strategy.batches_per_step) == expected
 
 
 def test_variational_is_still_itself(tmp_path: Path) -> None:
@@ -124,7 +132,11 @@ def test_variational_is_still_itself(tmp_path: Path) -> None:
     [
         ({"strategy": "fair", "max_params": 1e4}, ConfigError, "no search.max_params .* with train.strategy fair"),
         ({"strategy": "fair", "space": {"kind": "depth_fc"}}, InvalidInput, "for fair paths. Got no choice"),
-        ({"strategy": "reptile", "inner_steps": 7}, ConfigError, "Expected 7 or more batches .* Got 6"),
+        (
+            {"strategy": "reptile", "inner_steps": 7, "same_batch": False},
+            ConfigError,
+            "Expected 7 or more batches .* Got 6",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_it_starts(
@@ -144,7 +156,7 @@ def test_limits_reach_the_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("paths", "batches"), [(1, 1), (4, 1), (1, 4), (4, 4)])
 def test_the_plan_counts_steps_and_paths(paths: int, batches: int) -> None:
-    """1030 examples are 16 batches of 64 and a rest that is dropped, as are batches that do not fill a step."""
+    """1094 examples are 17 batches of 64 and a rest that is dropped; a batch that fills no step counts by its share."""
 
     def planned(name: str, examples: int, timings: ScoreTimings) -> float:
         data = TensorData(torch.zeros(examples, 1, 4, 4), torch.zeros(examples, dtype=torch.int64), 2)
@@ -154,7 +166,7 @@ def test_the_plan_counts_steps_and_paths(paths: int, batches: int) -> None:
     settings = RunSettings.parse({"space": SMALL, "workers": 1, "rank": {"supernets": 1}}, "test")
     run = Run.build(settings, Workspace(Path()))
     timings = ScoreTimings(step=2.0 * paths * batches, paths=paths, batches=batches)
-    expected = settings.train.epochs * 2.0 * paths * (17 if batches == 1 else 16)
+    expected = settings.train.epochs * 2.0 * paths * 17
     assert planned("train", 1030 + 64, timings) == expected
     alone = planned("retrain", 1024, ScoreTimings(step=2.0))
     assert planned("retrain", 1024, timings) == pytest.approx(alone)

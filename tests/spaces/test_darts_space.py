@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from polyarch.spaces import (
     DARTS_NODES,
     DARTS_OPERATIONS,
     S2_OPERATIONS,
+    Constraint,
     Space,
     darts_edges,
     darts_space,
@@ -42,6 +44,24 @@ def test_published_sizes() -> None:
     assert len(DARTS_EDGES) == 14
     assert {choice.kind for choice in SPACE.choices if choice.name.endswith("inputs")} == {"wiring"}
     assert {choice.kind for choice in SPACE.choices if not choice.name.endswith("inputs")} == {"operation"}
+
+
+def test_all_spaces_but_s2_weigh_none() -> None:
+    subsets = [chosen for count in range(1, 8) for chosen in combinations(DARTS_OPERATIONS, count)]
+    assert len(subsets) == 2**7 - 1
+    assert [chosen for chosen in subsets if not darts_space(chosen).weighs_none] == [S2_OPERATIONS]
+    assert not darts_space(S2_OPERATIONS[::-1]).weighs_none
+    assert darts_space(S2_OPERATIONS, none=True).weighs_none  # S3
+    assert not darts_space(none=False).weighs_none
+
+
+def test_s2_and_s3_have_the_same_architectures_and_limits_change_nothing_of_what_is_weighed() -> None:
+    s2, s3 = darts_space(S2_OPERATIONS), darts_space(S2_OPERATIONS, none=True)
+    assert s2 == s3
+    assert [space.constrained(Constraint("anything", lambda _: True)).weighs_none for space in (s2, s3)] == [
+        False,
+        True,
+    ]
 
 
 @given(seed=st.integers(0, 2**32), data=st.data())

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from polyarch.data import Batch
+from polyarch.data import Batch, Batches, TensorData
 from polyarch.distributions import FactorisedCategorical, FactorisedDirichlet
 from polyarch.errors import InvalidInput
 from polyarch.nn import OneOf
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import (
+    Bilevel,
     HeldOutLoss,
     Hypergradient,
     LossSum,
@@ -25,6 +27,7 @@ from polyarch.strategies import (
     take_step,
 )
 from polyarch.supernets import from_module, relaxation_of
+from polyarch.training import fit
 
 RATE, MOMENTUM, DECAY = 0.3, 0.9, 0.01
 
@@ -207,3 +210,40 @@ def test_q_must_be_over_the_weighed_choices() -> None:
     other = relaxation_of(from_module(nn.Sequential(OneOf("other", a=nn.Identity(), b=nn.Tanh()))))
     with pytest.raises(InvalidInput, match="Expected q over the choices"):
         MixedSupernet(other, mixed.q)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 7, 9])
+@pytest.mark.parametrize(
+    ("kind", "passes"),
+    [
+        (lambda steps: LossSum(steps, repeat=False), 1),
+        (lambda steps: LossSum(steps), 2),
+        (lambda steps: LossSum(steps, on="held_out", repeat=False), 1),
+        (UnrolledLossSum, 1),
+    ],
+    ids=["sotl", "sotl repeated", "sovl", "exact"],
+)
+def test_an_epoch_takes_a_weight_step_on_every_batch_whatever_the_length_of_blocks(
+    kind: Callable[[int], Hypergradient], passes: int, steps: int
+) -> None:
+    """Seven batches; the last block has what T leaves over. Repeated blocks take their steps twice."""
+    mixed, optimizer = problem()
+    mixed.relaxation.float()
+    optimizer.state.clear()
+    q_optimizer = torch.optim.SGD(mixed.q.float().parameters(), lr=0.1)
+    taken = {"weights": 0, "q": 0}
+
+    def count(name: str) -> Callable[..., None]:
+        def one_more(*_: object) -> None:
+            taken[name] += 1
+
+        return one_more
+
+    optimizer.register_step_post_hook(count("weights"))
+    q_optimizer.register_step_post_hook(count("q"))
+    generator = generator_at(0, "data")
+    inputs = torch.randn(7 * 3, 3, generator=generator)
+    data = TensorData(inputs, torch.randint(2, (21,), generator=generator), 2)
+    strategy = Bilevel(mixed, optimizer, q_optimizer, gradient=kind(steps))
+    fit(strategy, Batches(data, 3), epochs=2, seed=0, held_out=Batches(data, 3))
+    assert taken == {"weights": 2 * 7 * passes, "q": 2 * math.ceil(7 / steps)}

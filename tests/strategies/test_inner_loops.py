@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -107,8 +108,19 @@ def test_inner_steps_follow_the_penalised_loss(texts: tuple[str, ...], proximal:
     paths = paths_of(net, *texts)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=momentum)
     expected = mean([by_hand(net, path, batches, 0.05, proximal, momentum) for path in paths])
-    assert_close(run(net, InnerSteps(optimizer, steps=T, proximal=proximal), paths, batches), expected)
+    inner = InnerSteps(optimizer, steps=T, proximal=proximal, same_batch=False)
+    assert_close(run(net, inner, paths, batches), expected)
     assert not optimizer.state
+
+
+@pytest.mark.parametrize("proximal", [0.0, 10.0])
+def test_inner_steps_on_one_batch_see_it_again_and_again(proximal: float) -> None:
+    net, (batch,) = make_net(), make_batches(1)
+    paths = paths_of(net, FIRST, SECOND)
+    inner = InnerSteps(torch.optim.SGD(net.parameters(), lr=0.05), steps=T, proximal=proximal)
+    assert (inner.batches, inner.passes) == (1, T)
+    expected = mean([by_hand(net, path, [batch] * T, 0.05, proximal, 0.0) for path in paths])
+    assert_close(run(net, inner, paths, [batch]), expected)
 
 
 def test_a_displacement_is_the_sum_of_the_gradients_on_the_way() -> None:
@@ -126,7 +138,7 @@ def test_a_displacement_is_the_sum_of_the_gradients_on_the_way() -> None:
             if weight.grad is not None:
                 totals[name] = totals.get(name, torch.zeros(())) + weight.grad
         walker.step()
-    found = run(net, InnerSteps(torch.optim.SGD(net.parameters(), lr=rate), steps=T), [path], batches)
+    found = run(net, InnerSteps(torch.optim.SGD(net.parameters(), lr=rate), steps=T, same_batch=False), [path], batches)
     assert_close(found, {name: rate * total for name, total in totals.items()})
 
 
@@ -150,7 +162,9 @@ def test_a_displacement_is_the_gradient_of_sotl_to_first_order() -> None:
     start = values(net)
     at_start = gradients(torch.stack([loss_at(net, start, path, batch) for batch in batches]).sum(), start)
     for rate in (1e-5, 1e-6, 1e-7):
-        displacement = run(net, InnerSteps(torch.optim.SGD(net.parameters(), lr=rate), steps=T), [path], batches)
+        displacement = run(
+            net, InnerSteps(torch.optim.SGD(net.parameters(), lr=rate), steps=T, same_batch=False), [path], batches
+        )
         net.zero_grad(set_to_none=True)
         expected = {"sotl": unrolled_gradient(net, path, batches, rate), "at the start": at_start}
         for kind, gradient in expected.items():
@@ -169,7 +183,10 @@ def test_the_outer_update_goes_a_share_of_the_mean_way() -> None:
     drawn = RandomPaths(Empirical(net.space, paths), 5)
     expected = mean([by_hand(net, path, batches, 0.05, 0.1, 0.0) for path in drawn.draw(generator_at(0, "step"))])
     strategy = OneShot(
-        net, torch.optim.SGD(net.parameters(), lr=0.7), paths=drawn, inner=InnerSteps(inner, steps=T, proximal=0.1)
+        net,
+        torch.optim.SGD(net.parameters(), lr=0.7),
+        paths=drawn,
+        inner=InnerSteps(inner, steps=T, proximal=0.1, same_batch=False),
     )
     strategy.step(batches, generator=generator_at(0, "step"))
     moved = {name: weight.detach() - before[name].detach() for name, weight in net.named_parameters()}
@@ -180,7 +197,7 @@ def test_the_outer_update_goes_a_share_of_the_mean_way() -> None:
 def test_inner_loss_is_the_mean_over_paths_and_steps() -> None:
     net, batches = make_net(), make_batches(2)
     paths = paths_of(net, FIRST, SECOND)
-    still = InnerSteps(torch.optim.SGD(net.parameters(), lr=0.0), steps=2)
+    still = InnerSteps(torch.optim.SGD(net.parameters(), lr=0.0), steps=2, same_batch=False)
     expected = [loss_at(net, values(net), path, batch).item() for path in paths for batch in batches]
     assert still.run(net, paths, batches, F.cross_entropy) == pytest.approx(sum(expected) / 4, rel=1e-12)
 
@@ -192,7 +209,7 @@ def test_weights_are_put_back_where_a_loss_is_not_finite(spoiled: int) -> None:
     before = copy.deepcopy(dict(net.named_parameters()))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     with pytest.raises(NotFiniteError, match=r"finite training loss\. Got nan"):
-        InnerSteps(optimizer, steps=T).run(net, paths_of(net, FIRST), batches, F.cross_entropy)
+        InnerSteps(optimizer, steps=T, same_batch=False).run(net, paths_of(net, FIRST), batches, F.cross_entropy)
     assert all(same_bits(weight, before[name]) and weight.grad is None for name, weight in net.named_parameters())
     assert not optimizer.state
 
@@ -200,6 +217,6 @@ def test_weights_are_put_back_where_a_loss_is_not_finite(spoiled: int) -> None:
 @pytest.mark.parametrize(
     ("options", "words"), [({"steps": 0}, "1 or more inner steps. Got 0"), ({"proximal": -0.1}, "0 or more. Got -0.1")]
 )
-def test_impossible_inner_steps(options: dict[str, int], words: str) -> None:
+def test_impossible_inner_steps(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         InnerSteps(torch.optim.SGD(make_net().parameters(), lr=0.1), **options)

@@ -68,6 +68,7 @@ def run(settings: Settings, item: dict[str, Any], folder: Path) -> dict[str, Any
         outer=partial(torch.optim.SGD, lr=settings["outer_rate"]),
         clip=settings["clip"],
         positive=["rate"],
+        repeat=item["unroll"] > 1,  # a constant rate would give the same steps again
     )
     stream, steps, done = endless(source), its["epochs"] * len(source), 0
     epochs: list[dict[str, float]] = []

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from polyarch.errors import NotFiniteError
+from polyarch.methods.one_shot import THESIS_PROXIMAL
 from polyarch.runs.retraining import Retraining
 from polyarch.spaces import Architecture, nb201_space
 from polyarch.truths.building import CurveTraining
@@ -17,8 +18,8 @@ from polyarch_experiments.training_speed.strategy_claims import judge
 from polyarch_experiments.training_speed.strategy_figures import figures, tables
 from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS
 
-PATHS = {"fair": 5, "multi_path": 4, "multi_path_meta_prox": 4}
-"""Paths that see every batch; the other strategies have one."""
+PASSES = {"fair": 5, "multi_path": 4, "reptile": 4, "meta_prox": 4, "multi_path_meta_prox": 16}
+"""Passes over every batch: paths times inner steps. The other strategies take one."""
 
 StrategyAndSeed = tuple[str, int]
 """A strategy and a seed, or ``truth`` and the number of a share of the architectures."""
@@ -42,7 +43,7 @@ def run(settings: Settings, item: StrategyAndSeed, folder: Path) -> dict[str, An
         return _alone(settings, kept, folder)
     content = dict(settings["run"])
     # Every strategy gets the same number of forward and backward passes.
-    content["train"] = {**content["train"], "strategy": name, "epochs": settings["passes"] // PATHS.get(name, 1)}
+    content["train"] = {**content["train"], "strategy": name, "epochs": settings["passes"] // PASSES.get(name, 1)}
     store = folder / f"{name}-{number}"
     trained = train_supernet(content, number, store)
     rows = score_cells(
@@ -80,6 +81,9 @@ _CPU: Settings = {
     },
 }  # fmt: skip
 
+_LONG_RUN = recipe(size=None, cells=5, epochs=250, steps=300, rate=0.01)
+_PAPER_RUN = {**_LONG_RUN, "train": {**_LONG_RUN["train"], "proximal": THESIS_PROXIMAL}}
+
 STRATEGY_RANKING = Experiment(
     name="strategy_ranking",
     document=TRAINING_SPEED,
@@ -87,7 +91,7 @@ STRATEGY_RANKING = Experiment(
     presets={
         "quick": {
             **_CPU, "strategies": {"single_path": 2, "reptile": 1}, "architectures": 5, "own_truth": 3,
-            "valid_examples": 100, "passes": 1,
+            "valid_examples": 100, "passes": 4,
             "run": recipe(size=8, cells=1, epochs=1, limit=300, steps=4, adapting=2),
             "alone": {"data": {"limit": 200}, "retrain": {"epochs": 1}},
         },
@@ -95,7 +99,7 @@ STRATEGY_RANKING = Experiment(
         "paper": {
             **_CPU, "strategies": dict.fromkeys(_CPU["strategies"], 3), "architectures": 200, "own_truth": 64,
             "valid_examples": 25_000, "passes": 250,
-            "run": recipe(size=None, cells=5, epochs=250, steps=300, rate=0.01),
+            "run": _PAPER_RUN,
             "alone": {"data": {}, "retrain": {**_CPU["alone"]["retrain"], "epochs": 200}},
         },
     },

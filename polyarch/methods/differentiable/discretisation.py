@@ -24,7 +24,7 @@ def weights_of(strategy: Bilevel) -> dict[str, Tensor]:
 
 
 def strongest(relaxation: Relaxation, weights: Gates, *, excess: Excess | None = None) -> Architecture:
-    """What the weights point at: the largest option of every choice, the two strongest edges of DARTS nodes.
+    """What the weights point at: the largest option of every choice, the strongest edges into DARTS and 1shot1 nodes.
 
     Where that is not allowed, options are taken out one by one: each time the one of those chosen whose loss lowers the
     excess most for what the logarithm of the weights falls by.
@@ -38,9 +38,9 @@ def strongest(relaxation: Relaxation, weights: Gates, *, excess: Excess | None =
         return found
     while (beyond := excess(found)) > 0:
         best: tuple[float, Gates] | None = None
-        for choice, option in relaxation.chosen(weights).items():
+        for choice, option in relaxation.chosen(weights):
             changed = without_option(weights, choice, option)
-            if not changed[choice].sum() > 0:
+            if not _decides(relaxation, changed, choice):
                 continue
             other = relaxation.architecture(changed)
             gain = beyond - excess(other)
@@ -65,9 +65,9 @@ def skips_beyond(most: int) -> Excess:
 def alternatives(relaxation: Relaxation, weights: Gates) -> list[Architecture]:
     """Architectures that differ from the strongest where one of its options is taken out, the likeliest first."""
     found: dict[Architecture, float] = {}
-    for choice, option in relaxation.chosen(weights).items():
+    for choice, option in relaxation.chosen(weights):
         changed = without_option(weights, choice, option)
-        if changed[choice].sum() > 0:
+        if _decides(relaxation, changed, choice):
             found.setdefault(relaxation.architecture(changed), _log_weight(weights, relaxation.chosen(changed)))
     return sorted(found, key=lambda architecture: -found[architecture])
 
@@ -81,6 +81,8 @@ def by_perturbation(
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Tensor]:
     """Weights by what is missed: every choice takes the option without which the mixed network gets worst.
+
+    A choice between edges takes as many as the architecture keeps, with equal weights.
 
     The choices are decided in random order, by the score on held-out data, higher is better; those that are not decided
     yet stay mixed. Where a relaxation weighs more edges than an architecture has, the weight of an edge is then how
@@ -100,8 +102,9 @@ def by_perturbation(
         options = [option for option, weight in enumerate(weights[name].tolist()) if weight > 0]
         scores = {option: _score(strategy, without_option(weights, name, option), held_out) for option in options}
         # Among equals the heavier option: removal that changes nothing must not decide by position.
-        chosen = min(options, key=lambda option: (scores[option], -float(weights[name][option])))
-        weights[name] = F.one_hot(torch.tensor(chosen), len(weights[name])).to(weights[name])
+        order_of_loss = sorted(options, key=lambda option: (scores[option], -float(weights[name][option])))
+        kept = order_of_loss[: relaxation.edges_kept.get(name, 1)]
+        weights[name] = F.one_hot(torch.tensor(kept), len(weights[name])).to(weights[name]).mean(0)
         for batch in tune():
             strategy.step_with(weights, batch)
         report(done + 1, len(order))
@@ -126,6 +129,11 @@ def _score(strategy: Bilevel, weights: Gates, batches: Sequence[Batch]) -> float
     return task.selection.gain(found[task.selection.name])
 
 
+def _decides(relaxation: Relaxation, weights: Gates, choice: str) -> bool:
+    """Whether a choice has as many options of positive weight as an architecture keeps."""
+    return int((weights[choice] > 0).sum()) >= relaxation.edges_kept.get(choice, 1)
+
+
 def _log_weight(weights: Gates, chosen: ChosenOptions) -> float:
     """The sum of the logarithms of the weights of chosen options."""
-    return sum(math.log(max(float(weights[name][option]), 1e-12)) for name, option in chosen.items())
+    return sum(math.log(max(float(weights[name][option]), 1e-12)) for name, option in chosen)

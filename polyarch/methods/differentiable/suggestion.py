@@ -1,5 +1,6 @@
 """What is chosen for a user who asks for a differentiable search: a space, a schedule and what the method asks for."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,5 +91,5 @@ def _choices(taken: Mapping[str, Any], batches: int) -> tuple[int, dict[str, Any
     if taken["differentiable"]["gradient"] in SUMS:
         found["steps"] = min(max(batches * epochs // MOVES, 2), SOTL_STEPS, max(batches, 1))
         steps = taken["differentiable"].get("steps", found["steps"])
-    moves = max(epochs * (batches // steps), 1)
+    moves = max(epochs * math.ceil(batches / steps), 1)
     return moves, {**found, "q_learning_rate": round(min(max(REACH / moves, Q_RATE), 0.1), 5)}

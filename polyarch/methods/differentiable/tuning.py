@@ -1,9 +1,12 @@
 """Tuning of training settings while training goes on: any number that the training loss or its steps depend on.
 
 Training runs in blocks of T steps. After each, the settings take a step of their own along the gradient of the block's
-sum of training losses (SoTL), or of a held-out loss at its end; the weights go on from where they are.
+sum of training losses (SoTL), or of a held-out loss at its end. The weights go on from where they are, or return to the
+start of the block and repeat its steps with the new settings, as in Algorithm 1 of "Improving weight-sharing Neural
+Architecture Search with a marginal likelihood estimator" (MSc thesis, University of Oxford, 2021).
 """
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +16,7 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput, NotFiniteError, UnknownName
-from polyarch.objectives import InnerSGD, Tensors, TrainingLoss, direct_gradient, unrolled_gradient
+from polyarch.objectives import InnerSGD, Tensors, TrainingLoss, direct_gradient, plain_steps, unrolled_gradient
 
 OuterOptimiser = Callable[[list[Tensor]], torch.optim.Optimizer]
 
@@ -25,7 +28,7 @@ def slow_sgd(settings: list[Tensor]) -> torch.optim.Optimizer:
 
 @dataclass(frozen=True)
 class TunedSteps:
-    """T steps of training with the same settings.
+    """T steps of training with the same settings; a tuner with ``repeat`` takes them again with the next settings.
 
     Attributes:
         settings: those that the steps were taken with.
@@ -50,6 +53,7 @@ class Tuner:
         exact: differentiate through the steps of a block; else only the direct term, which costs nothing.
         clip: the largest norm of a gradient of all settings together.
         positive: settings that stay above 0: an entry that a step would take to 0 or below is halved instead.
+        repeat: whether the weights return to the start of every block and take its steps again with the new settings.
     """
 
     def __init__(
@@ -63,11 +67,13 @@ class Tuner:
         exact: bool = True,
         clip: float = 10.0,
         positive: Collection[str] = (),
+        repeat: bool = False,
     ) -> None:
         self.loss = loss
         self.inner = inner
         self.exact = exact
         self.clip = clip
+        self.repeat = repeat
         self.weights = {name: weight.detach() for name, weight in weights.items()}
         self.velocity: dict[str, Tensor] | None = None
         self.history: list[TunedSteps] = []
@@ -110,7 +116,10 @@ class Tuner:
         return done
 
     def block(self, batches: list[Any], held_out: Any = None) -> TunedSteps:
-        """One step of the weights per batch, then one of the settings."""
+        """One step of the weights per batch, then one of the settings, then with ``repeat`` those of the weights again.
+
+        An error leaves weights and settings as they were.
+        """
 
         def held_out_loss(weights: Tensors, settings: Tensors) -> Tensor:
             return self.loss(weights, settings, held_out)
@@ -126,7 +135,18 @@ class Tuner:
             final_loss=None if held_out is None else held_out_loss,
         )
         block = TunedSteps(self.settings, found.losses, found.gradient)
+        memory = copy.deepcopy(self._outer.state_dict())
         self._step(found.gradient)
+        if self.repeat:
+            try:
+                found = plain_steps(
+                    self.loss, self.weights, self._settings, batches, self.inner, velocity=self.velocity
+                )
+            except NotFiniteError:
+                self._outer.load_state_dict(memory)
+                for name, value in block.settings.items():
+                    self._settings[name].copy_(value)
+                raise
         self.weights, self.velocity = found.weights, found.velocity
         self.history.append(block)
         return block

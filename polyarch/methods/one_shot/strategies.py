@@ -31,7 +31,7 @@ from polyarch.supernets import Supernet
 from polyarch.tasks import Task
 
 DEFAULTS = TrainSettings()
-"""lambda of MetaProx is 0.1 as in the authors' code; the thesis says 10. With plain SGD of rate eta every inner step
+"""lambda of MetaProx is `CODE_PROXIMAL`; the thesis says `THESIS_PROXIMAL`. With plain SGD of rate eta every inner step
 first shrinks what the steps before have moved by the factor 1 - eta lambda: at a rate of 0.1, a lambda of 10 leaves
 nothing of it."""
 
@@ -59,7 +59,10 @@ def multi_path(
 
 
 def reptile(net: Supernet, optimizer: torch.optim.Optimizer, **options: Any) -> OneShot:
-    """Reptile: T steps of ``optimizer`` on one path, then w <- w + outer_rate (w_T - w); see `multi_path_meta_prox`."""
+    """Reptile: T steps of ``optimizer`` on one path and one batch, then w <- w + outer_rate (w_T - w).
+
+    The options are those of `multi_path_meta_prox`.
+    """
     return multi_path_meta_prox(net, optimizer, count=1, proximal=0.0, **options)
 
 
@@ -76,16 +79,24 @@ def multi_path_meta_prox(
     steps: int = DEFAULTS.inner_steps,
     proximal: float = DEFAULTS.proximal,
     outer_rate: float = DEFAULTS.outer_rate,
+    same_batch: bool = DEFAULTS.same_batch,
     q: ArchDistribution | None = None,
     task: Task = CLASSES,
 ) -> OneShot:
-    """MetaProx on k paths that start from the same w and see the same batches: w <- w + outer_rate mean(w_T - w)."""
+    """MetaProx on k paths that start from the same w and see the same batches: w <- w + outer_rate mean(w_T - w).
+
+    Args:
+        count: k.
+        steps: T.
+        proximal: lambda, e.g. `THESIS_PROXIMAL` or `CODE_PROXIMAL`.
+        same_batch: whether the T steps are on one batch; else each is on a batch of its own.
+    """
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     return OneShot(
         net,
         torch.optim.SGD(weights, lr=outer_rate, foreach=True),
         paths=_random(net, q, count),
-        inner=InnerSteps(optimizer, steps=steps, proximal=proximal),
+        inner=InnerSteps(optimizer, steps=steps, proximal=proximal, same_batch=same_batch),
         task=task,
     )
 

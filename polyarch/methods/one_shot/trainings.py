@@ -51,7 +51,8 @@ def multi_path_meta_prox(run: Run) -> Training:
 
 def _inner(run: Run) -> dict[str, Any]:
     train = run.settings.train
-    return {"steps": train.inner_steps, "outer_rate": train.outer_rate, "q": run.allowed}
+    options = {"steps": train.inner_steps, "outer_rate": train.outer_rate, "same_batch": train.same_batch}
+    return {**options, "q": run.allowed}
 
 
 def _training(run: Run, make: Callable[..., OneShot], **options: Any) -> Training:

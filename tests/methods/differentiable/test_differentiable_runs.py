@@ -144,7 +144,7 @@ class TestCells:
 def test_partial_channels_search_edges_and_train_all_channels_alone(tmp_path: Path) -> None:
     found = searched("pc-darts", tmp_path / "run", {**DARTS, "retrain.members": 1})
     record = record_of(found.results)
-    assert "normal 2" in record.choices and record.choices["normal 0->2"] == ["skip_connect", "sep_conv_3x3", "none"]
+    assert "normal 2" in record.choices and record.choices["normal 0->2"] == ["skip_connect", "sep_conv_3x3"]
     assert found.results.settings["space"]["partial"] == 4
     assert record.notation is not None
     assert parse_darts(record.notation).space.name == "darts"

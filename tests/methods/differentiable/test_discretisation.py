@@ -12,12 +12,12 @@ from polyarch.data import Batch
 from polyarch.distributions import FactorisedCategorical
 from polyarch.errors import ImpossibleSpace, InvalidInput
 from polyarch.methods.differentiable.discretisation import alternatives, by_perturbation, skips_beyond, strongest
-from polyarch.methods.differentiable.recipes import differentiable_search
+from polyarch.methods.differentiable.recipes import DifferentiableMethod, differentiable_search
 from polyarch.nn import OneOf
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, darts_space, skip_count
 from polyarch.strategies import Bilevel
-from polyarch.supernets import DartsSupernet, NB201Supernet, from_module, relaxation_of
+from polyarch.supernets import DartsSupernet, NB101Supernet, NB201Supernet, from_module, relaxation_of
 
 
 def random_weights(net: NB201Supernet, seed: int = 0) -> dict[str, Tensor]:
@@ -63,7 +63,7 @@ def test_skips_are_limited() -> None:
 def test_skips_of_darts_cells_are_limited() -> None:
     net = DartsSupernet(layers=3, channels=2, operations=("skip_connect", "sep_conv_3x3"))
     relaxation = relaxation_of(net)
-    weights = {choice.name: torch.tensor([0.5, 0.3, 0.2]) for choice in relaxation.space.choices}
+    weights = {choice.name: torch.tensor([0.6, 0.4]) for choice in relaxation.space.choices}
     found = strongest(relaxation, weights, excess=skips_beyond(3))
     assert skip_count(found) == 3 and found in darts_space(("skip_connect", "sep_conv_3x3"))
 
@@ -147,6 +147,64 @@ def test_perturbation_of_darts_cells_chooses_edges() -> None:
     held_out = [Batch(images, torch.arange(6) % 3)]
     weights = by_perturbation(strategy, held_out, generator=generator_at(0, "order"))
     assert strongest(strategy.mixed.relaxation, weights) in net.space
+
+
+def graph_search(name: DifferentiableMethod = "darts") -> Bilevel:
+    with global_seed(0, "perturbation"):
+        net = NB101Supernet(2, channels=2, cells=1, classes=3)
+    return differentiable_search(name, net, torch.optim.SGD(net.parameters(), lr=0.1))
+
+
+def test_perturbation_of_1shot1_cells_keeps_as_many_edges_as_a_node_has_parents() -> None:
+    strategy = graph_search()
+    relaxation = strategy.mixed.relaxation
+    images = torch.randn(6, 3, 8, 8, generator=generator_at(0, "images"))
+    weights = by_perturbation(strategy, [Batch(images, torch.arange(6) % 3)], generator=generator_at(0, "order"))
+    for choice in relaxation.space.choices:
+        assert int(weights[choice.name].count_nonzero()) == relaxation.edges_kept.get(choice.name, 1)
+    found = strongest(relaxation, weights)
+    for name in relaxation.edges_kept:
+        kept = weights[name].nonzero().flatten().tolist()
+        assert found.option(name.replace("edges", "parents")) == ",".join(map(str, kept))
+
+
+def test_alternatives_of_1shot1_cells_lose_one_edge_or_operation_each() -> None:
+    """Of the k + 1 heaviest edges into a node, the last takes the place of any of the k that is taken out."""
+    relaxation = graph_search().mixed.relaxation
+    generator = generator_at(0, "weights")
+    weights = {c.name: torch.randn(len(c), generator=generator).softmax(0) for c in relaxation.space.choices}
+    best = strongest(relaxation, weights)
+    expected = set()
+    for choice in relaxation.space.choices:
+        order = weights[choice.name].argsort(descending=True).tolist()
+        kept = relaxation.edges_kept.get(choice.name, 1)
+        for lost in order[:kept]:
+            options = [choice.options[option] for option in sorted({*order[: kept + 1]} - {lost})]
+            expected.add(best.replace(**{choice.name.replace("edges", "parents"): ",".join(options)}))
+    assert set(alternatives(relaxation, weights)) == expected and best not in expected
+
+
+def test_edges_that_were_taken_out_of_1shot1_cells_do_not_return() -> None:
+    relaxation = graph_search().mixed.relaxation
+    weights = {choice.name: torch.full((len(choice),), 1 / len(choice)) for choice in relaxation.space.choices}
+    weights["output_edges"] = torch.tensor([0.3, 0.3, 0.3, 0.1, 0.0])  # three of the first four: node 4 has no weight
+
+    def reads_the_input(architecture: Architecture) -> float:
+        return float("0" in architecture.option("output_parents").split(","))
+
+    found = strongest(relaxation, weights, excess=reads_the_input)
+    assert found.option("output_parents") == "1,2,3"
+    with pytest.raises(ImpossibleSpace, match="keeps the limits"):
+        strongest(relaxation, weights, excess=lambda found: float("4" not in found.option("output_parents").split(",")))
+
+
+def test_hard_draws_leave_edges_of_1shot1_cells_soft() -> None:
+    mixed = graph_search("gdas").mixed
+    for position in range(3):
+        gates = mixed.gates(generator_at(0, "gates", position))
+        for name, gate in gates.items():
+            assert gate.sum().item() == pytest.approx(1.0, abs=1e-6)
+            assert (gate > 0).all() if name in mixed.relaxation.edges_kept else int(gate.count_nonzero()) == 1
 
 
 def test_perturbation_needs_data() -> None:

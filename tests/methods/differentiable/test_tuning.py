@@ -63,6 +63,43 @@ def test_blocks_follow_the_exact_gradient(held_out: bool) -> None:
     assert not torch.allclose(found.settings["curvature"], blocks[0].settings["curvature"])
 
 
+def test_repeated_blocks_start_over_with_the_new_settings() -> None:
+    """In closed form: v <- v / 2 + 2 c (w - x), w <- w - rate v, from the weights and velocity before the block."""
+    found = tuner(outer=partial(torch.optim.SGD, lr=0.01), repeat=True)
+    batches = draws(5)
+    w, v = WEIGHTS["w"], torch.zeros(2, dtype=torch.float64)
+    for block in (batches[:2], batches[2:4], batches[4:]):
+        before = found.settings
+        start = {"w": w}, {"w": v}
+        expected = unrolled_gradient(loss, start[0], before, block, InnerSGD("rate", momentum=0.5), velocity=start[1])
+        done = found.block(block)
+        assert done.losses == pytest.approx(expected.losses, rel=1e-12)
+        for name, value in before.items():
+            assert torch.equal(done.settings[name], value)
+            torch.testing.assert_close(found.settings[name], value - 0.01 * expected.gradient[name])
+        curvature, rate = found.settings["curvature"], found.settings["rate"].double()
+        for x in block:
+            v = v / 2 + 2 * curvature * (w - x)
+            w = w - rate * v
+        torch.testing.assert_close(found.weights["w"], w, rtol=1e-6, atol=1e-7)
+        assert found.velocity is not None
+        torch.testing.assert_close(found.velocity["w"], v, rtol=1e-6, atol=1e-7)
+        if len(block) > 1:  # one step hardly differs: its loss does not depend on the rate, which thus stays
+            assert not torch.allclose(found.weights["w"], expected.weights["w"], rtol=1e-2)
+        w, v = found.weights["w"], found.velocity["w"]
+
+
+@pytest.mark.parametrize("outer", [partial(torch.optim.SGD, lr=1e30), partial(torch.optim.Adam, lr=1e30)])
+def test_a_repetition_that_diverges_changes_nothing(outer: Any) -> None:
+    found = tuner(outer=outer, repeat=True)
+    before = found.settings
+    with pytest.raises(NotFiniteError, match="finite loss"):
+        found.block(draws(6))
+    assert all(torch.equal(value, before[name]) for name, value in found.settings.items())
+    assert torch.equal(found.weights["w"], WEIGHTS["w"]) and found.velocity is None and found.history == []
+    assert not found._outer.state_dict()["state"]
+
+
 def test_the_direct_gradient_is_the_cheap_one() -> None:
     settings = {"curvature": torch.tensor([1.0, 0.5], dtype=torch.float64)}
     found = Tuner(loss, WEIGHTS, settings, InnerSGD(0.1), exact=False)

@@ -13,6 +13,7 @@ from torch import nn
 from polyarch.data import Batch, Batches
 from polyarch.distributions import Empirical
 from polyarch.errors import Interrupted
+from polyarch.methods.one_shot import CODE_PROXIMAL
 from polyarch.methods.one_shot import strategies as one_shot
 from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import parse_nb201
@@ -65,6 +66,13 @@ class TestReptile(MethodContract):
     steps = 2
 
 
+class TestReptileOnSeveralBatches(MethodContract):
+    steps = 2
+
+    def make_strategy(self) -> Strategy:
+        return make("reptile", steps=2, same_batch=False)[0]
+
+
 class TestMetaProx(MethodContract):
     method = "meta_prox"
     steps = 2
@@ -85,8 +93,11 @@ def test_what_each_is_made_of(method: str) -> None:
         assert strategy.optimizer is optimizer and strategy.batches_per_step == 1
         return
     assert isinstance(strategy.inner, InnerSteps)
-    assert strategy.inner.optimizer is optimizer and strategy.batches_per_step == 4
-    assert strategy.inner.proximal == (0.0 if method == "reptile" else 0.1)
+    assert strategy.inner.optimizer is optimizer
+    assert (strategy.batches_per_step, strategy.inner.passes) == (1, 4)
+    assert strategy.paths_per_step == strategy.paths.count * 4
+    assert make(method, same_batch=False)[0].batches_per_step == 4
+    assert strategy.inner.proximal == (0.0 if method == "reptile" else CODE_PROXIMAL)
     (group,) = strategy.optimizer.param_groups
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (1.0, 0, 0)
 
