@@ -81,7 +81,7 @@ def test_every_estimator_scores_by_every_supernet(ranked: dict[int, Results]) ->
     for item in ranking.architectures:
         assert [[score.estimator for score in scores] for scores in item.further_seeds] == [NAMES, NAMES]
         assert len(set(item.scores_by_seed("sotl"))) == 3
-        assert item.scores_by_seed("params") == 3 * [float(item.parameters)]
+        assert len(set(item.scores_by_seed("params"))) == 1  # a cost has no seed
     truth = [item.truth for item in ranking.architectures if item.truth is not None]
     rows = np.array([item.scores_by_seed("sotl") for item in ranking.architectures]).T
     expected = np.mean([spearmanr(row, truth).statistic for row in rows])
