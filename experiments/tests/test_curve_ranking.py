@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,20 @@ from scipy import stats
 from polyarch.errors import MissingData
 from polyarch.tables import load_spikenas
 from polyarch_experiments.results import Claim
-from polyarch_experiments.training_speed.curve_ranking import CURVE_RANKING, figures, judge, run, tables
+from polyarch_experiments.training_speed.curve_ranking import CURVE_RANKING, SHOWN, figures, judge, run, tables
 
 NAMES = ("SoTL", "SoTL, all epochs", "SoTL-EMA", "ValAcc", "SoVL")
 EPOCHS = [1, 10, 20, 60, 100]
 
 
-def made(values: dict[str, float], noise: float = 0.0) -> dict[str, Any]:
+def made(values: dict[str, float], noise: float = 0.0, epochs: Sequence[int] = EPOCHS) -> dict[str, Any]:
     """A run in which every predictor has one correlation at all epochs, the same up to noise in three subsets."""
 
     def ranked(shift: float) -> dict[str, Any]:
         found = {
             name: {
-                "spearman": [values.get(name, 0.5) + shift * (name == "SoTL")] * 5,
-                "top10": [90.0 + values.get(name, 0.5)] * 5,
+                "spearman": [values.get(name, 0.5) + shift * (name == "SoTL")] * len(epochs),
+                "top10": [90.0 + values.get(name, 0.5)] * len(epochs),
             }
             for name in NAMES
         }
@@ -33,7 +34,7 @@ def made(values: dict[str, float], noise: float = 0.0) -> dict[str, Any]:
 
     group = {"n": 400, "size": 200, "accuracy": {"mean": 80.0, "best": 95.0}, "whole": ranked(0.0)}
     group["subsets"] = [ranked(noise * step) for step in (-1, 0, 1)]
-    return {"epochs": EPOCHS, "all": group, "top": group}
+    return {"epochs": list(epochs), "all": group, "top": group}
 
 
 def claims(*runs: dict[str, Any]) -> dict[str, Claim]:
@@ -131,3 +132,13 @@ def test_tables_and_figures_have_every_predictor_at_every_epoch() -> None:
         assert len(spec["concat"]) == 2
         for panel in spec["concat"]:
             assert len(panel["data"]["values"]) == 6 * len(EPOCHS)
+
+
+def test_tables_of_many_epochs_have_some_of_them() -> None:
+    one = made({}, epochs=range(1, 101))
+    for group in ("all", "top"):
+        one[group]["whole"]["SoTL"]["spearman"] = [epoch / 1000 for epoch in range(1, 101)]
+    for table in tables({}, {"100 epochs": one}).values():
+        shown = [epoch for epoch in SHOWN if epoch <= 100]
+        assert table.columns == ["", *map(str, shown)]
+        assert table.rows[0] == ["SoTL", *(f"{epoch / 1000:.3f}" for epoch in shown)]

@@ -140,9 +140,11 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     }
 
 
-def _run(*, size: int | None, limit: int | None, channels: int, cells: int, epochs: int, every: int) -> Settings:
+def _run(
+    *, size: int | None, limit: int | None, channels: int, cells: int, epochs: int, every: int, shift: int = 2
+) -> Settings:
     return {
-        "data": {"name": "cifar10", "split": "nb201", "size": size, "limit": limit, "shift": 2, "flip": True},
+        "data": {"name": "cifar10", "split": "nb201", "size": size, "limit": limit, "shift": shift, "flip": True},
         "space": {"kind": "nb201", "channels": channels, "cells": cells},
         "train": {
             "epochs": epochs, "batch_size": 64, "learning_rate": 0.025, "final_learning_rate": 0.001,
@@ -182,7 +184,7 @@ CELL_SEARCH = Experiment(
         "cpu": _CPU,
         "paper": {
             "methods": dict.fromkeys(_METHODS, 3),
-            "run": _run(size=None, limit=None, channels=16, cells=5, epochs=50, every=5),
+            "run": _run(size=None, limit=None, channels=16, cells=5, epochs=50, every=5, shift=4),
             "own": {},
         },
     },

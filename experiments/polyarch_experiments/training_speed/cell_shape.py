@@ -129,18 +129,19 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     }
 
 
-def _spaces(*, layers: tuple[int, int], channels: int, cells: int) -> Settings:
+def _spaces(*, layers: tuple[int, int], channels: int, cells: int, nodes: int = 1) -> Settings:
+    """S2 in a shorter and a longer network, and the space of NAS-Bench-1shot1 with the number ``nodes``."""
     s2 = {"kind": "darts", "operations": list(S2_OPERATIONS), "channels": channels}
     return {
         f"S2, {layers[0]} layers": {**s2, "layers": layers[0]},
         f"S2, {layers[1]} layers": {**s2, "layers": layers[1]},
-        "1shot1, space 1": {"kind": "nb101", "space": 1, "channels": channels, "cells": cells},
+        f"1shot1, space {nodes}": {"kind": "nb101", "space": nodes, "channels": channels, "cells": cells},
     }
 
 
-def _run(*, size: int | None, limit: int | None, epochs: int) -> Settings:
+def _run(*, size: int | None, limit: int | None, epochs: int, shift: int = 2) -> Settings:
     return {
-        "data": {"name": "cifar10", "split": "nb201", "size": size, "limit": limit, "shift": 2, "flip": True},
+        "data": {"name": "cifar10", "split": "nb201", "size": size, "limit": limit, "shift": shift, "flip": True},
         "train": {
             "epochs": epochs, "batch_size": 64, "learning_rate": 0.025, "final_learning_rate": 0.001,
             "weight_decay": 3e-4,
@@ -170,8 +171,8 @@ CELL_SHAPE = Experiment(
             "run": _run(size=16, limit=1000, epochs=16), "own": _OWN,
         },
         "paper": {
-            "seeds": 3, "spaces": _spaces(layers=(8, 20), channels=16, cells=3),
-            "run": _run(size=None, limit=None, epochs=50), "own": {},
+            "seeds": 3, "spaces": _spaces(layers=(8, 20), channels=16, cells=3, nodes=3),
+            "run": _run(size=None, limit=None, epochs=50, shift=4), "own": {},
         },
     },
     items=items,

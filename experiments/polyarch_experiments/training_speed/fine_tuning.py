@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from polyarch.data import Batches
 from polyarch.estimators import ShortRun
 from polyarch.ranking import rank_quality, top_k
 from polyarch.spaces import Architecture
@@ -21,6 +22,7 @@ from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import TRAINING_SPEED
 from polyarch_experiments.ranked_supernets import blocks_of, fixed_set, recipe, score_all, train_supernet
 from polyarch_experiments.results import Claim
+from polyarch_experiments.training_speed.thesis_recipe import SINGLE_PATH_RATE, thesis_recipe
 
 Cell = tuple[float, int]
 """A learning rate and a batch size."""
@@ -40,11 +42,16 @@ def run(settings: Settings, seed: int, folder: Path) -> dict[str, Any]:
     found: dict[str, list[list[float]]] = {}
     for rate, batch in cells(settings):
         batches = trained.feed.batches(trained.feed.train, batch, stream="scores")
-        short = ShortRun(batches, steps=settings["steps"], learning_rate=rate, seed=seed)
+        short = short_run(settings, batches, rate, seed)
         journal = store / "checkpoints" / f"rate-{rate:g}-batch-{batch}.jsonl"
         rows = score_all(Losses(trained.net, short), architectures, journal)
         found[f"{rate:g} {batch}"] = [row["losses"] for row in rows]
     return {"truth": [round(table.accuracy(one), 3) for one in architectures], "losses": found}
+
+
+def short_run(settings: Settings, batches: Batches, rate: float, seed: int) -> ShortRun:
+    """Of as many steps as the settings say or one epoch, whichever is sooner (section 4.2.3)."""
+    return ShortRun(batches, steps=min(settings["steps"], len(batches)), learning_rate=rate, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -161,8 +168,8 @@ FINE_TUNING = Experiment(
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, "seeds": 3, "architectures": 200, "steps": 300, "rates": [0.001, 0.01], "batches": [64, 128, 256],
-            "run": recipe(size=None, cells=5, epochs=250),
+            "seeds": 3, "architectures": 200, "steps": 300, "rates": [0.001, 0.01], "batches": [64, 128, 256],
+            "run": thesis_recipe(rate=SINGLE_PATH_RATE),
         },
     },
     items=items,

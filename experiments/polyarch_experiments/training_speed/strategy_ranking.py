@@ -17,6 +17,7 @@ from polyarch_experiments.seeds import seeded
 from polyarch_experiments.training_speed.strategy_claims import judge
 from polyarch_experiments.training_speed.strategy_figures import figures, tables
 from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS
+from polyarch_experiments.training_speed.thesis_recipe import OTHER_RATE, SINGLE_PATH_RATE, thesis_recipe
 
 PASSES = {"fair": 5, "multi_path": 4, "reptile": 4, "meta_prox": 4, "multi_path_meta_prox": 16}
 """Passes over every batch: paths times inner steps. The other strategies take one."""
@@ -41,11 +42,8 @@ def run(settings: Settings, item: StrategyAndSeed, folder: Path) -> dict[str, An
     if name == "truth":
         kept = architectures[: settings["own_truth"]][TOGETHER * number : TOGETHER * (number + 1)]
         return _alone(settings, kept, folder)
-    content = dict(settings["run"])
-    # Every strategy gets the same number of forward and backward passes.
-    content["train"] = {**content["train"], "strategy": name, "epochs": settings["passes"] // PASSES.get(name, 1)}
     store = folder / f"{name}-{number}"
-    trained = train_supernet(content, number, store)
+    trained = train_supernet(content_of(settings, name), number, store)
     rows = score_cells(
         trained,
         tuple(ESTIMATORS),
@@ -54,6 +52,21 @@ def run(settings: Settings, item: StrategyAndSeed, folder: Path) -> dict[str, An
         journal=store / "checkpoints" / "scored.jsonl",
     )
     return {"scored": rows, "seconds": seconds_of(trained, architectures), "valid_examples": len(trained.feed.valid)}
+
+
+def content_of(settings: Settings, strategy: str) -> dict[str, Any]:
+    """The description of the run of a strategy.
+
+    Where the settings have ``passes``, every strategy gets that many forward and backward passes; otherwise all train
+    for the same epochs. ``rates`` are those of the short runs of strategies that do not have the one of the others.
+    """
+    run = settings["run"]
+    train, scores = {**run["train"], "strategy": strategy}, dict(run["scores"])
+    if "passes" in settings:
+        train["epochs"] = settings["passes"] // PASSES.get(strategy, 1)
+    if strategy in settings.get("rates", {}):
+        scores["learning_rate"] = settings["rates"][strategy]
+    return {**run, "train": train, "scores": scores}
 
 
 def _alone(settings: Settings, architectures: list[Architecture], folder: Path) -> dict[str, Any]:
@@ -81,8 +94,7 @@ _CPU: Settings = {
     },
 }  # fmt: skip
 
-_LONG_RUN = recipe(size=None, cells=5, epochs=250, steps=300, rate=0.01)
-_PAPER_RUN = {**_LONG_RUN, "train": {**_LONG_RUN["train"], "proximal": THESIS_PROXIMAL}}
+_THESIS = thesis_recipe(rate=OTHER_RATE)
 
 STRATEGY_RANKING = Experiment(
     name="strategy_ranking",
@@ -97,10 +109,9 @@ STRATEGY_RANKING = Experiment(
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, "strategies": dict.fromkeys(_CPU["strategies"], 3), "architectures": 200, "own_truth": 64,
-            "valid_examples": 25_000, "passes": 250,
-            "run": _PAPER_RUN,
-            "alone": {"data": {}, "retrain": {**_CPU["alone"]["retrain"], "epochs": 200}},
+            "strategies": dict.fromkeys(_CPU["strategies"], 3), "architectures": 200, "own_truth": 0,
+            "valid_examples": 25_000, "rates": {"single_path": SINGLE_PATH_RATE},
+            "run": {**_THESIS, "train": {**_THESIS["train"], "proximal": THESIS_PROXIMAL}},
         },
     },
     items=items,

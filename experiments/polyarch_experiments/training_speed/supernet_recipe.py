@@ -16,6 +16,7 @@ from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.training_speed.strategy_claims import reaches_goal
 from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, correlation, top_of, truth_of
+from polyarch_experiments.training_speed.thesis_recipe import OTHER_RATE, thesis_recipe
 
 SCORED = ("sotl", "sotl_last", "val_acc", "params", "macs")
 
@@ -25,7 +26,11 @@ RecipeAndSeed = tuple[str, int]
 
 def fair(**settings: Any) -> dict[str, Any]:
     """A recipe trained by fair paths, ranked as in `strategy_ranking`."""
-    content = recipe(**{"steps": 50, "rate": 0.001, **settings})
+    return by_fair_paths(recipe(**{"steps": 50, "rate": 0.001, **settings}))
+
+
+def by_fair_paths(content: dict[str, Any]) -> dict[str, Any]:
+    """The same settings with another strategy."""
     return {**content, "train": {**content["train"], "strategy": "fair"}}
 
 
@@ -115,7 +120,7 @@ _CPU: Settings = {
 }  # fmt: skip
 
 _SHORT = {f"{epochs} epochs": fair(size=8, cells=1, epochs=epochs, limit=300, steps=4, adapting=2) for epochs in (1, 2)}
-_LONG = {f"{cells} cells per stage": fair(size=None, cells=cells, epochs=50, steps=300) for cells in (1, 5)}
+_LONG = {f"{cells} cells per stage": by_fair_paths(thesis_recipe(rate=OTHER_RATE, cells=cells)) for cells in (1, 5)}
 
 SUPERNET_RECIPE = Experiment(
     name="supernet_recipe",
