@@ -12,7 +12,7 @@ from typing import Any
 
 from polyarch.errors import ConfigError
 from polyarch.methods.race.candidates import Candidate
-from polyarch.methods.race.rungs import Lane, survivors, train_lanes
+from polyarch.methods.race.rungs import AT_ONCE, Lane, survivors, train_lanes
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.table_candidates import relatives, starters
 from polyarch.methods.race.table_ensemble import TableEnsembles, best_setting, complete_settings, table_training
@@ -96,7 +96,7 @@ def _waves(run: Run, task: CandidateTraining, train: Any, ended: list[Lane], out
         members = [replace(one, fold=fold) for one in settings for fold in range(folds)]
         new = [Lane(one) for one in members if one not in trained]
         left = _seconds_left(run, [*ended, *out]) - _refit_seconds(run, task, ended, folds)
-        each = left * finalists / max(len(new), finalists)
+        each = max(left * finalists / max(len(new), finalists), AT_ONCE)
         wave += 1
         has_run = bool(run.workspace.journal(f"race wave {wave}").records)  # before a resumption
         if not has_run and each < LEAST_SHARE * statistics.median(lane.last["seconds"] for lane in ended):
