@@ -25,6 +25,7 @@ from polyarch.methods.race.table_ensemble import (
 )
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.randomness import generator_at
+from polyarch.runs.busy_time import seconds_before
 from polyarch.runs.display import several
 from polyarch.runs.plan import PlannedStage, delivery_seconds, start_seconds
 from polyarch.runs.run import Run
@@ -185,7 +186,7 @@ def _seconds_left(run: Run, lanes: Sequence[Lane]) -> float:
     assert settings.seconds is not None
     used = sum(float(lane.last["seconds"]) for lane in lanes) / settings.finalists
     planned = settings.seconds - used
-    if settings.clock == "real" and not run.finish_now:
-        left = run.seconds_left() - delivery_seconds(run.settings)
+    if settings.clock == "real" and run.settings.max_minutes is not None and not run.finish_now:
+        left = seconds_before(run, delivery_seconds(run.settings))
         planned = min(planned, left) if run.settings.evidence else left  # evidence has its own part of the minutes
     return max(planned, 0.0)
