@@ -46,7 +46,7 @@ def winner(run: Run, lanes: Sequence[Lane]) -> Lane:
     """The best finalist on validation data; on tables the first network of the best setting."""
     if is_table_race(run):
         return _best(run, lanes)[0]
-    return run.task.selection.best(finalists_of(lanes), lambda lane: float(lane.last["valid_score"]))
+    return best_setting(run, [(lane,) for lane in finalists_of(lanes)])[0]
 
 
 def _best(run: Run, lanes: Sequence[Lane]) -> Setting:
