@@ -15,6 +15,7 @@ from polyarch_experiments.seeds import runs_of
 from polyarch_experiments.training_speed.strategy_scores import (
     ESTIMATORS,
     NAMES,
+    arrived,
     correlation,
     correlation_along,
     curves_of,
@@ -48,6 +49,7 @@ def table(settings: Settings, runs: Mapping[str, Any], truth: str, measure: Call
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     """Table 4.1 against both truths, and what early elimination keeps."""
+    settings = arrived(settings, runs)
     n, own = len(truth_of(runs, "nb201")), len(truth_of(runs, "own"))
     found = {
         f"Spearman with the NAS-Bench-201 test accuracy ({n} cells)": table(settings, runs, "nb201", correlation, 2),
@@ -83,7 +85,7 @@ def _elimination(settings: Settings, runs: Mapping[str, Any]) -> Table:
         kept, cost = [], []
         for strategy in settings["strategies"]:
             for run in runs_of(runs, settings["strategies"], strategy):
-                losses = curves_of(run)
+                losses = curves_of(run, list(truth_of(runs, "nb201")))
                 blocks = losses.shape[1]
                 full = halving_on_curves(losses, [blocks])
                 found = halving_on_curves(
@@ -97,7 +99,7 @@ def _elimination(settings: Settings, runs: Mapping[str, Any]) -> Table:
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Table 4.1 as bars, correlation along the short run (figure 4.6), improvement curves, and scores against truth."""
-    truth = truth_of(runs, "nb201")
+    settings, truth = arrived(settings, runs), truth_of(runs, "nb201")
     bars = [
         {"x": ESTIMATORS[name], "series": NAMES[strategy]}
         | summary([correlation(run, name, truth) for run in runs_of(runs, settings["strategies"], strategy)])

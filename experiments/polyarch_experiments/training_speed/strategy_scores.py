@@ -47,6 +47,15 @@ def truth_of(runs: Mapping[str, Any], name: str) -> dict[str, float]:
     return {row["architecture"]: row["nb201"] for row in first["scored"]}
 
 
+def arrived(settings: Settings, runs: Mapping[str, Any]) -> Settings:
+    """The same settings with the strategies and seeds whose runs are there: an experiment that still runs has fewer."""
+    counts = {
+        name: sum(f"{name} seed {seed}" in runs for seed in range(count))
+        for name, count in settings["strategies"].items()
+    }
+    return {**settings, "strategies": {name: count for name, count in counts.items() if count}}
+
+
 def scores_of(run: Mapping[str, Any], estimator: str, keys: Sequence[str]) -> list[float]:
     """Higher is better for all but costs, which count as predictions too: larger networks are expected to be better."""
     by_key = {row["architecture"]: row["scores"][estimator] for row in run["scored"]}
@@ -66,9 +75,10 @@ def top_of(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -
     return top_k(scores_of(run, estimator, keys), list(truth.values()), min(10, len(keys)))
 
 
-def curves_of(run: Mapping[str, Any]) -> Values:
+def curves_of(run: Mapping[str, Any], keys: Sequence[str]) -> Values:
     """(n, blocks) mean training losses of the short runs."""
-    return np.array([row["losses"] for row in run["scored"]])
+    by_key = {row["architecture"]: row["losses"] for row in run["scored"]}
+    return np.array([by_key[key] for key in keys])
 
 
 def correlation_along(
@@ -79,8 +89,8 @@ def correlation_along(
     for strategy in settings["strategies"]:
         curves = []
         for run in runs_of(runs, settings["strategies"], strategy):
-            sums = -np.cumsum(curves_of(run), axis=1)  # (n, blocks), in the order of the scored architectures
-            known = [truth[row["architecture"]] for row in run["scored"]]
+            sums = -np.cumsum(curves_of(run, list(truth)), axis=1)  # (n, blocks)
+            known = list(truth.values())
             curves.append([rank_quality(column, known, resamples=1).spearman.value or 0.0 for column in sums.T])
         found[strategy] = np.mean(curves, axis=0).tolist()
     return found
