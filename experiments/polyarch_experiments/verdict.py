@@ -80,9 +80,22 @@ def described(found: Finding) -> str:
     """For people: the value, its interval, and what it says about the claim."""
     if found.value is None:
         return f"{found.name}: not defined"
-    ends = [abs(one) for one in (found.value, found.low, found.high) if one is not None]
-    digits = 3 if max(ends) < 1 else 2
-    value = f"{found.name} {found.value:.{digits}f}"
     if found.low is None or found.high is None:
-        return f"{value} (no interval)"
-    return f"{value} ({found.low:.{digits}f} to {found.high:.{digits}f}, {VERDICTS[found.supported]})"
+        return f"{found.name} {found.value:.{_digits(found.value)}f} (no interval)"
+    digits = _digits(found.value, found.low, found.high)
+    ends = f"{found.low:.{digits}f} to {found.high:.{digits}f}"
+    return f"{found.name} {found.value:.{digits}f} ({ends}, {VERDICTS[found.supported]})"
+
+
+def interval_in_words(interval: Interval, digits: int) -> str:
+    """The value and, where there is one, its interval."""
+    if interval.value is None:
+        return "-"
+    if interval.low is None or interval.high is None:
+        return f"{interval.value:.{digits}f}"
+    return f"{interval.value:.{digits}f} ({interval.low:.{digits}f} to {interval.high:.{digits}f})"
+
+
+def _digits(*values: float) -> int:
+    """Three for shares and correlations, two for what is larger."""
+    return 3 if max(map(abs, values)) < 1 else 2
