@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyarch.data import Dataset, load, stratified_split
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, NotFiniteError
 from polyarch.estimators import Estimator, Trace, TraceEstimator
 from polyarch.executors import Serial
 from polyarch.files import Journal
@@ -110,11 +110,10 @@ def with_fewer_valid(run: Run, examples: int) -> Run:
 
 
 def score_cells(
-    run: Run, estimators: Sequence[str], *, architectures: int, valid_examples: int, journal: Path
+    run: Run, estimators: Sequence[str], cells: Sequence[Architecture], *, valid_examples: int, journal: Path
 ) -> list[dict[str, Any]]:
-    """Scores of a fixed set of NAS-Bench-201 cells, each with its true accuracy (percent) as ``nb201``."""
+    """Scores of NAS-Bench-201 cells, each with its true accuracy on CIFAR-10 (percent) as ``nb201``."""
     few = with_fewer_valid(run, valid_examples)
-    cells = fixed_set(run.net.space, architectures)
     rows = score_all(Scored(few.net, few.estimators(tuple(estimators))), cells, journal)
     table = NASBench201.load()
     for row, cell in zip(rows, cells, strict=True):
@@ -142,19 +141,22 @@ class Scored:
     estimators: Sequence[Estimator]
 
     def __call__(self, architecture: Architecture) -> dict[str, Any]:
-        """``scores`` by name and ``losses``."""
+        """``scores`` by name, None where one is not finite, and ``losses``."""
         traces: dict[int, Trace] = {}
-        scores = {}
-        for estimator in self.estimators:
-            if not isinstance(estimator, TraceEstimator):
-                scores[estimator.name] = estimator.score(self.net, architecture)
-                continue
-            run = estimator.run
-            if id(run) not in traces:
-                traces[id(run)] = run.trace(self.net, architecture)
-            scores[estimator.name] = estimator.read(traces[id(run)], architecture)
+
+        def score(estimator: Estimator) -> float | None:
+            try:
+                if not isinstance(estimator, TraceEstimator):
+                    return estimator.score(self.net, architecture)
+                if id(estimator.run) not in traces:
+                    traces[id(estimator.run)] = estimator.run.trace(self.net, architecture)
+                return estimator.read(traces[id(estimator.run)], architecture)
+            except NotFiniteError:
+                return None
+
+        scores = {estimator.name: score(estimator) for estimator in self.estimators}
         losses = [blocks_of(trace.losses) for trace in traces.values()]
-        rounded = {name: float(f"{value:.6g}") for name, value in scores.items()}
+        rounded = {name: None if value is None else float(f"{value:.6g}") for name, value in scores.items()}
         return {"architecture": architecture.key, "scores": rounded, **({"losses": losses[0]} if losses else {})}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice, pairwise
@@ -22,6 +21,7 @@ from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.fourier import RegressionData, fourier
+from polyarch_experiments.verdict import claim, finding, over_seeds, paired
 
 NEAR = 0.5
 """MaxDeg has found the degree when it is this near: rounded, it is the degree. From below, a search that jumps past it
@@ -121,56 +121,64 @@ def _search(settings: Settings, item: dict[str, Any], train: RegressionData, val
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """The sweep, both sides, T, and validation loss."""
+    """The sweep, both sides, T, and validation loss; intervals are over seeds."""
     degree, unrollings = settings["degree"], settings["unrollings"]
     sums = [run["sotl"] for run in _of(settings, runs, "sweep")]
     best = [int(min(one, key=one.__getitem__)) for one in sums]
+    margins = [
+        min(100 * (value / one[str(degree)] - 1) for at, value in one.items() if int(at) != degree) for one in sums
+    ]
     finals = {start: [run["final"] for run in _of(settings, runs, f"start {start}")] for start in settings["starts"]}
     floors = {math.floor(value) for values in finals.values() for value in values}
-    shortest = min(unrollings)
+    shortest, longest = min(unrollings), max(unrollings)
     steps = {name: _steps(settings, runs, name) for name in _names(settings)}
-    means = {name: statistics.fmean(found) for name, found in steps.items()}
-    by_length = [means[f"T {unroll}"] for unroll in unrollings]
-    even = [means[f"even T {unroll}"] for unroll in unrollings]
     told = {name: _told(settings, found) for name, found in steps.items()}
     return [
-        Claim(
+        claim(
+            "Over fixed degrees, SoTL is lowest at the true one.",
+            [finding("per cent that the next one is above it", over_seeds(margins), above=0)],
+            f"lowest at {', '.join(map(str, best))} (true: {degree}); {_above(sums, degree)}",
             number=16,
-            text="Over fixed degrees, SoTL is lowest at the true one, with every seed.",
-            supported=set(best) == {degree},
-            numbers=f"lowest at {', '.join(map(str, best))} (true: {degree}); {_above(sums, degree)}",
             document="figure 4.2: degree 3 trains fastest",
         ),
-        Claim(
+        claim(
+            "Gradient search ends at the true degree from every start.",
+            [
+                finding(f"from {start}", over_seeds(values), above=degree - NEAR, below=degree + NEAR)
+                for start, values in finals.items()
+            ],
+            f"T = {settings['unroll']}, MaxDeg at the end; terms up to MaxDeg, as the thesis keeps them: "
+            + ", ".join(map(str, sorted(floors))),
             number=17,
-            text=f"Gradient search ends within {NEAR} of the true degree from every start and with every seed.",
-            supported=all(abs(value - degree) <= NEAR for values in finals.values() for value in values),
-            numbers=f"T = {settings['unroll']}, MaxDeg at the end: "
-            + "; ".join(f"from {start}: {spread(values, 2)}" for start, values in finals.items())
-            + f"; terms up to MaxDeg, as the thesis keeps them: {', '.join(f'{kept}' for kept in sorted(floors))}",
             document="figure 4.3a: converges towards 3 from all starts, T = 25",
+            ours=f"within {NEAR} of the degree",
         ),
-        Claim(
-            number=17,
-            text="The larger T, the fewer training steps until the degree is reached from below.",
-            supported=all(one >= other for one, other in pairwise(by_length)) and by_length[0] > by_length[-1],
-            numbers=f"steps until MaxDeg is {degree - NEAR}: "
+        claim(
+            "The larger T, the fewer training steps until the degree is reached from below.",
+            [
+                finding(
+                    f"fewer with T {other} than with T {one}", paired(steps[f"T {one}"], steps[f"T {other}"]), above=0
+                )
+                for one, other in pairwise(unrollings)
+            ],
+            f"steps until MaxDeg is {degree - NEAR}: "
             + "; ".join(f"T {unroll}: {told[f'T {unroll}']}" for unroll in unrollings),
+            number=17,
             document="figure 4.3b: significantly faster with higher T, from -1",
         ),
-        Claim(
-            number=17,
-            text=f"SoTL is faster than the validation loss, both with T = {shortest}.",
-            supported=means[f"T {shortest}"] < means["validation"],
-            numbers=f"SoTL {told[f'T {shortest}']}, validation loss {told['validation']}; with an even decay: "
+        claim(
+            f"SoTL is faster than the validation loss, both with T = {shortest}.",
+            [finding("fewer steps", paired(steps["validation"], steps[f"T {shortest}"]), above=0)],
+            f"SoTL {told[f'T {shortest}']}, validation loss {told['validation']}; with an even decay: "
             f"SoTL {told[f'even T {shortest}']}, validation loss {told['even validation']}",
+            number=17,
             document="figure 4.3b: T = 2 (val) is the slowest",
         ),
-        Claim(
-            text="The gain is not only that the decay of MaxDeg acts once per T steps: with a decay that is even per "
-            "training step, the largest T still takes at least 10% fewer steps than the smallest.",
-            supported=even[-1] <= 0.9 * even[0],
-            numbers="; ".join(f"T {unroll}: {told[f'even T {unroll}']}" for unroll in unrollings),
+        claim(
+            "The gain is not only that the decay of MaxDeg acts once per T steps: with a decay that is even per "
+            "training step, the largest T still takes fewer steps than the smallest.",
+            [finding("fewer steps", paired(steps[f"even T {shortest}"], steps[f"even T {longest}"]), above=0)],
+            "; ".join(f"T {unroll}: {told[f'even T {unroll}']}" for unroll in unrollings),
         ),
     ]
 
