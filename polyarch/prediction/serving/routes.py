@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -15,12 +15,20 @@ from polyarch.prediction.rows import messages_of
 from polyarch.prediction.serving import messages
 from polyarch.prediction.serving.docs_page import render
 from polyarch.prediction.serving.instances import RequestLimits, parse_instances
-from polyarch.prediction.serving.request_body import RefusedRequest, read_body
+from polyarch.prediction.serving.log import BoundedLog
+from polyarch.prediction.serving.metrics import Metrics
+from polyarch.prediction.serving.observation import Observation
+from polyarch.prediction.serving.request_body import Readers, RefusedRequest, read_body
+from polyarch.prediction.serving.token import BearerToken
+
+MOST_READ = 32
+"""Bodies that are being read at a time; each may hold ``max_bytes``."""
 
 MOST_WAITING = 32
-"""Requests that are being read or waiting; each may hold ``max_bytes``."""
+"""Whole requests that wait for their turn; each may hold ``max_bytes``."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"model": messages.Error, "description": "The service has a token, and the request does not."},
     408: {"model": messages.Error, "description": "The request arrived too slowly."},
     413: {"model": messages.Error, "description": "Too many bytes."},
     415: {"model": messages.Error, "description": "Not application/json."},
@@ -29,7 +37,9 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
+def build(
+    predictor: Predictor, limits: RequestLimits, *, token: str | None, metrics: Metrics, log: BoundedLog | None
+) -> FastAPI:
     """Builds the application for one predictor."""
     application = FastAPI(
         title="polyarch",
@@ -38,6 +48,10 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts from other servers; ours works offline
         redoc_url=None,
     )
+    if token is not None:
+        application.add_middleware(BearerToken, token=token)
+    application.add_middleware(Observation, metrics=metrics, log=log)  # the last one added comes first
+    readers = Readers(MOST_READ)
     turn = asyncio.Lock()
     waiting = 0
 
@@ -60,16 +74,25 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
     async def predict(request: Request) -> JSONResponse:
         """What is predicted for one or more examples, with its uncertainty."""
         nonlocal waiting
+        too_many = RefusedRequest(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
+        if waiting >= MOST_WAITING:  # before a body is read that nobody would predict
+            raise too_many
+        body = await read_body(request, limits.max_bytes, readers)
         if waiting >= MOST_WAITING:
-            raise RefusedRequest(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
+            raise too_many
         waiting += 1
         try:
-            body = await read_body(request, limits.max_bytes)
             async with turn:
                 content = await run_in_threadpool(_answer, body, predictor, limits)
         finally:
             waiting -= 1
+        request.state.examples = len(content["predictions"])
         return JSONResponse(content)
+
+    @application.get("/metrics", include_in_schema=False)
+    async def count() -> PlainTextResponse:
+        """What Prometheus asks for."""
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
     @application.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs(request: Request) -> str:
@@ -83,12 +106,8 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
 
     @application.exception_handler(HTTPException)
     async def no_such_address(request: Request, error: HTTPException) -> JSONResponse:
-        sentence = "Expected GET /health, POST /predict, GET /docs or GET /openapi.json. Got another request."
+        sentence = "Expected GET /health, POST /predict, GET /docs, GET /metrics or GET /openapi.json. Got another."
         return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)
-
-    @application.exception_handler(Exception)
-    async def unforeseen(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": "Expected to answer. Found a defect of the service."}, 500)
 
     return application
 
