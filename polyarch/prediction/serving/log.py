@@ -41,9 +41,7 @@ class BoundedLog:
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
-    def __call__(
-        self, event: str, level: str = "info", *, error: BaseException | None = None, **values: Any
-    ) -> None:
+    def __call__(self, event: str, level: str = "info", *, error: BaseException | None = None, **values: Any) -> None:
         """Writes one line; with the end of its traceback where there is an error."""
         with self._guard:  # torch and the event loop may log at once
             now = time.monotonic()

@@ -1,6 +1,7 @@
 """The routes of the web application."""
 
 import asyncio
+from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -52,6 +53,11 @@ def build(
         application.add_middleware(BearerToken, token=token)
     application.add_middleware(Observation, metrics=metrics, log=log)  # the last one added comes first
     readers = Readers(MOST_READ)
+
+    @lru_cache(maxsize=8)  # rendering takes milliseconds, in which nothing else is answered
+    def page(address: str) -> str:
+        return render(application.openapi(), _health(predictor), limits, address)
+
     turn = asyncio.Lock()
     waiting = 0
 
@@ -98,7 +104,7 @@ def build(
     async def docs(request: Request) -> str:
         """The documentation page."""
         host, port = request.scope.get("server") or ("127.0.0.1", 8000)
-        return render(application.openapi(), _health(predictor), limits, f"http://{host}:{port}/predict")
+        return page(f"http://{host}:{port}/predict")
 
     @application.exception_handler(RefusedRequest)
     async def refused(request: Request, error: RefusedRequest) -> JSONResponse:
