@@ -1,6 +1,7 @@
 """Connections that cannot be held: uvicorn limits neither the time of headers nor the number of connections."""
 
 import asyncio
+import resource
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,16 @@ HEADER_SECONDS = 10.0
 
 ANSWER_SECONDS = 30.0
 """For a client to read an answer."""
+
+
+MOST_CONNECTIONS = 1024
+"""Of one worker, where the limit on open files allows for twice as many."""
+
+
+def most_connections() -> int:
+    """The number of connections at a time: half of the files that the process may open."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(2, min(MOST_CONNECTIONS, files // 2))
 
 
 @dataclass

@@ -33,6 +33,7 @@ class Reader:
 
     deadline: asyncio.Timeout
     time: float
+    held: int = 0
     recent: float = CREDIT
     displaced: bool = False
 
@@ -43,26 +44,30 @@ class Reader:
     def take(self, piece: bytes, now: float) -> None:
         """Counts a piece."""
         self.recent, self.time = self.pace(now) + len(piece), now
+        self.held += len(piece)
 
 
 class Readers:
-    """Shares out the places for bodies that are being read: when all are taken, the slowest makes room.
+    """Shares out the places and the memory for bodies that are being read: the slowest makes room for others.
 
     Whoever comes gets a place at once, however many slow clients hold the others.
 
     Args:
-        most: bodies at a time; each may hold as many bytes as a request may have.
+        most: bodies at a time.
+        most_bytes: of all of them together.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         self._reading: set[Reader] = set()
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[Reader]:
         """A place for one body, and the time to read it in; raises `RefusedRequest` when that is over."""
         now = asyncio.get_running_loop().time()
-        self._make_room(now)
+        if len(self._staying()) >= self._most:
+            self._displace(self._staying(), now)
         reader = Reader(asyncio.timeout_at(now + READING_SECONDS), now)
         self._reading.add(reader)
         try:
@@ -74,12 +79,21 @@ class Readers:
         finally:
             self._reading.discard(reader)
 
-    def _make_room(self, now: float) -> None:
-        reading = [reader for reader in self._reading if not reader.deadline.expired()]
-        if len(reading) >= self._most:
-            slowest = min(reading, key=lambda reader: reader.pace(now))
-            slowest.displaced = True
-            slowest.deadline.reschedule(now)
+    def take(self, reader: Reader, piece: bytes) -> None:
+        """Counts a piece of a body; if all of them hold too much, the slowest of those that hold any goes."""
+        now = asyncio.get_running_loop().time()
+        reader.take(piece, now)
+        holding = [one for one in self._staying() if one.held]
+        if sum(one.held for one in holding) > self._most_bytes:
+            self._displace(holding, now)
+
+    def _staying(self) -> list[Reader]:
+        return [reader for reader in self._reading if not reader.displaced and not reader.deadline.expired()]
+
+    def _displace(self, readers: list[Reader], now: float) -> None:
+        slowest = min(readers, key=lambda reader: reader.pace(now))
+        slowest.displaced = True
+        slowest.deadline.reschedule(now)
 
 
 async def read_body(request: Request, most: int, readers: Readers) -> bytes:
@@ -98,7 +112,7 @@ async def read_body(request: Request, most: int, readers: Readers) -> bytes:
         async with readers.place() as reader:
             async for piece in request.stream():
                 body += piece
-                reader.take(piece, asyncio.get_running_loop().time())
+                readers.take(reader, piece)
                 if len(body) > most:
                     raise too_large
     except ClientDisconnect:

@@ -14,6 +14,7 @@ from polyarch.errors import PolyarchError
 from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.rows import messages_of
 from polyarch.prediction.serving import messages
+from polyarch.prediction.serving.connections import most_connections
 from polyarch.prediction.serving.docs_page import render
 from polyarch.prediction.serving.instances import RequestLimits, parse_instances
 from polyarch.prediction.serving.log import BoundedLog
@@ -22,11 +23,8 @@ from polyarch.prediction.serving.observation import Observation
 from polyarch.prediction.serving.request_body import Readers, RefusedRequest, read_body
 from polyarch.prediction.serving.token import BearerToken
 
-MOST_READ = 32
-"""Bodies that are being read at a time; each may hold ``max_bytes``."""
-
 MOST_WAITING = 32
-"""Whole requests that wait for their turn; each may hold ``max_bytes``."""
+"""Whole requests that wait for their turn, each of up to ``max_bytes``; bodies being read hold as much together."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"model": messages.Error, "description": "The service has a token, and the request does not."},
@@ -52,7 +50,7 @@ def build(
     if token is not None:
         application.add_middleware(BearerToken, token=token)
     application.add_middleware(Observation, metrics=metrics, log=log)  # the last one added comes first
-    readers = Readers(MOST_READ)
+    readers = Readers(most_connections() // 2, MOST_WAITING * limits.max_bytes)
 
     @lru_cache(maxsize=8)  # rendering takes milliseconds, in which nothing else is answered
     def page(address: str) -> str:
@@ -108,7 +106,8 @@ def build(
 
     @application.exception_handler(RefusedRequest)
     async def refused(request: Request, error: RefusedRequest) -> JSONResponse:
-        return JSONResponse({"error": error.sentence}, error.status)
+        slow = {"connection": "close"} if error.status == 408 else None  # the rest is not worth waiting for
+        return JSONResponse({"error": error.sentence}, error.status, slow)
 
     @application.exception_handler(HTTPException)
     async def no_such_address(request: Request, error: HTTPException) -> JSONResponse:

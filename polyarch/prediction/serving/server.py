@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -13,12 +12,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from polyarch.errors import InvalidInput
-from polyarch.prediction.serving.connections import BoundedProtocol, Crowd
+from polyarch.prediction.serving.connections import HEADER_SECONDS, BoundedProtocol, Crowd, most_connections
 from polyarch.prediction.serving.log import BoundedLog, LogHandler
 from polyarch.prediction.serving.metrics import Metrics
-
-MOST_CONNECTIONS = 1024
-"""Of one worker, where the limit on open files allows for twice as many."""
 
 GRACE_SECONDS = 30.0
 """For requests under way when the service is asked to stop."""
@@ -39,6 +35,9 @@ def listen(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_DEFER_ACCEPT"):  # Linux hands over connections that have sent something: when there is
+            # no room left, nobody is dropped between the connection and a header that is already on its way
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(HEADER_SECONDS))
         listening.bind(address)
         listening.listen(QUEUE)  # before the address is announced: a client may come at once
     except OSError as error:
@@ -50,8 +49,8 @@ def listen(host: str, port: int) -> socket.socket:
 class Service(uvicorn.Server):
     """A server whose connections cannot be held and whose log cannot be flooded.
 
-    Half of the files that the process may open are for connections. asyncio accepts up to ``backlog`` of them before
-    any of them can be counted, so that this is a small part of the rest.
+    asyncio accepts up to ``backlog`` connections before any of them can be counted, so that this is a small part of the
+    files that are not for connections.
 
     Args:
         ready: called once the service accepts connections.
@@ -67,10 +66,8 @@ class Service(uvicorn.Server):
         ready: Callable[[], None] = lambda: None,
         until: int | None = None,
     ) -> None:
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        files = 2 * MOST_CONNECTIONS if files == resource.RLIM_INFINITY else files
-        crowd = Crowd(min(MOST_CONNECTIONS, max(files // 2, 1)), metrics)
-        protocol: Any = partial(BoundedProtocol, crowd=crowd)
+        most = most_connections()
+        protocol: Any = partial(BoundedProtocol, crowd=Crowd(most, metrics))
         config = uvicorn.Config(
             application,
             http=protocol,
@@ -78,7 +75,7 @@ class Service(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            backlog=max(1, min(128, files // 32)),
+            backlog=max(1, most // 16),
             timeout_graceful_shutdown=int(GRACE_SECONDS),
         )
         super().__init__(config)

@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import ModuleType
 
 import httpx
@@ -64,14 +64,14 @@ def trickle(connection: socket.socket, most: float = 10) -> float:
     return time.monotonic() - begin
 
 
-@pytest.mark.parametrize("begin", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: x\r\nX-Long: "])
+@pytest.mark.parametrize("begin", [b"G", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: x\r\nX-Long: "])
 def test_headers_that_never_end(begin: bytes, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{CONNECTIONS}.HEADER_SECONDS", 0.3)
     with connect(client) as connection:
         connection.sendall(begin)
         assert connection.recv(100) == b""
     with connect(client) as connection:
-        connection.sendall(begin or b"G")
+        connection.sendall(begin)
         assert 0.2 < trickle(connection) < 5  # bytes that arrive do not give it more time
     assert counted(client, 'polyarch_connections_dropped_total{reason="slow_headers"}') == 2
 
@@ -93,10 +93,8 @@ def test_answers_that_nobody_reads(client: httpx.Client, monkeypatch: pytest.Mon
         begin = time.monotonic()
         with pytest.raises(ConnectionError):
             while time.monotonic() < begin + 10:
-                try:
+                with suppress(TimeoutError):
                     connection.sendall(b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
-                except TimeoutError:
-                    pass
     assert counted(client, 'polyarch_connections_dropped_total{reason="unread_answer"}') == 1
 
 
@@ -104,7 +102,7 @@ def test_more_connections_than_there_is_room_for(
     served: ModuleType, predictors: dict[str, Predictor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has waited longest for the rest of a header makes room; a request that was sent is answered."""
-    monkeypatch.setattr("polyarch.prediction.serving.server.MOST_CONNECTIONS", 8)
+    monkeypatch.setattr("polyarch.prediction.serving.connections.MOST_CONNECTIONS", 8)
     with served.running(predictors["vector"]) as client, ExitStack() as stack:
         uploading = stack.enter_context(connect(client))
         uploading.sendall(HEAD + b" " * 50_000)
@@ -120,9 +118,12 @@ def test_more_connections_than_there_is_room_for(
         assert counted(client, 'polyarch_connections_dropped_total{reason="too_many"}') >= 50
 
 
-def test_slow_bodies_make_room_for_others(client: httpx.Client) -> None:
-    """32 bodies that hardly arrive: others are answered at once, and a body that does arrive keeps its place."""
-    with ExitStack() as stack:
+def test_slow_bodies_make_room_for_others(
+    served: ModuleType, predictors: dict[str, Predictor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 bodies that hardly arrive: others are answered at once, and a body that does arrive keeps its place."""
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_CONNECTIONS", 64)
+    with served.running(predictors["vector"]) as client, ExitStack() as stack:
         arriving = stack.enter_context(connect(client))
         arriving.sendall(HEAD + b" " * 90_000)
         slow = [stack.enter_context(connect(client)) for _ in range(40)]
@@ -136,6 +137,22 @@ def test_slow_bodies_make_room_for_others(client: httpx.Client) -> None:
         assert answer.startswith(b"HTTP/1.1 408") and b"at a faster pace while others wait" in answer
         arriving.sendall(b" " * 10_000)
         assert arriving.recv(65536).startswith(b"HTTP/1.1 422")  # spaces alone are no JSON
+
+
+def test_bodies_share_the_memory(
+    served: ModuleType, predictors: dict[str, Predictor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together they hold as much as so many whole requests; whoever has stopped sending makes room."""
+    monkeypatch.setattr("polyarch.prediction.serving.routes.MOST_WAITING", 2)
+    with served.running(predictors["vector"], max_bytes=100_000) as client, ExitStack() as stack:
+        stuck = [stack.enter_context(connect(client)) for _ in range(3)]
+        for connection in stuck[:2]:
+            connection.sendall(HEAD + b" " * 90_000)
+        time.sleep(0.3)
+        stuck[2].sendall(HEAD + b" " * 90_000)
+        assert stuck[0].recv(65536).startswith(b"HTTP/1.1 408")
+        stuck[2].sendall(b" " * 10_000)
+        assert stuck[2].recv(65536).startswith(b"HTTP/1.1 422")
 
 
 @pytest.mark.parametrize("rest", [b"zz\r\n\x00\x01", b"5\r\nhello\r\nzz\r\n"])
