@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from preloaded import begin
+from commands import KILLED, Process
 
 TINY: dict[str, Any] = {
     "train.epochs": 3, "train.batch_size": 20, "retrain.epochs": 2, "scores.steps": 2, "scores.policy_batches": 1,
@@ -66,28 +62,17 @@ class Search:
         words = ["search", "--resume"] if started else self.words
         words = [*words, "--out", str(self.folder), "--workers", str(self.workers)]
         errors = self.folder.with_suffix(".errors")
-        with (
-            socket.socket(socket.AF_UNIX) as client,
-            errors.open("wb") as file,
-            Path(os.devnull).open("rb+") as nothing,
-        ):
-            files = [nothing.fileno(), nothing.fileno(), file.fileno()]
-            began = time.monotonic()
-            process = begin(client, str(self.address), words, self.environment, files)
-            if kill_after is not None:
-                while not ready(self.folder) and not _readable(client, 0.01):
-                    assert time.monotonic() < began + 120
-                if not _readable(client, kill_after):
-                    os.killpg(process, signal.SIGKILL)
-            client.settimeout(300)
-            answer = client.recv(1)
-            self.seconds = time.monotonic() - began
-        assert answer in (b"", b"\0"), errors.read_text()
-        return answer == b"\0"
-
-
-def _readable(client: socket.socket, seconds: float) -> bool:
-    return bool(select.select([client], [], [], seconds)[0])
+        began = time.monotonic()
+        process = Process(self.address, words, self.environment, errors)
+        if kill_after is not None:
+            while not ready(self.folder) and not process.ends_within(0.01):
+                assert time.monotonic() < began + 120
+            if not process.ends_within(kill_after):
+                process.kill()
+        code = process.wait()
+        self.seconds = time.monotonic() - began
+        assert code in (0, KILLED), errors.read_text()
+        return code == 0
 
 
 def in_export(folder: Path) -> bool:
@@ -98,8 +83,3 @@ def in_export(folder: Path) -> bool:
 def programs(folder: Path) -> dict[str, bytes]:
     """The exported programs of all artifacts of a run."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("*/model.*"))}
-
-
-def leftovers(folder: Path) -> list[Path]:
-    """Temporary files of killed writers."""
-    return [path for path in folder.rglob(".*") if path.is_file()]
