@@ -46,10 +46,17 @@ class Search:
     """A search in a process group of its own; it starts anew or resumes, whichever the folder asks for."""
 
     def __init__(
-        self, method: str, folder: Path, data: Path, address: Path, environment: dict[str, str], workers: int = 1
+        self,
+        method: str,
+        folder: Path,
+        data: Path,
+        address: Path,
+        environment: dict[str, str],
+        workers: int = 1,
+        programs: str = "['pt2', 'onnx']",
     ) -> None:
         self.folder = folder
-        self.words = ["search", "--data", str(data), "--method", method, "--set", "programs=['pt2', 'onnx']"]
+        self.words = ["search", "--data", str(data), "--method", method, "--set", f"programs={programs}"]
         self.words += [word for name, value in METHODS[method].items() for word in ("--set", f"{name}={value}")]
         self.address = address
         self.environment = environment

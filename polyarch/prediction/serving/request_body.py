@@ -60,14 +60,15 @@ class Readers:
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._reading: set[Reader] = set()
+        self._reading: set[Reader] = set()  # without those that were displaced
+        self._held = 0
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[Reader]:
         """A place for one body, and the time to read it in; raises `RefusedRequest` when that is over."""
         now = asyncio.get_running_loop().time()
-        if len(self._staying()) >= self._most:
-            self._displace(self._staying(), now)
+        if len(self._reading) >= self._most:
+            self._displace(self._reading, now)
         reader = Reader(asyncio.timeout_at(now + READING_SECONDS), now)
         self._reading.add(reader)
         try:
@@ -78,22 +79,24 @@ class Readers:
             raise RefusedRequest(408, f"Expected the request {limit}. Got a part.") from None
         finally:
             self._reading.discard(reader)
+            self._held -= reader.held
 
     def take(self, reader: Reader, piece: bytes) -> None:
         """Counts a piece of a body; if all of them hold too much, the slowest of those that hold any goes."""
         now = asyncio.get_running_loop().time()
         reader.take(piece, now)
-        holding = [one for one in self._staying() if one.held]
-        if sum(one.held for one in holding) > self._most_bytes:
-            self._displace(holding, now)
+        self._held += len(piece)
+        if self._held > self._most_bytes:
+            self._displace({one for one in self._reading if one.held}, now)
 
-    def _staying(self) -> list[Reader]:
-        return [reader for reader in self._reading if not reader.displaced and not reader.deadline.expired()]
-
-    def _displace(self, readers: list[Reader], now: float) -> None:
+    def _displace(self, readers: set[Reader], now: float) -> None:
+        if not readers:  # those that hold memory are all on their way out
+            return
         slowest = min(readers, key=lambda reader: reader.pace(now))
-        slowest.displaced = True
-        slowest.deadline.reschedule(now)
+        self._reading.discard(slowest)
+        if not slowest.deadline.expired():
+            slowest.displaced = True
+            slowest.deadline.reschedule(now)
 
 
 async def read_body(request: Request, most: int, readers: Readers) -> bytes:

@@ -50,7 +50,7 @@ def build(
     if token is not None:
         application.add_middleware(BearerToken, token=token)
     application.add_middleware(Observation, metrics=metrics, log=log)  # the last one added comes first
-    readers = Readers(most_connections() // 2, MOST_WAITING * limits.max_bytes)
+    readers = Readers(most_connections() * 7 // 8, MOST_WAITING * limits.max_bytes)
 
     @lru_cache(maxsize=8)  # rendering takes milliseconds, in which nothing else is answered
     def page(address: str) -> str:

@@ -122,7 +122,7 @@ def test_slow_bodies_make_room_for_others(
     served: ModuleType, predictors: dict[str, Predictor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """40 bodies that hardly arrive: others are answered at once, and a body that does arrive keeps its place."""
-    monkeypatch.setattr(f"{CONNECTIONS}.MOST_CONNECTIONS", 64)
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_CONNECTIONS", 36)
     with served.running(predictors["vector"]) as client, ExitStack() as stack:
         arriving = stack.enter_context(connect(client))
         arriving.sendall(HEAD + b" " * 90_000)
