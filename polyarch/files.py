@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,16 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+CHECKSUM = "crc32"
+"""The last key of every line of a journal: the checksum of the record without it."""
+
+
 class Journal:
-    """An append-only file of JSON lines; opening it drops a last line that a kill cut short."""
+    """An append-only file of JSON lines with checksums; opening it drops a last line that a kill cut short.
+
+    A line that does not match its checksum ends the journal: what it and the lines after it told is done again. Journals
+    of earlier versions have no checksums and get them when they are opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,21 +49,35 @@ class Journal:
         if not path.exists():
             return
         content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        for line in whole.splitlines():
+        lines = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+        sealed = any(CHECKSUM.encode() in line for line in lines)
+        for line in lines:
             try:
-                self.records.append(json.loads(line))
-            except ValueError:  # a machine crash lost bytes: the rest cannot be trusted
+                record = json.loads(line)
+                check = record.pop(CHECKSUM, None)
+            except (ValueError, TypeError, AttributeError, RecursionError):  # a crash or the disk lost bytes
                 break
-        kept = b"".join(json.dumps(record).encode() + b"\n" for record in self.records)
+            if sealed and check != _checksum(record):  # the rest cannot be trusted
+                break
+            self.records.append(record)
+        kept = b"".join(_sealed(record) for record in self.records)
         if kept != content:
             write_atomically(path, kept)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Adds one record and forces it to disk."""
-        line = json.dumps(record, allow_nan=False)
-        with self.path.open("a") as file:
-            file.write(line + "\n")
+        line = _sealed(record)
+        with self.path.open("ab") as file:
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
         self.records.append(dict(record))
+
+
+def _sealed(record: Mapping[str, Any]) -> bytes:
+    """A line of a journal."""
+    return json.dumps({**record, CHECKSUM: _checksum(record)}, allow_nan=False).encode() + b"\n"
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(record).encode()):08x}"

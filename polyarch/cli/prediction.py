@@ -1,7 +1,6 @@
 """`polyarch predict` and `serve`."""
 
 import math
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +8,12 @@ from typing import Annotated
 import typer
 
 from polyarch.cli.options import console
-from polyarch.errors import InvalidInput, MissingExtra
+from polyarch.errors import InvalidInput
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.outputs import write_predictions
 from polyarch.prediction.predictor import Predictor
-from polyarch.prediction.serving import create_application
+from polyarch.prediction.serving.application import require_packages
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import parse_quantity
 from polyarch.tasks import Classification, MultiLabel, Regression
@@ -97,45 +96,29 @@ def serve(
     max_instances: Annotated[
         int, typer.Option("--max-instances", help="Maximum number of examples per request.")
     ] = 256,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", help="A file with a token that all requests but GET /health have to know."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that share the port; each holds the networks.")
+    ] = 1,
 ) -> None:
-    """Serve predictions over HTTP: POST /predict, GET /health, GET /docs."""
-    most = int(parse_quantity(max_bytes) or 0)
-    application = create_application(load_predictor(folder), max_bytes=most, max_instances=max_instances)
-    try:
-        import uvicorn
-    except ImportError:
-        raise MissingExtra("Serving predictions", "serve") from None
-    listening = _listen(host, port)
+    """Serve predictions over HTTP: POST /predict, GET /health, GET /docs, GET /metrics."""
+    require_packages()
+    from polyarch.prediction.serving.token import read_token
+    from polyarch.prediction.serving.workers import Plan, serve_plan
+
+    token = read_token(token_file) if token_file else None
+    plan = Plan(folder, host, port, int(parse_quantity(max_bytes) or 0), max_instances, token, workers)
     address = f"[{host}]" if ":" in host else host
-    console.print(
-        f"Serving {folder} on http://{address}:{listening.getsockname()[1]} (how to use it: /docs); Ctrl-C stops.",
-        markup=False,
-        soft_wrap=True,
-    )
-    server = uvicorn.Server(uvicorn.Config(application, ws="none", log_level="warning", timeout_graceful_shutdown=5))
-    try:
-        server.run(sockets=[listening])
-    except KeyboardInterrupt:  # raised again by the server once it has stopped: this is how it is meant to end
-        console.print("Stopped.", markup=False)
-    finally:
-        listening.close()
 
+    def announce(port: int) -> None:
+        console.print(
+            f"Serving {folder} on http://{address}:{port} (how to use it: /docs); Ctrl-C stops.",
+            markup=False,
+            soft_wrap=True,
+        )
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound before anything is announced."""
-    if not 0 <= port <= 65535:  # larger ones would be cut to 16 bits without a word
-        raise InvalidInput(f"Expected a port 0..65535. Got {port}.")
-    problem = "Expected a free port and an address of this machine"
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, UnicodeError) as error:
-        raise InvalidInput(f"{problem}. Got {host}:{port}: {error}.") from None
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen()  # before the address is announced: a client may come at once
-    except OSError as error:
-        listening.close()
-        raise InvalidInput(f"{problem}. Got {host}:{port}: {error.strerror}.") from None
-    return listening
+    serve_plan(plan, announce)
+    console.print("Stopped.", markup=False)

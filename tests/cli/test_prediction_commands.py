@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import httpx
 import numpy as np
@@ -154,11 +155,11 @@ class TestCommands:
         found = [float(line["p:arm 0"]) for line in read_csv(tmp_path / "out.csv")]
         assert found == pytest.approx(expected[:, 0].tolist(), abs=1e-6)
 
-        def served(predictor: Predictor, **_: int) -> None:
+        def served(predictor: Predictor, **_: Any) -> None:
             assert torch.equal(predictor(vectors).probabilities, expected)
             raise InvalidInput("Expected no more. Got here.")
 
-        monkeypatch.setattr("polyarch.cli.prediction.create_application", served)
+        monkeypatch.setattr("polyarch.prediction.serving.workers.create_application", served)
         with pytest.raises(InvalidInput, match="Got here"):
             serve(run)
 
@@ -189,7 +190,8 @@ class TestCommands:
         finally:
             process.kill()
         assert process.returncode in (0, 130), errors
-        assert errors == ""
+        lines = [json.loads(line) for line in errors.splitlines()]
+        assert {(line["path"], line["status"]) for line in lines} == {("/health", 200), ("/predict", 200)}
 
 
 def _wait_for(client: httpx.Client) -> None:

@@ -71,6 +71,23 @@ class TestJournal:
         journal.append({"step": 4})
         assert Journal(path).records == [*self.records, {"step": 4}]
 
+    def test_any_flipped_bit_ends_the_journal_there(self, path: Path) -> None:
+        content = path.read_bytes()
+        ends = [index + 1 for index, byte in enumerate(content) if byte == ord("\n")]
+        for place in range(len(content)):
+            for bit in range(8):
+                damaged = bytearray(content)
+                damaged[place] ^= 1 << bit
+                path.write_bytes(damaged)
+                found = Journal(path).records
+                assert found == list(self.records[: sum(end <= place for end in ends)]) or found == list(self.records)
+
+    def test_journals_without_checksums_get_them(self, path: Path) -> None:
+        path.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+        assert Journal(path).records == list(self.records)
+        assert path.read_text().count('"crc32"') == 3
+        assert Journal(path).records == list(self.records)
+
     def test_opening_does_not_touch_a_whole_file(self, path: Path) -> None:
         before = path.stat().st_ino
         Journal(path)
