@@ -191,6 +191,7 @@ def record_of(run: Run, learned: LearnedPosterior, drawn: DrawnCandidates) -> Gu
     chosen = settings.section(GuidedSettings)
     return GuidedRecord(
         length_scale=chosen.length_scale,
+        prior_examples=chosen.prior_examples,
         temperature=chosen.temperature,
         initial_drop=chosen.drop,
         constant_decay=chosen.constant_decay,

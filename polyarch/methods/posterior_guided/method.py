@@ -138,8 +138,8 @@ class PosteriorGuidedSearch(Method):
         )
         if found.strength:
             yield (
-                "Draws were made smaller than the posterior has them, to keep the limits; more train.epochs, or a "
-                "larger guided.length_scale, would make the posterior itself smaller."
+                "Draws were made smaller than the posterior has them, to keep the limits; more train.epochs would make "
+                "the posterior itself smaller."
             )
         depth = "" if found.best_depth is None else f" of depth {found.best_depth}"
         yield f"Best draw: number {found.best}{depth}"

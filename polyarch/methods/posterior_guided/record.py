@@ -49,11 +49,13 @@ class GuidedRecord(Record):
     for all channels with the same expected share of kept ones. ``best`` is the position of the best of ``guided``.
     ``full_parameters`` and ``full_macs`` are those of the network with all channels. ``strength`` is how much draws
     favour small networks, 0 where they are the posterior's own within the limits. ``members`` draws form the mixture.
+    ``prior_examples`` is N of the prior; records of version 0.9 and earlier lack it and had the number of examples.
     ``depths`` are the probabilities of the depths 0, 1, ... where they are learned, too; ``best_depth`` is that of the
     best draw.
     """
 
     length_scale: float
+    prior_examples: int | None = None
     temperature: float
     initial_drop: float
     constant_decay: float | None = None
