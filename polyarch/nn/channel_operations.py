@@ -322,15 +322,15 @@ def _reduced(node: fx.Node, dims: int) -> set[int]:
 
 
 def _pads(network: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether an average pooling may count zeros around the image, or pixels beyond it."""
+    """Whether an average pooling may count zeros around the image, or is no mean."""
     if node.op == "call_module":
-        module: Any = network.get_submodule(str(node.target))
-        padding, ceiling = module.padding, module.ceil_mode
+        given: Any = vars(network.get_submodule(str(node.target)))
     else:
-        given: Any = dict(zip(("input", "kernel", "stride", "padding", "ceil_mode"), node.args, strict=False))
-        given |= node.kwargs
-        padding, ceiling = given.get("padding", 0), given.get("ceil_mode", False)
-    return bool(ceiling) or (padding != 0 if isinstance(padding, int) else any(padding))
+        names = ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
+        given = dict(zip(names, node.args, strict=False)) | node.kwargs
+    padding = given.get("padding", 0)
+    padded = padding != 0 if isinstance(padding, int) else any(padding)
+    return bool(padded and given.get("count_include_pad", True)) or given.get("divisor_override") is not None
 
 
 def _pads_zeros_in_space(network: fx.GraphModule, node: fx.Node, dims: int) -> bool:

@@ -71,6 +71,11 @@ class ChannelGraph:
         constants = sum(int(wanted.sum()) for wanted in flow.wanted.values())
         return NetworkCost(sum(sizes.values()) + constants, macs)
 
+    def folds(self, keep: Mapping[str, Tensor]) -> bool:
+        """Whether there are constants other than zero; what the network makes of them depends on its mode."""
+        flow = self._flow(keep)
+        return any(bool(flow.constants(node).any()) for node in flow.fixed)
+
     def gate_macs(self) -> dict[str, float]:
         """Gate name -> multiply-accumulates per example of the operations that read through the gate."""
         found: dict[str, float] = {}

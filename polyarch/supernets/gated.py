@@ -114,9 +114,16 @@ class GatedSupernet(Supernet):
         """The network without the dropped slices and everything that nothing reads any more; see `ChannelGraph`.
 
         ``torch.fx`` must be able to trace the network's ``forward``. Several inputs are one argument of the result,
-        a mapping of their names.
+        a mapping of their names. Constants are folded as they are in evaluation; see `folds`.
         """
         return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
+
+    def folds(self, architecture: Architecture) -> bool:
+        """Whether the extracted network has folded constants: then it equals the masked one in evaluation mode alone.
+
+        In training mode, batch normalisation would take the constants of a layer without inputs for its statistics.
+        """
+        return self.graph(architecture).folds(self.by_gate(self.slices(architecture)))
 
     def cost(self, architecture: Architecture) -> NetworkCost:
         """Parameters and multiply-accumulates of the extracted network, without extracting it."""

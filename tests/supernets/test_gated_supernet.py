@@ -107,7 +107,7 @@ def test_layers_without_slices_of_their_own_are_not_gated_by_default() -> None:
     architecture = net.space.architecture(["drop", "keep"] * 10)
     x = torch.randn(3, 3, 6, generator=generator_at(0, "x"))
     torch.testing.assert_close(net.eval().extract(architecture)(x), net(x, architecture))
-    with pytest.raises(InvalidInput, match="Expected '3' to be a convolution without groups"):
+    with pytest.raises(InvalidInput, match="Expected '3' to be a convolution, but no depthwise one"):
         gate(nn.Sequential(*body, weight_norm(nn.Linear(4, 4))), torch.randn(4, 3, 6), groups={"all": ["3"]})
 
 
