@@ -24,7 +24,7 @@ from torch import Tensor, fx, nn
 
 from polyarch.data.named_inputs import Inputs
 from polyarch.nn.channel_flow import ChannelFlow
-from polyarch.nn.channel_gates import gated
+from polyarch.nn.channel_gates import gated, sliced
 from polyarch.nn.channel_operations import channel_axes, rule_of
 from polyarch.nn.channel_recording import Recording, recorded
 from polyarch.nn.channel_rules import Rule
@@ -84,6 +84,23 @@ class ChannelGraph:
                 name = str(node.args[1])
                 found[name] = found.get(name, 0.0) + sum(self._recording.macs[user] for user in node.users)
         return found
+
+    def readers(self) -> dict[str, list[str]]:
+        """Gate name -> the convolutions and linear layers that read its channels next, across other operations."""
+        found: dict[str, list[str]] = {}
+        for node in self._recording.network.graph.nodes:
+            if node.target is gated:
+                names, seen, following = found.setdefault(str(node.args[1]), []), {node}, list(node.users)
+                for user in following:  # grows on the way
+                    if user not in seen and user.op == "call_module" and sliced(self._module(user)):
+                        names.append(str(user.target))
+                    elif user not in seen:
+                        following += user.users
+                    seen.add(user)
+        return found
+
+    def _module(self, node: fx.Node) -> nn.Module:
+        return self._recording.network.get_submodule(str(node.target))
 
     def _flow(self, keep: Mapping[str, Tensor]) -> ChannelFlow:
         """Determines which channels are zero or fixed, from input to output, and which are read, the other way."""

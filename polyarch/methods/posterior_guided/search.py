@@ -21,7 +21,7 @@ from polyarch.tasks import Task
 DEFAULT_LENGTH_SCALE = round(50**0.5, 2)
 """d of the paper for its plain network, the multi-branch ResNet M."""
 PRIOR_EXAMPLES = 500_000
-"""N of the paper's prior on CIFAR, about ten times the number of its images: the posterior is colder than Bayes' rule."""
+"""N of the paper's prior on CIFAR, ten times the number of images: a posterior colder than that of Bayes' rule."""
 
 Q_RATE_FACTOR = 25.0
 """How much faster q learns than the kernels: trainings of some thousand steps are short for it."""
