@@ -2,6 +2,7 @@
 
 import copy
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -80,6 +81,10 @@ class GroupNormalised(Rule):
         module, level = flow.current(node), flow.level(node.all_input_nodes[0])
         found: Tensor = F.group_norm(level[None], self.groups, module.weight, module.bias, module.eps)[0]
         return found
+
+    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
+        """Those of the input."""
+        return known[node.all_input_nodes[0]]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """All channels of the groups that are read."""

@@ -85,6 +85,19 @@ class ChannelGraph:
                 found[name] = found.get(name, 0.0) + sum(self._recording.macs[user] for user in node.users)
         return found
 
+    def positions(self) -> dict[str, Tensor]:
+        """Gate name -> where every channel is among those of the layer that makes it, from 0 to below 1, (K,).
+
+        A gate on several layers' channels, side by side, has the positions of each: those below r are the channels
+        that remain if every layer keeps its first r.
+        """
+        flow = ChannelFlow(self.model, self._recording, self._axes, self._rules, {})
+        known: dict[fx.Node, Tensor] = {}
+        for node, rule in self._rules.items():
+            known[node] = rule.positions(flow, node, known)
+        nodes = self._recording.network.graph.nodes
+        return {str(node.args[1]): known[node] for node in nodes if node.target is gated}
+
     def readers(self) -> dict[str, list[str]]:
         """Gate name -> the convolutions and linear layers that read its channels next, across other operations."""
         found: dict[str, list[str]] = {}

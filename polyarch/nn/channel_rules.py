@@ -2,7 +2,7 @@
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, Literal
 
@@ -35,6 +35,11 @@ class Rule(ABC):
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The input channels that the output channels in ``flow.read`` depend on."""
         return ()
+
+    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
+        """Where every output channel is among those of the layer that makes it, from 0 to below 1, (C,)."""
+        count = len(flow.nothing(node))
+        return torch.arange(count) / count
 
     @abstractmethod
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
@@ -180,6 +185,10 @@ class Channelwise(Rule):
         flat: Tensor = found.flatten()
         return flat
 
+    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
+        """Those of the first input."""
+        return known[_values(flow, node)[0]]
+
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The same channels of every input."""
         return [
@@ -220,6 +229,11 @@ class Gated(Channelwise):
         """The constants of the input."""
         return flow.level(node.all_input_nodes[0]) if self._aligned(flow, node) else flow.blank(node)
 
+    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
+        """Those of the input, unless its channels are in another dimension."""
+        rule = Channelwise if self._aligned(flow, node) else Rule
+        return rule.positions(self, flow, node, known)
+
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The same channels of the input; all if its channels are in another dimension."""
         return super().reads(flow, node) if self._aligned(flow, node) else Opaque.reads(self, flow, node)  # type: ignore[arg-type]
@@ -255,6 +269,10 @@ class Flattened(Rule):
     def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
         """The constant of a channel in each of its features."""
         return flow.level(node.all_input_nodes[0]).repeat_interleave(self.size)
+
+    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
+        """That of a channel for each of its features."""
+        return known[node.all_input_nodes[0]].repeat_interleave(self.size)
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The channels of which at least one feature is read."""
@@ -303,6 +321,10 @@ class Concatenated(Rule):
         """The constants of all parts, concatenated."""
         return torch.cat([flow.level(part) for part in self._parts(node)])
 
+    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
+        """Those of all parts, concatenated."""
+        return torch.cat([known[part] for part in self._parts(node)])
+
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The channels that each part contributes to those that are read."""
         parts = self._parts(node)
@@ -344,6 +366,10 @@ class Picked(Rule):
     def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
         """The picked constants."""
         return flow.level(self.origin)[self.index.to(flow.level(self.origin).device)]
+
+    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
+        """Those of the picked channels."""
+        return known[self.origin][self.index]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The picked channels that are read."""

@@ -27,6 +27,7 @@ from polyarch.supernets.relaxation import (
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.resnet import ResNetSupernet
 from polyarch.supernets.supernet import Supernet
+from polyarch.supernets.uniform_width import UniformWidth, uniform_width
 from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
@@ -34,6 +35,6 @@ __all__ = [
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
     "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation", "NB101Supernet",
     "NB201Supernet", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet",
-    "Supernet", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe", "relaxation_of",
-    "without_option",
+    "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe",
+    "relaxation_of", "uniform_width", "without_option",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from polyarch.settings import Settings
 class GuidedSettings(Settings):
     """How a posterior over kept and dropped channels is learned and drawn from, by the method ``posterior-guided``.
 
-    ``length_scale`` is d of the prior and ``prior_examples`` its N: d^2 / N is the weight decay of kernels that are kept
+    ``length_scale`` is d of the prior, ``prior_examples`` its N: d^2 / N is the weight decay of kernels that are kept
     for sure. Limits on the size make networks small, not d. ``drop`` is the drop probability of all layers at the
     start, ``temperature`` that of relaxed draws, ``q_rate_factor`` how much faster than the kernels drop probabilities
     are learned. ``constant_decay`` stands in place of d^2 (1 - p) / (2N), if it is given. After the training
