@@ -194,9 +194,9 @@ class ChannelFlow:
     def stored(self, node: fx.Node, wanted: Mask) -> fx.Node:
         """The constants of a value as a parameter of the new graph, shaped to be added to the wanted channels."""
         if node not in self._stored:
-            held = self.wanted[node]
-            numbers = self.level(node)[held.to(self.level(node).device)]
-            self._stored[node] = self.attribute(f"_level_{node.name}", nn.Parameter(numbers.detach().clone()))
+            level, held = self.level(node), self.wanted[node].nonzero().flatten()  # masks fail on the meta device
+            numbers = level.index_select(0, held.to(level.device))
+            self._stored[node] = self.attribute(f"_level_{node.name}", nn.Parameter(numbers))
         new, held = self._stored[node], self.wanted[node]
         if not held.equal(wanted):
             index = _places(held, wanted)

@@ -76,6 +76,11 @@ class ChannelGraph:
         flow = self._flow(keep)
         return any(bool(flow.constants(node).any()) for node in flow.fixed)
 
+    def ignores_input(self, keep: Mapping[str, Tensor]) -> bool:
+        """Whether nothing is read of the input, so that the output is the same for all examples."""
+        flow = self._flow(keep)
+        return not any(bool(read.any()) for node, read in flow.read.items() if node.op == "placeholder")
+
     def gate_macs(self) -> dict[str, float]:
         """Gate name -> multiply-accumulates per example of the operations that read through the gate."""
         found: dict[str, float] = {}

@@ -118,6 +118,10 @@ class GatedSupernet(Supernet):
         """
         return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
 
+    def ignores_input(self, architecture: Architecture) -> bool:
+        """Whether so much is dropped that the output is the same for all examples."""
+        return self.graph(architecture).ignores_input(self.by_gate(self.slices(architecture)))
+
     def folds(self, architecture: Architecture) -> bool:
         """Whether the extracted network has folded constants: then it equals the masked one in evaluation mode alone.
 
