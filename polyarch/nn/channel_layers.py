@@ -82,9 +82,9 @@ class GroupNormalised(Rule):
         found: Tensor = F.group_norm(level[None], self.groups, module.weight, module.bias, module.eps)[0]
         return found
 
-    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
-        """Those of the input."""
-        return known[node.all_input_nodes[0]]
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channels of the input."""
+        return [known[node.all_input_nodes[0]]]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """All channels of the groups that are read."""

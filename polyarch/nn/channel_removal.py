@@ -23,6 +23,7 @@ from functools import cached_property
 from torch import Tensor, fx, nn
 
 from polyarch.data.named_inputs import Inputs
+from polyarch.nn.channel_classes import ChannelClasses, channel_classes
 from polyarch.nn.channel_flow import ChannelFlow
 from polyarch.nn.channel_gates import gated, sliced
 from polyarch.nn.channel_operations import channel_axes, rule_of
@@ -90,18 +91,10 @@ class ChannelGraph:
                 found[name] = found.get(name, 0.0) + sum(self._recording.macs[user] for user in node.users)
         return found
 
-    def positions(self) -> dict[str, Tensor]:
-        """Gate name -> where every channel is among those of the layer that makes it, from 0 to below 1, (K,).
-
-        A gate on several layers' channels, side by side, has the positions of each: those below r are the channels
-        that remain if every layer keeps its first r.
-        """
+    def classes(self) -> ChannelClasses:
+        """Which channels belong together because they are added to, or multiplied by, each other."""
         flow = ChannelFlow(self.model, self._recording, self._axes, self._rules, {})
-        known: dict[fx.Node, Tensor] = {}
-        for node, rule in self._rules.items():
-            known[node] = rule.positions(flow, node, known)
-        nodes = self._recording.network.graph.nodes
-        return {str(node.args[1]): known[node] for node in nodes if node.target is gated}
+        return channel_classes(flow, self._rules)
 
     def readers(self) -> dict[str, list[str]]:
         """Gate name -> the convolutions and linear layers that read its channels next, across other operations."""

@@ -36,10 +36,12 @@ class Rule(ABC):
         """The input channels that the output channels in ``flow.read`` depend on."""
         return ()
 
-    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
-        """Where every output channel is among those of the layer that makes it, from 0 to below 1, (C,)."""
-        count = len(flow.nothing(node))
-        return torch.arange(count) / count
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The numbers of the channels that the output channels come from, (C,) for every input that is combined.
+
+        Empty if the operation makes new channels. Args: ``known`` has the numbers of the inputs' channels.
+        """
+        return []
 
     @abstractmethod
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
@@ -185,9 +187,9 @@ class Channelwise(Rule):
         flat: Tensor = found.flatten()
         return flat
 
-    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
-        """Those of the first input."""
-        return known[_values(flow, node)[0]]
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channels of every input."""
+        return [known[source] for source in _values(flow, node)]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The same channels of every input."""
@@ -229,10 +231,9 @@ class Gated(Channelwise):
         """The constants of the input."""
         return flow.level(node.all_input_nodes[0]) if self._aligned(flow, node) else flow.blank(node)
 
-    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
-        """Those of the input, unless its channels are in another dimension."""
-        rule = Channelwise if self._aligned(flow, node) else Rule
-        return rule.positions(self, flow, node, known)
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channels of the input, unless they are in another dimension."""
+        return super().origins(flow, node, known) if self._aligned(flow, node) else []
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The same channels of the input; all if its channels are in another dimension."""
@@ -270,9 +271,9 @@ class Flattened(Rule):
         """The constant of a channel in each of its features."""
         return flow.level(node.all_input_nodes[0]).repeat_interleave(self.size)
 
-    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
-        """That of a channel for each of its features."""
-        return known[node.all_input_nodes[0]].repeat_interleave(self.size)
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channel of every feature."""
+        return [known[node.all_input_nodes[0]].repeat_interleave(self.size)]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The channels of which at least one feature is read."""
@@ -321,9 +322,9 @@ class Concatenated(Rule):
         """The constants of all parts, concatenated."""
         return torch.cat([flow.level(part) for part in self._parts(node)])
 
-    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
-        """Those of all parts, concatenated."""
-        return torch.cat([known[part] for part in self._parts(node)])
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channels of all parts, concatenated."""
+        return [torch.cat([known[part] for part in self._parts(node)])]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The channels that each part contributes to those that are read."""
@@ -367,9 +368,9 @@ class Picked(Rule):
         """The picked constants."""
         return flow.level(self.origin)[self.index.to(flow.level(self.origin).device)]
 
-    def positions(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> Tensor:
-        """Those of the picked channels."""
-        return known[self.origin][self.index]
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The picked channels."""
+        return [known[self.origin][self.index]]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The picked channels that are read."""

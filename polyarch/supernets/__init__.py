@@ -12,6 +12,7 @@ from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.mobile import MobileSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
+from polyarch.supernets.narrowing import Narrowed, UniformWidth, narrowed, uniform_width
 from polyarch.supernets.nb101 import NB101Supernet
 from polyarch.supernets.nb201 import NB201Supernet
 from polyarch.supernets.packed_mlp import PackedMLPSupernet
@@ -27,14 +28,13 @@ from polyarch.supernets.relaxation import (
 from polyarch.supernets.repeated import RepeatSupernet
 from polyarch.supernets.resnet import ResNetSupernet
 from polyarch.supernets.supernet import Supernet
-from polyarch.supernets.uniform_width import UniformWidth, uniform_width
 from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
     "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
     "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation", "NB101Supernet",
-    "NB201Supernet", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet",
-    "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe",
-    "relaxation_of", "uniform_width", "without_option",
+    "NB201Supernet", "Narrowed", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet",
+    "ResNetSupernet", "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "narrowed",
+    "probe", "relaxation_of", "uniform_width", "without_option",
 ]  # fmt: skip
