@@ -20,8 +20,9 @@ from polyarch.training import StopRequest
 from polyarch_experiments.figures import Spec, write_figures
 from polyarch_experiments.results import Claim, ExperimentResults
 
-PRESETS = ("quick", "cpu", "paper")
-"""About a minute, for tests; ten to sixty minutes on two cores; the paper's own settings."""
+PRESETS = ("quick", "cpu", "long", "paper")
+"""About a minute, for tests; ten to sixty minutes on two cores; hours on them, for some experiments; the paper's own
+settings."""
 
 Settings = dict[str, Any]
 
@@ -49,7 +50,7 @@ class Experiment:
     Args:
         document: the paper whose claim it is, by its name in `PAPERS`.
         claim: what is tested, in a sentence.
-        presets: the settings of every preset.
+        presets: the settings of every preset; not all have ``long``.
         items: the independent runs of given settings, by name; they go to workers one by one.
         task: runs one item; gets (settings, item, folder) and returns plain values.
         judge: turns settings and all results by name into claims.

@@ -35,6 +35,6 @@ __all__ = [
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
     "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation", "NB101Supernet",
     "NB201Supernet", "Narrowed", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet",
-    "ResNetSupernet", "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "narrowed",
-    "probe", "relaxation_of", "uniform_width", "without_option",
+    "ResNetSupernet", "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder",
+    "narrowed", "probe", "relaxation_of", "uniform_width", "without_option",
 ]  # fmt: skip
