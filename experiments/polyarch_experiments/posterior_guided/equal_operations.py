@@ -224,7 +224,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
 
 _CPU: Settings = {
     **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": 3, "family": "M", "shares": [0.1, 0.25, 0.5],
-    "train": 2000, "valid": 500, "epochs": 12, "tuning_epochs": 6, "candidates": 16, "distillation": False,
+    "train": 2000, "valid": 500, "test": 2000, "epochs": 8, "tuning_epochs": 4, "candidates": 16, "distillation": False,
 }  # fmt: skip
 
 EQUAL_OPERATIONS = Experiment(
