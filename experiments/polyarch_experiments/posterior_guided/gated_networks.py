@@ -154,7 +154,7 @@ class RisingDropout(Callback):
 
     def on_step_start(self, state: FitState) -> None:
         """Sets the rate; it follows from the step alone."""
-        share = (state.step + 1) / (state.epochs * state.steps_per_epoch)
+        share = (state.step + 1) / state.total_steps
         with torch.no_grad():
             self.q.logits.fill_(math.log(share * self.drop) - math.log1p(-share * self.drop))
 
