@@ -100,13 +100,15 @@ def test_the_choices(kind: str) -> None:
 
 @KINDS
 def test_extracted_networks_are_the_masked_ones_at_every_depth(kind: str) -> None:
-    """In evaluation and in training mode."""
+    """In evaluation mode, and in training mode if nothing is folded."""
     net, x = supernet(kind), inputs(kind)
+    assert not all(net.folds(architecture) for architecture in some(net, 0))
     for architecture in some(net, 0):
         network = net.extract(architecture)
         torch.testing.assert_close(network(x), net(x, architecture), rtol=1e-10, atol=1e-10)
-        expected = copy.deepcopy(net).train()(x, architecture)
-        torch.testing.assert_close(network.train()(x), expected, rtol=1e-10, atol=1e-10)
+        if not net.folds(architecture):
+            expected = copy.deepcopy(net).train()(x, architecture)
+            torch.testing.assert_close(network.train()(x), expected, rtol=1e-10, atol=1e-10)
 
 
 @KINDS
