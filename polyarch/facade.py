@@ -177,6 +177,7 @@ def search(
     device: str = "cpu",
     resume: bool = False,
     finish_now: bool = False,
+    accept_changes: bool = False,
     quiet: bool = False,
     report: bool = True,
     settings: Mapping[str, Any] | None = None,
@@ -216,6 +217,8 @@ def search(
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
         finish_now: with ``resume``, train no more and deliver the best so far; for ``race`` and ``front``.
+        accept_changes: with ``resume``, go on although data or your own code changed since the run began; the change is
+            noted in ``results.json``.
         report: whether to write ``report.html``.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
@@ -264,6 +267,7 @@ def search(
             unlabelled=more,
             callbacks=callbacks,
             finish_now=finish_now,
+            accept_changes=accept_changes,
         )
         if resume:
             run = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")

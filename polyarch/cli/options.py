@@ -44,6 +44,10 @@ SpaceOption = Annotated[
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
+AcceptOption = Annotated[
+    bool,
+    typer.Option("--accept-changes", help="With --resume: go on although data or your own code changed; it is noted."),
+]
 FinishOption = Annotated[
     bool, typer.Option("--finish-now", help="With --resume: train no more and deliver the best so far (race, front).")
 ]

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyarch.cli.options import (
+    AcceptOption,
     ConfigOption,
     DataOption,
     DeviceOption,
@@ -55,6 +56,7 @@ def build(
     seeds: Annotated[int | None, typer.Option("--seeds", help="Training runs per architecture.")] = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
+    accept_changes: AcceptOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -79,7 +81,7 @@ def build(
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
     display = Terminal(console)
     with stop_on_signal() as stop:
-        beginning = Beginning(out, display, stop)
+        beginning = Beginning(out, display, stop, accept_changes=accept_changes)
         if resume:
             run = resume_build(beginning, content, overrides, origin)
         else:

@@ -75,6 +75,7 @@ class Artifact:
         metrics: measurements, for the reader of the folder.
         exit_confidence: the confidence at which an example leaves a shared network early.
         masks: padded input -> the input that is true for its real tokens.
+        provenance: the fingerprints of the data and code behind the networks.
     """
 
     network: dict[str, Any]
@@ -89,6 +90,7 @@ class Artifact:
     metrics: dict[str, Any]
     exit_confidence: float | None = None
     masks: Mapping[str, str] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
     def shared(self) -> bool:
@@ -148,6 +150,7 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
         metrics=metadata.metrics,
         exit_confidence=metadata.exit_confidence,
         masks=metadata.masks,
+        provenance=metadata.provenance,
     )
 
 
@@ -203,6 +206,7 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
                 "threshold": artifact.calibration.threshold,
                 "exit_confidence": artifact.exit_confidence,
                 "metrics": artifact.metrics,
+                "provenance": artifact.provenance,
                 "versions": {
                     "polyarch": polyarch.__version__,
                     "torch": str(torch.__version__),

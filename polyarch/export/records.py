@@ -167,6 +167,7 @@ class Metadata(Record):
     exit_confidence: Share | None = None
     metrics: dict[str, Any] = {}
     versions: dict[str, str] = {}
+    provenance: dict[str, Any] = {}
     exports: dict[str, ExportRecord] = {}
 
     @property

@@ -58,6 +58,7 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.settings = folder / "config.toml"
+        self.provenance = folder / "provenance.json"
         self.results = folder / "results.json"
         self.study = folder / "study.db"
         self.report = folder / "report.html"
