@@ -7,9 +7,16 @@ import typer
 from rich.console import Console
 
 from polyarch.errors import ConfigError
+from polyarch.files import is_stream
 from polyarch.plugins import ESTIMATORS, SPACES, STRATEGIES
 
 console = Console(highlight=False)
+
+
+def console_beside(out: Path) -> Console:
+    """Where messages go beside an output file: to standard error if the output itself may be on standard output."""
+    return Console(stderr=True, highlight=False) if is_stream(out) else console
+
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
 SetOption = Annotated[

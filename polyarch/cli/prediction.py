@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from polyarch.cli.options import console
+from polyarch.cli.options import console, console_beside
 from polyarch.errors import InvalidInput, MissingExtra
+from polyarch.files import check_output
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.outputs import write_predictions
@@ -29,7 +30,9 @@ def predict(
     input: Annotated[
         Path, typer.Argument(help="A table (.csv, .csv.gz, .parquet), an .npz file, an image or a folder of images.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write; - is standard output.")] = Path(
+        "predictions.csv"
+    ),
     flag_above: Annotated[
         float | None,
         typer.Option(
@@ -53,26 +56,28 @@ def predict(
     ] = None,
 ) -> None:
     """Predict classes, numbers or labels with their uncertainty, and flag predictions to check."""
+    check_output(out)
     if flag_above is not None and not 0 <= flag_above < math.inf:
         raise InvalidInput(f"Expected --flag-above as an uncertainty of 0 or more. Got {flag_above}.")
     if out.exists() and input.exists() and out.samefile(input):
         raise InvalidInput(f"Expected --out to be another file than the input. Got {out} for both.")
+    beside = console_beside(out)
     predictor = load_predictor(folder, mode, exit_above)
     if flag_above is not None:
         predictor = replace(predictor, threshold=flag_above)
     inputs = read_inputs(input, predictor)
-    with Terminal(console).stage("predict") as report:
+    with Terminal(beside).stage("predict") as report:
         written = write_predictions(out, predictor, inputs, report)
     share = written.flagged / written.examples
-    console.print(
+    beside.print(
         f"{written.examples:,} examples, {written.flagged:,} flagged ({share:.1%}): {_limit_in_words(predictor)}",
         markup=False,
     )
     if written.mean_depth is not None:
-        console.print(f"Depth: {written.mean_depth:.2f} of {predictor.exits[-1]} on average", markup=False)
+        beside.print(f"Depth: {written.mean_depth:.2f} of {predictor.exits[-1]} on average", markup=False)
     for name, value in written.metrics.items():
-        console.print(f"{name}: {value:.4f} against column {inputs.target!r}", markup=False)
-    console.print(f"Predictions: {out}", markup=False, soft_wrap=True)
+        beside.print(f"{name}: {value:.4f} against column {inputs.target!r}", markup=False)
+    beside.print(f"Predictions: {out}", markup=False, soft_wrap=True)
 
 
 def _limit_in_words(predictor: Predictor) -> str:
