@@ -1,6 +1,7 @@
 """`polyarch search`, `train` and `rank`."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -264,12 +265,13 @@ def _run(
             accept_changes=again.accept_changes,
             started=start_of_command(),
         )
-        if again.asked:
-            described = None if content is None else {"method": known["method"], **content}
-            run = beginning.resume(described, overrides, origin)
-        else:
-            run = beginning.start(RunSettings.parse(with_overrides(known, overrides), origin))
-        results = perform(run)
+        with closing(beginning.lock):
+            if again.asked:
+                described = None if content is None else {"method": known["method"], **content}
+                run = beginning.resume(described, overrides, origin)
+            else:
+                run = beginning.start(RunSettings.parse(with_overrides(known, overrides), origin))
+            results = perform(run)
     if until is None:
         try:
             write_report(results, run.workspace.report)

@@ -1,6 +1,7 @@
 """`polyarch truth`: tables of true values, official ones and your own."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -82,12 +83,13 @@ def build(
     display = Terminal(console)
     with stop_on_signal() as stop:
         beginning = Beginning(out, display, stop, accept_changes=accept_changes)
-        if resume:
-            run = resume_build(beginning, content, overrides, origin)
-        else:
-            asked = with_overrides({"method": SUPERNET_METHOD, **(content or {})}, overrides)
-            run = start_build(beginning, RunSettings.parse(asked, origin))
-        built = build_truth(run)
+        with closing(beginning.lock):
+            if resume:
+                run = resume_build(beginning, content, overrides, origin)
+            else:
+                asked = with_overrides({"method": SUPERNET_METHOD, **(content or {})}, overrides)
+                run = start_build(beginning, RunSettings.parse(asked, origin))
+            built = build_truth(run)
     for sentence in summary_sentences(built):
         display.say(sentence)
     display.say(f"Truth: {run.workspace.truth}")
