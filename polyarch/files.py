@@ -134,9 +134,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def json_text(value: Any) -> str:
+    """Indented JSON; refuses NaN and infinity."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
 def write_json(path: Path, value: Any) -> None:
-    """Writes indented JSON atomically; refuses NaN and infinity."""
-    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    """Writes indented JSON atomically."""
+    write_atomically(path, json_text(value))
 
 
 class Journal:

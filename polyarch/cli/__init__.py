@@ -12,7 +12,7 @@ from polyarch.cli import clock  # noqa: F401 - before anything that takes long t
 from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.options import console
-from polyarch.cli.prediction import predict, serve
+from polyarch.cli.prediction import predict, serve, verify
 from polyarch.cli.runs import rank, search, train
 from polyarch.cli.sizes import extract, front
 from polyarch.cli.spaces import spaces_app
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
-for command in (predict, serve, front, extract, train, rank):
+for command in (predict, verify, serve, front, extract, train, rank):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")

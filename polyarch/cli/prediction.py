@@ -1,4 +1,4 @@
-"""`polyarch predict` and `serve`."""
+"""`polyarch predict`, `verify` and `serve`."""
 
 import math
 import socket
@@ -10,6 +10,8 @@ import typer
 
 from polyarch.cli.options import console, console_beside
 from polyarch.errors import InvalidInput, MissingExtra
+from polyarch.export import verify_artifact
+from polyarch.export.records import ARCHITECTURE_FILE
 from polyarch.files import check_output
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.modes import load_predictor
@@ -18,10 +20,15 @@ from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.serving import create_application
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import parse_quantity
+from polyarch.runs.workspace import Workspace
 from polyarch.tasks import Classification, MultiLabel, Regression
 
 FolderArgument = Annotated[
     Path, typer.Argument(help="Folder of a run or of an artifact, e.g. runs/demo or runs/demo/artifact.")
+]
+
+NoVerifyOption = Annotated[
+    bool, typer.Option("--no-verify", help="Load files although their checksums are not those of metadata.json.")
 ]
 
 
@@ -54,6 +61,7 @@ def predict(
         float | None,
         typer.Option("--exit-above", help="Exit early at this probability; the artifact's confidence by default."),
     ] = None,
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Predict classes, numbers or labels with their uncertainty, and flag predictions to check."""
     check_output(out)
@@ -62,7 +70,7 @@ def predict(
     if out.exists() and input.exists() and out.samefile(input):
         raise InvalidInput(f"Expected --out to be another file than the input. Got {out} for both.")
     beside = console_beside(out)
-    predictor = load_predictor(folder, mode, exit_above)
+    predictor = load_predictor(folder, mode, exit_above, verify=not no_verify)
     if flag_above is not None:
         predictor = replace(predictor, threshold=flag_above)
     inputs = read_inputs(input, predictor)
@@ -78,6 +86,13 @@ def predict(
     for name, value in written.metrics.items():
         beside.print(f"{name}: {value:.4f} against column {inputs.target!r}", markup=False)
     beside.print(f"Predictions: {out}", markup=False, soft_wrap=True)
+
+
+def verify(folder: FolderArgument) -> None:
+    """Compare every file of an artifact, or of all artifacts of a run, with its SHA-256 checksum."""
+    inside = sorted(path.parent for path in folder.glob(f"*/{ARCHITECTURE_FILE}"))
+    for one in inside if Workspace(folder).results.exists() else [folder]:
+        console.print(f"{one}: {', '.join(verify_artifact(one))} as written", markup=False, soft_wrap=True)
 
 
 def _limit_in_words(predictor: Predictor) -> str:
@@ -102,10 +117,12 @@ def serve(
     max_instances: Annotated[
         int, typer.Option("--max-instances", help="Maximum number of examples per request.")
     ] = 256,
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Serve predictions over HTTP: POST /predict, GET /health, GET /docs."""
     most = int(parse_quantity(max_bytes) or 0)
-    application = create_application(load_predictor(folder), max_bytes=most, max_instances=max_instances)
+    predictor = load_predictor(folder, verify=not no_verify)
+    application = create_application(predictor, max_bytes=most, max_instances=max_instances)
     try:
         import uvicorn
     except ImportError:

@@ -23,11 +23,11 @@ from polyarch.data import (
     preprocessing_from,
 )
 from polyarch.errors import CorruptFile, InvalidInput, PolyarchError
+from polyarch.export.checksums import check_files, sha256, write_metadata
 from polyarch.export.records import (
     ARCHITECTURE_FILE,
     FORMAT,
     INPUT_DTYPES,
-    METADATA_FILE,
     PROGRAM_FILES,
     WEIGHTS_FILE,
     Description,
@@ -39,7 +39,7 @@ from polyarch.export.records import (
     read_records,
 )
 from polyarch.export.weights import distinct_weights_of, load_weights, read_weights, weights_bytes, weights_of
-from polyarch.files import write_atomically, write_json
+from polyarch.files import json_text, write_atomically
 from polyarch.nn import StackedNetworks
 from polyarch.tasks import Calibration, Classification, Task
 
@@ -109,22 +109,27 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
     )
     for name in (ARCHITECTURE_FILE, *PROGRAM_FILES.values()):
         (folder / name).unlink(missing_ok=True)
+    described = json_text(description.model_dump(mode="json", exclude=None if artifact.shared else {"shared"}))
     write_atomically(folder / WEIGHTS_FILE, content)
     # Default values are left out, so that the files of separate networks stay as they were.
     without = {"inputs" if metadata.input is not None else "input"}
     without |= {"exit_confidence"} if artifact.exit_confidence is None else set()
-    write_json(folder / METADATA_FILE, metadata.model_dump(mode="json", exclude=without))
-    write_json(
-        folder / ARCHITECTURE_FILE, description.model_dump(mode="json", exclude=None if artifact.shared else {"shared"})
-    )
+    checksums = {WEIGHTS_FILE: sha256(content), ARCHITECTURE_FILE: sha256(described)}
+    write_metadata(folder, metadata.model_dump(mode="json", exclude=without), checksums)
+    write_atomically(folder / ARCHITECTURE_FILE, described)
 
 
-def read_artifact(folder: Path, build: Build) -> Artifact:
+def read_artifact(folder: Path, build: Build, *, verify: bool = True) -> Artifact:
     """Reads what ``write_artifact`` wrote, with the networks in evaluation mode.
 
     ``build`` decides which settings it accepts from a file; nothing here imports or unpickles anything.
+
+    Args:
+        verify: whether files must have the checksums of the metadata, where it has some.
     """
     description, metadata = read_records(folder)
+    if verify:
+        check_files(folder, (ARCHITECTURE_FILE, WEIGHTS_FILE))
     weights = read_weights(folder / WEIGHTS_FILE)
     try:
         task = metadata.described_task

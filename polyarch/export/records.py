@@ -169,6 +169,7 @@ class Metadata(Record):
     versions: dict[str, str] = {}
     provenance: dict[str, Any] = {}
     exports: dict[str, ExportRecord] = {}
+    checksums: dict[str, str] = {}
 
     @property
     def described_task(self) -> Task:
