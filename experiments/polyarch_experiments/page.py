@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from polyarch.errors import ConfigError, CorruptFile
 from polyarch.export.records import first_problem
-from polyarch.files import write_atomically
+from polyarch.files import write_output
 from polyarch_experiments.accounts import ACCOUNTS
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.figures import write_figures
@@ -65,7 +65,7 @@ def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], 
     kept = results_of(documents, experiments, folder)
     for experiment, results in kept:
         write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
-    write_atomically(out, page(documents, kept, out.stem))
+    write_output(out, page(documents, kept, out.stem))
 
 
 def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:

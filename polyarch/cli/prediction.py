@@ -1,4 +1,4 @@
-"""`polyarch predict` and `serve`."""
+"""`polyarch predict`, `verify` and `serve`."""
 
 import math
 from dataclasses import replace
@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from polyarch.cli.options import console
+from polyarch.cli.options import console, console_beside
 from polyarch.errors import InvalidInput
+from polyarch.export import verify_artifact
+from polyarch.export.records import ARCHITECTURE_FILE
+from polyarch.files import check_output
 from polyarch.prediction.inputs import read_inputs
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.outputs import write_predictions
@@ -16,10 +19,15 @@ from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.serving.application import require_packages
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import parse_quantity
+from polyarch.runs.workspace import Workspace
 from polyarch.tasks import Classification, MultiLabel, Regression
 
 FolderArgument = Annotated[
     Path, typer.Argument(help="Folder of a run or of an artifact, e.g. runs/demo or runs/demo/artifact.")
+]
+
+NoVerifyOption = Annotated[
+    bool, typer.Option("--no-verify", help="Load files although their checksums are not those of metadata.json.")
 ]
 
 
@@ -28,7 +36,9 @@ def predict(
     input: Annotated[
         Path, typer.Argument(help="A table (.csv, .csv.gz, .parquet), an .npz file, an image or a folder of images.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write; - is standard output.")] = Path(
+        "predictions.csv"
+    ),
     flag_above: Annotated[
         float | None,
         typer.Option(
@@ -50,28 +60,38 @@ def predict(
         float | None,
         typer.Option("--exit-above", help="Exit early at this probability; the artifact's confidence by default."),
     ] = None,
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Predict classes, numbers or labels with their uncertainty, and flag predictions to check."""
+    check_output(out)
     if flag_above is not None and not 0 <= flag_above < math.inf:
         raise InvalidInput(f"Expected --flag-above as an uncertainty of 0 or more. Got {flag_above}.")
     if out.exists() and input.exists() and out.samefile(input):
         raise InvalidInput(f"Expected --out to be another file than the input. Got {out} for both.")
-    predictor = load_predictor(folder, mode, exit_above)
+    beside = console_beside(out)
+    predictor = load_predictor(folder, mode, exit_above, verify=not no_verify)
     if flag_above is not None:
         predictor = replace(predictor, threshold=flag_above)
     inputs = read_inputs(input, predictor)
-    with Terminal(console).stage("predict") as report:
+    with Terminal(beside).stage("predict") as report:
         written = write_predictions(out, predictor, inputs, report)
     share = written.flagged / written.examples
-    console.print(
+    beside.print(
         f"{written.examples:,} examples, {written.flagged:,} flagged ({share:.1%}): {_limit_in_words(predictor)}",
         markup=False,
     )
     if written.mean_depth is not None:
-        console.print(f"Depth: {written.mean_depth:.2f} of {predictor.exits[-1]} on average", markup=False)
+        beside.print(f"Depth: {written.mean_depth:.2f} of {predictor.exits[-1]} on average", markup=False)
     for name, value in written.metrics.items():
-        console.print(f"{name}: {value:.4f} against column {inputs.target!r}", markup=False)
-    console.print(f"Predictions: {out}", markup=False, soft_wrap=True)
+        beside.print(f"{name}: {value:.4f} against column {inputs.target!r}", markup=False)
+    beside.print(f"Predictions: {out}", markup=False, soft_wrap=True)
+
+
+def verify(folder: FolderArgument) -> None:
+    """Compare every file of an artifact, or of all artifacts of a run, with its SHA-256 checksum."""
+    inside = sorted(path.parent for path in folder.glob(f"*/{ARCHITECTURE_FILE}"))
+    for one in inside if Workspace(folder).results.exists() else [folder]:
+        console.print(f"{one}: {', '.join(verify_artifact(one))} as written", markup=False, soft_wrap=True)
 
 
 def _limit_in_words(predictor: Predictor) -> str:
@@ -103,6 +123,7 @@ def serve(
     workers: Annotated[
         int, typer.Option("--workers", help="Processes that share the port; each holds the networks.")
     ] = 1,
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Serve predictions over HTTP: POST /predict, GET /health, GET /docs, GET /metrics."""
     require_packages()
@@ -110,7 +131,8 @@ def serve(
     from polyarch.prediction.serving.workers import Plan, serve_plan
 
     token = read_token(token_file) if token_file else None
-    plan = Plan(folder, host, port, int(parse_quantity(max_bytes) or 0), max_instances, token, workers)
+    most = int(parse_quantity(max_bytes) or 0)
+    plan = Plan(folder, host, port, most, max_instances, token, workers, verify=not no_verify)
     address = f"[{host}]" if ":" in host else host
 
     def announce(port: int) -> None:

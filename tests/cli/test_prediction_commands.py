@@ -101,6 +101,16 @@ class TestCommands:
         assert "40 examples, 40 flagged (100.0%): entropy above 0 nats" in everything.stdout, everything.stderr
         assert all(line["flag"] == "1" for line in read_csv(tmp_path / "new" / "all.csv"))
 
+    @pytest.mark.parametrize("out", ["-", "/dev/stdout"])
+    def test_standard_output_has_the_table_and_nothing_else(
+        self, out: str, table: pd.DataFrame, tmp_path: Path, folders: dict[str, Path], polyarch: Command
+    ) -> None:
+        table.to_csv(tmp_path / "rows.csv", index=False)
+        found = polyarch("predict", str(folders["table"]), str(tmp_path / "rows.csv"), "--out", out)
+        assert found.returncode == 0, found.stderr
+        assert len(list(csv.DictReader(found.stdout.splitlines()))) == 40
+        assert "40 examples" in found.stderr
+
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [

@@ -38,6 +38,7 @@ class Plan:
         host: the address to listen on.
         port: 0 takes a free one.
         workers: the number of processes.
+        verify: whether the files of the artifact have to match their checksums.
         token: see `create_application`, like the others.
     """
 
@@ -48,6 +49,7 @@ class Plan:
     max_instances: int
     token: str | None = None
     workers: int = 1
+    verify: bool = True
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -74,7 +76,8 @@ def serve_plan(plan: Plan, announce: Callable[[int], None]) -> None:
 
 def _application(plan: Plan, metrics: Metrics, log: BoundedLog) -> FastAPI:
     limits = {"max_bytes": plan.max_bytes, "max_instances": plan.max_instances}
-    return create_application(load_predictor(plan.folder), **limits, token=plan.token, metrics=metrics, log=log)
+    predictor = load_predictor(plan.folder, verify=plan.verify)
+    return create_application(predictor, **limits, token=plan.token, metrics=metrics, log=log)
 
 
 def _work(plan: Plan, listening: socket.socket, number: int, memory: Any, report: Connection) -> None:
