@@ -59,7 +59,9 @@ def spirals_results(**changes: Any) -> Results:
     )
     data = {"name": "spirals", "classes": ["inner", "outer"], "input_shape": [2], "dtype": "float32"}
     content = {**_common(record), "data": {**data, "train": 150, "valid": 50, "test": 1800}, **changes}
-    content.setdefault("seconds", {"train": 21.4, "forward_full": 0.0021, "forward_pruned": 0.00095, "forward_mixture": 0.0012})
+    content.setdefault(
+        "seconds", {"train": 21.4, "forward_full": 0.0021, "forward_pruned": 0.00095, "forward_mixture": 0.0012}
+    )
     return made(content)
 
 

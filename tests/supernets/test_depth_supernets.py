@@ -54,7 +54,8 @@ def convolutional_head(net: ConvolutionalDepth, features: Tensor, depth: int) ->
 
 
 @pytest.mark.parametrize(
-    ("make", "head"), [(fully_connected, fully_connected_head), (convolutional, convolutional_head), (with_biases, convolutional_head)],
+    ("make", "head"),
+    [(fully_connected, fully_connected_head), (convolutional, convolutional_head), (with_biases, convolutional_head)],
 )
 def test_exits_by_the_formula(
     make: Callable[[], DepthSupernet], head: Callable[[DepthSupernet, Tensor, int], Tensor], x: Tensor

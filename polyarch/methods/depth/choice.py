@@ -12,6 +12,7 @@ from polyarch.data import Inputs
 from polyarch.distributions import Categorical
 from polyarch.errors import ConfigError
 from polyarch.methods.depth.functions import depth_functions
+from polyarch.methods.depth.posterior import DepthPosterior
 from polyarch.methods.depth.record import (
     FULL,
     MIXTURE,
@@ -23,7 +24,6 @@ from polyarch.methods.depth.record import (
     ExitPoint,
     MixtureMeasure,
 )
-from polyarch.methods.depth.posterior import DepthPosterior
 from polyarch.methods.depth.search import RULES, choose_depth, expected_depth
 from polyarch.methods.depth.settings import DepthSettings
 from polyarch.methods.depth.weighting import WeightedMixture, Weighting, preferred, weighted_mixtures

@@ -108,7 +108,9 @@ def test_one_validation_example_cannot_judge() -> None:
     members = of_task("classes", 2)
     one = MemberOutputs(members.task, members.valid[:, :1], members.valid_targets[:1], members.test, members.targets)
     assert cross_validated_loss(one) == float("inf")
-    assert cross_validated_loss(of_task("classes", 1)) == pytest.approx(loss(of_task("classes", 1), torch.ones(1).double()))
+    assert cross_validated_loss(of_task("classes", 1)) == pytest.approx(
+        loss(of_task("classes", 1), torch.ones(1).double())
+    )
 
 
 def test_depths_without_stacked_weight_are_not_computed() -> None:
