@@ -110,7 +110,12 @@ def test_rank_correlation_of_probability_and_score() -> None:
     """q peaks where fixed depths are best, its mirror image does not."""
     settings, found = runs(0.0, peak=5)
     alike, unlike = (probability_against_score(settings, found, name) for name in ("q", "exact"))
-    assert alike.value == pytest.approx(1, abs=0.02) and alike.low is not None and alike.low > 0
+    assert (
+        alike.value is not None
+        and alike.value == pytest.approx(1, abs=0.02)
+        and alike.low is not None
+        and alike.low > 0
+    )
     assert unlike.value is not None and unlike.value < alike.value
     assert verdicts(settings, found)[0] is True
 
@@ -132,6 +137,7 @@ def test_the_size_of_updates_by_hand() -> None:
             assert isinstance(block, nn.Sequential) and isinstance(block[0], nn.Linear)
             block[0].weight.copy_(factor * torch.eye(2))
             block[0].bias.zero_()
+            assert isinstance(block[2], nn.BatchNorm1d)
             block[2].eps = 0.0  # running averages are 0 and 1: the identity
         stem = net.stem[1]  # type: ignore[index]
         stem.weight.copy_(torch.eye(2))

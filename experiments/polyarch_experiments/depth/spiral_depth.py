@@ -121,7 +121,9 @@ def _pruning(learned: dict[str, Any]) -> Claim:
 
 def _best(settings: Settings, runs: dict[str, Any]) -> int:
     """The fixed depth with the highest mean log p on test points."""
-    means = {depth: statistics.fmean(values(runs[f"depth {depth}"], "test")) for depth in settings["fixed_depths"]}
+    means: dict[int, float] = {
+        depth: statistics.fmean(values(runs[f"depth {depth}"], "test")) for depth in settings["fixed_depths"]
+    }
     return max(means, key=lambda depth: means[depth])
 
 
