@@ -221,7 +221,7 @@ DEPTH_FUNCTIONS = Experiment(
     presets={
         "quick": {**QUICK, "shown": [0, 1, 3, 5], "rotations": [360], "trains": [50]},
         "cpu": {**SPIRALS, **_SHOWN, "trains": [50, 100, 200, 500, 1000]},
-        "paper": {**SPIRALS, **_SHOWN, "epochs": 100_000, "trains": [50, 100, 200, 300, 400, 500, 1000, 2000]},
+        "paper": {**SPIRALS, **_SHOWN, "epochs": 8000, "trains": [50, 100, 200, 300, 400, 500, 1000, 2000]},
     },
     items=items,
     task=run,

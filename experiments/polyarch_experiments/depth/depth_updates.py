@@ -85,7 +85,7 @@ DEPTH_UPDATES = Experiment(
     presets={
         "quick": {**QUICK, "seeds": 1},
         "cpu": {**SPIRALS, "epochs": 2000},
-        "paper": {**SPIRALS, "max_depth": 50, "epochs": 100_000},
+        "paper": {**SPIRALS, "max_depth": 50, "epochs": 8000},
     },
     items=items,
     task=run,

@@ -155,7 +155,7 @@ SPIRAL_DEPTH = Experiment(
     presets={
         "quick": {**QUICK, "fixed_depths": [1, 3, 5]},
         "cpu": {**SPIRALS, "max_depth": 50, "epochs": 8000, "fixed_depths": FIXED_DEPTHS},
-        "paper": {**SPIRALS, "max_depth": 50, "epochs": 100_000, "fixed_depths": list(range(1, 51))},
+        "paper": {**SPIRALS, "max_depth": 50, "epochs": 8000, "fixed_depths": list(range(1, 51))},
     },
     items=items,
     task=run,

@@ -80,7 +80,7 @@ SPIRAL_NOISE = Experiment(
             "spirals": [*_SPIRALS, [1.0, 100], [1.0, 50]],
         },
         "paper": {
-            **SPIRALS, "max_depth": 50, "epochs": 100_000, "fixed_depths": list(range(1, 51)),
+            **SPIRALS, "max_depth": 50, "epochs": 8000, "fixed_depths": list(range(1, 51)),
             "spirals": [*_SPIRALS, [1.0, 100], [1.0, 50]],
         },
     },

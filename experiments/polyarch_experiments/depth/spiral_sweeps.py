@@ -213,7 +213,7 @@ def _sweep(
         presets={
             "quick": {**QUICK, "changes": changes, "values": quick},
             "cpu": {**SPIRALS, "changes": changes, "values": cpu},
-            "paper": {**SPIRALS, "changes": changes, "epochs": 100_000, "values": paper},
+            "paper": {**SPIRALS, "changes": changes, "epochs": 8000, "values": paper},
         },
         items=items,
         task=run,
