@@ -18,8 +18,8 @@ from polyarch.methods.depth.search import DepthSearch, depth_prior, exact_poster
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import FullyConnectedDepth, Supernet, from_module
 from polyarch.supernets.depth import depth_space
-from polyarch.testing import random_data, same_bits
-from polyarch.training import Callback, CheckpointStore, FitState, StopRequest, fit
+from polyarch.testing import StopAt, random_data, same_bits
+from polyarch.training import Callback, CheckpointStore, fit
 
 EXAMPLES = 7
 
@@ -114,18 +114,6 @@ def test_q_has_a_learning_rate_of_its_own(drop_after: int | None) -> None:
     fast = after_a_step(DepthSearch(learning_rate=0.1, q_learning_rate=0.7, drop_after=drop_after))
     assert fast[0].equal(slow[0]) and slow[1].abs().max() > 0
     torch.testing.assert_close(fast[1], 7 * slow[1])
-
-
-class StopAt(Callback):
-    """Asks for a stop after a step, as Ctrl-C would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.request = StopRequest()
-
-    def on_step_end(self, state: FitState, metrics: Any) -> None:
-        if state.step == self.step:
-            self.request.ask()
 
 
 def test_resumed_with_the_same_bits_and_rates(tmp_path: Path) -> None:
