@@ -33,6 +33,7 @@ WEIGHTINGS = {
     "exact": "the exact posterior for the final weights",
     "stacked": "fitted to validation data",
 }
+ALL = "all depths weighted by the posterior"
 DEEPEST = "This is the deepest depth on offer: going deeper may help."
 
 
@@ -82,7 +83,7 @@ def sentences(results: Results, record: DepthRecord) -> list[str]:
 
 def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
     """The numbers of the sentences, to be seen at a glance."""
-    name, blocks, first = _ways(record)[0]
+    name, _, first = _ways(record)[0]
     alone, full = record.at(record.chosen), record.at(record.deepest)
     yield Tile("depth", f"{record.chosen} of {full.depth}", f"rule {rule_name(record.rule)}")
     if record.is_learned:
@@ -90,9 +91,9 @@ def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
     text = ScoreText.of(results)
     yield Tile(f"test {text.title}", text.value(first.score), name)
     yield Tile("parameters", count(alone.parameters), f"of {count(full.parameters)} at depth {full.depth}")
-    ratio = relative_time(results, record, blocks)
+    ratio = relative_time(results, record, record.chosen)
     if ratio is not None:
-        yield Tile("forward pass", percent(ratio, 0), f"of the time of all blocks; {name}")
+        yield Tile("forward pass", percent(ratio, 0), f"of the time of all blocks, at depth {record.chosen}")
     leaving = record.chosen_exit
     if leaving is not None:
         note = f"blocks on average; {percent(leaving.accuracy)} accuracy"
@@ -134,13 +135,17 @@ def _ways(record: DepthRecord) -> list[Way]:
 
 def _default(results: Results, record: DepthRecord, way: Way) -> str:
     (name, blocks, first), mixture, text = way, record.way(MIXTURE), ScoreText.of(results)
-    used = f"{blocks} of {several(record.deepest, 'block')}"
+    used = (
+        f"{blocks} of {several(record.deepest, 'block')}"
+        if blocks < record.deepest
+        else f"all {several(blocks, 'block')}"
+    )
     said = f"{_sentence(name)} uses {used} and reaches {text.value(first.score)} test {text.title}"
     if mixture is not None:
-        said += f", {text.compared(first.score - mixture.score)} the mixture over all depths"
+        said += f", {text.compared(first.score - mixture.score)} {ALL}"
         said += f" ({text.value(mixture.score)})" if mixture.score != first.score else ""
     ratio = relative_time(results, record, blocks)
-    if ratio is None:
+    if ratio is None or blocks == record.deepest:
         return f"{said}."
     share = percent(ratio, 0)
     return f"{said}; a forward pass {f'takes {share} of the time' if ratio < 1 else f'is not faster ({share})'}."
@@ -150,12 +155,12 @@ def _details(results: Results, record: DepthRecord, first: Way, others: Sequence
     mixture, text = record.way(MIXTURE), ScoreText.of(results)
     if mixture is not None:
         likelihood = _likelihood(first[2].loss, mixture.loss)
-        yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} the mixture over all depths."
+        yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} {ALL}."
         for name, _, way in others:
             change = text.compared(way.score - mixture.score)
             yield (
-                f"{_sentence(name)} reaches {text.value(way.score)} test {text.title}, {change} the mixture over "
-                f"all depths, and a mean log p of {_likelihood(way.loss, mixture.loss)} that mixture."
+                f"{_sentence(name)} reaches {text.value(way.score)} test {text.title}, {change} {ALL}, "
+                f"and a mean log p of {_likelihood(way.loss, mixture.loss)} those."
             )
     yield from _weights(record)
     shallow, deep = record.likely()

@@ -37,12 +37,13 @@ def test_the_depth_is_the_first_answer() -> None:
     assert said(results).startswith(
         "On spirals, the posterior favours depth 9 of 20 (argmax rule; the 95 % rule gives 8, the expected rule gives "
         "10). The mixture of the depths up to 11 uses 11 of 20 blocks and reaches 98.61 % test accuracy, 0.17 "
-        "percentage points below the mixture over all depths (98.78 %); a forward pass takes 57 % of the time. On test "
-        "data, its mean log p of the true class is -0.045, worse than the -0.043 of the mixture over all depths."
+        "percentage points below all depths weighted by the posterior (98.78 %); a forward pass takes 57 % of the "
+        "time. On test data, its mean log p of the true class is -0.045, worse than the -0.043 of all depths weighted "
+        "by the posterior."
     )
     found = {tile.label: tile.value for tile in tiles(results, record_of(results))}
     assert found["depth"] == "9 of 20"
-    assert found["forward pass"] == "57\u00a0%"
+    assert found["forward pass"] == "45\u00a0%"
     assert found["early exit"] == "6.9"
 
 
@@ -54,8 +55,8 @@ def test_other_rules_do_not_prefer() -> None:
 def test_the_mixture_comes_first_and_the_network_alone_after_it() -> None:
     results = spirals_results()
     assert (
-        "Depth 9 alone reaches 97.56 % test accuracy, 1.22 percentage points below the mixture over all depths, and a "
-        "mean log p of -0.044, worse than the -0.043 of that mixture."
+        "Depth 9 alone reaches 97.56 % test accuracy, 1.22 percentage points below all depths weighted by the "
+        "posterior, and a mean log p of -0.044, worse than the -0.043 of those."
     ) in said(results)
     text = text_of(render(results))
     assert "posterior : pruned mixture, the default artifact : pruned network alone" in text
@@ -96,13 +97,16 @@ def test_gains_and_losses_are_called_what_they_are() -> None:
     results = spirals_results(seconds={"forward_full": 0.002, "forward_pruned": 0.0021, "forward_mixture": 0.0022})
     mixture, pruned = record_of(results).predictors[:2]
     mixture.score, mixture.loss = pruned.score, pruned.loss
-    assert "98.61 % test accuracy, the same as the mixture over all depths; a forward pass is not faster (110 %)." in (
+    assert "98.61 % test accuracy, the same as all depths weighted by the posterior; a forward pass is not faster" in (
         said(results)
     )
-    assert "-0.045, the same as that of the mixture over" in said(results)
+    assert "-0.045, the same as that of all depths" in said(results)
     mixture.score, mixture.loss = pruned.score - 0.01, 0.1
-    assert "1.00 percentage points above the mixture over all depths" in said(results)
-    assert "-0.045, better than the -0.100 of the mixture" in said(results)
+    assert "1.00 percentage points above all depths" in said(results)
+    assert "-0.045, better than the -0.100 of all depths" in said(results)
+    pruned.blocks = 20
+    assert "The mixture of the depths up to 20 uses all 20 blocks and reaches" in said(results)
+    assert "forward" not in said(results)
 
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
@@ -110,7 +114,7 @@ def test_nothing_is_said_of_what_was_not_measured() -> None:
     record = record_of(results)
     record.predictors, record.exits, results.comparison, results.artifact = [], [], None, None
     text = text_of(render(results))
-    for words in ("forward", "Early exit", "Ways to predict", "over all depths", "Use it", "nan", "None"):
+    for words in ("forward", "Early exit", "Ways to predict", "all depths weighted", "Use it", "nan", "None"):
         assert words not in text
     assert {tile.label for tile in tiles(results, record)} == {"depth", "likely depths", "test accuracy", "parameters"}
 
@@ -128,7 +132,7 @@ def test_the_baseline_has_no_posterior() -> None:
         "On flowers, validation data favour depth 6 among 7 networks of depths up to 12, each trained alone. It reaches"
     )
     text = text_of(render(results))
-    for words in ("posterior", "prior", "pruned", "mixture over", "--mode"):
+    for words in ("posterior", "prior", "pruned", "all depths weighted", "--mode"):
         assert words not in text
     losses = [(one.depth, one.valid_loss) for one in record_of(results).depths]
     assert rows(charts_of(results)["depth-loss"], "depth", "value") == losses
