@@ -21,8 +21,7 @@ from polyarch_experiments.figures import Spec, write_figures
 from polyarch_experiments.results import Claim, ExperimentResults
 
 PRESETS = ("quick", "cpu", "long", "paper")
-"""About a minute, for tests; ten to sixty minutes on two cores; hours on them, for some experiments; the paper's own
-settings."""
+"""About a minute, for tests; ten to sixty minutes on two cores; hours, where an experiment has it; the paper's own."""
 
 Settings = dict[str, Any]
 
