@@ -24,7 +24,7 @@ from polyarch_experiments.training_speed.strategy_scores import (
     supernets,
     truth_of,
 )
-from polyarch_experiments.verdict import claim, finding, paired
+from polyarch_experiments.verdict import claim, finding, paired, several_seeds
 
 LIKE_ACCURACY = {
     "val_acc": "0.78 / 0.89 / 0.91 / 0.87 / 0.88 with SoTL, 0.75 / 0.76 / 0.76 / 0.76 / 0.64 with ValAcc",
@@ -75,7 +75,8 @@ class RankedRuns:
         """Draws of the correlation with the truth."""
         key = ("spearman", strategy, estimator)
         if key not in self._known:
-            self._known[key] = self._over_seeds(strategy, self.samples.spearman(self.scores(strategy, estimator)))
+            draws = self.samples.spearman(self.scores(strategy, estimator))
+            self._known[key] = several_seeds(draws, self.counts[strategy])
         return self._known[key]
 
     def top(self, strategy: str, estimator: str) -> Values:
@@ -83,12 +84,8 @@ class RankedRuns:
         key = ("top", strategy, estimator)
         if key not in self._known:
             draws = self.samples.top(self.scores(strategy, estimator), min(TOP, len(self.truth)))
-            self._known[key] = self._over_seeds(strategy, draws)
+            self._known[key] = several_seeds(draws, self.counts[strategy])
         return self._known[key]
-
-    def _over_seeds(self, strategy: str, draws: Values) -> Values:
-        """One seed says nothing about others: the value has no draws then."""
-        return draws if self.counts[strategy] > 1 else np.append(draws[:1], np.full(len(draws) - 1, np.nan))
 
     def finding(self, name: str, draws: Values, **bounds: float) -> Finding:
         """A quantity with the interval of its draws."""
@@ -255,7 +252,7 @@ def _headlines(ranked: RankedRuns, needs: str | None) -> Iterator[Claim]:
                 f"After {NAMES[name]}, SoTL ranks better than {ESTIMATORS[other]}.",
                 [
                     ranked.finding(
-                        "Spearman minus", ranked.spearman(name, "sotl") - ranked.spearman(name, other), above=0
+                        "difference of Spearman", ranked.spearman(name, "sotl") - ranked.spearman(name, other), above=0
                     )
                 ],
                 needs=needs,
