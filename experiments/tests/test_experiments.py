@@ -33,6 +33,7 @@ from polyarch_experiments.results import ExperimentResults
 Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
     "spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe",
+    "space_ranking",
     "guided_families", "spiral_max_depth", "wiring_ensemble", "wiring_consistency",
 )  # fmt: skip
 """They share all but their settings with another experiment that is run."""
