@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyarch.data import Dataset, load, stratified_split
 from polyarch.errors import ConfigError, NotFiniteError
@@ -172,6 +173,15 @@ def score_all(
 def blocks_of(losses: Sequence[float]) -> list[float]:
     """The means over `BLOCKS` blocks of steps, as equal as they can be."""
     return [round(float(part.mean()), 4) for part in np.array_split(np.asarray(losses), min(BLOCKS, len(losses)))]
+
+
+def curves_in(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    """(n, blocks) mean losses of the short runs; one whose loss was not finite is worse than all others."""
+    known = [row["losses"] for row in rows if "losses" in row]
+    if not known:
+        raise NotFiniteError("Expected a short run with finite losses. Got none.")
+    worst = [max(block) + 1 for block in zip(*known, strict=True)]
+    return np.array([row.get("losses", worst) for row in rows], np.float64)
 
 
 def seconds_of(run: Run, architectures: Sequence[Architecture]) -> dict[str, float]:

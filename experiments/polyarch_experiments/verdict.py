@@ -6,6 +6,9 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from polyarch.ranking import Interval
 from polyarch_experiments.results import VERDICTS, Claim, Finding
 
@@ -30,6 +33,11 @@ def over_seeds(values: Sequence[float]) -> Interval:
 def paired(first: Sequence[float], second: Sequence[float]) -> Interval:
     """The mean difference of two values per seed, with Student's interval."""
     return over_seeds([one - other for one, other in zip(first, second, strict=True)])
+
+
+def several_seeds(draws: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:
+    """Draws of a rank statistic; one seed says nothing about others, so that its value has none."""
+    return draws if seeds > 1 else np.append(draws[:1], np.full(len(draws) - 1, np.nan))
 
 
 def finding(name: str, interval: Interval, *, above: float | None = None, below: float | None = None) -> Finding:

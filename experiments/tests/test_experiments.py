@@ -6,6 +6,7 @@ import base64
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from polyarch_experiments.results import ExperimentResults
 Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
     "spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe",
-    "guided_families", "spiral_max_depth", "spiral_noise", "image_max_depth", "wiring_ensemble", "wiring_consistency",
+    "space_ranking", "guided_families", "spiral_max_depth", "spiral_noise", "image_max_depth", "wiring_ensemble",
+    "wiring_consistency",
 )  # fmt: skip
 """They share all but their settings with another experiment that is run."""
 LONG = (
@@ -85,7 +87,8 @@ def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: P
 @pytest.mark.parametrize("name", OURS)
 def test_presets(name: str) -> None:
     experiment = EXPERIMENTS[name]
-    assert list(experiment.presets) == [name for name in PRESETS if name != "long" or name in experiment.presets]
+    assert list(experiment.presets) == [name for name in PRESETS if name in experiment.presets]
+    assert set(PRESETS) - set(experiment.presets) <= {"long"}
     assert experiment.document and experiment.claim.endswith(".")
     for settings in experiment.presets.values():
         assert experiment.items(settings)
@@ -113,6 +116,18 @@ class TestFolders:
         with pytest.raises(ConfigError, match=r"not the same preset; choose another --out"):
             numbers(1).run("cpu", tmp_path, Quiet(), StopRequest(), workers=1)
         assert first.runs == {"a": {"value": 1}}
+
+    def test_what_has_arrived_is_stored(self, tmp_path: Path) -> None:
+        """Before every item of an experiment that judges gradually, with what there is by then."""
+        seen: list[list[str]] = []
+
+        def look(settings: dict[str, Any], item: str, folder: Path) -> dict[str, Any]:
+            seen.append(list(json.loads((folder / "results.json").read_text())["runs"]))
+            return {"value": item}
+
+        gradual = replace(numbers(1), items=lambda settings: {"a": "a", "b": "b"}, task=look, gradual=True)
+        results = gradual.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert seen == [[], ["a"]] and list(results.runs) == ["a", "b"]
 
     @pytest.mark.parametrize("content", ["{", "[1]"])
     def test_a_damaged_mark_is_said(self, content: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from polyarch.errors import InvalidInput
 from polyarch.methods.one_shot import THESIS_PROXIMAL
@@ -16,11 +17,21 @@ from polyarch.runs.settings import RunSettings
 from polyarch.runs.training import named_training
 from polyarch.runs.workspace import Workspace
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
+from polyarch.tables import NASBench201
+from polyarch_experiments import distinct_cells as distinct_cells_module
+from polyarch_experiments.distinct_cells import describe_cells, distinct_cells, typicality
 from polyarch_experiments.interchoice.interchoice_ranking import SPACES, settings_of, weights_of
 from polyarch_experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.strategy_ranking import PASSES
-from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, correlation, top_kept, truth_of
+from polyarch_experiments.training_speed.strategy_scores import (
+    ESTIMATORS,
+    correlation,
+    curves_of,
+    scores_of,
+    top_kept,
+    truth_of,
+)
 
 N = 12
 TRUTH = [80.0 + position for position in range(N)]
@@ -124,6 +135,7 @@ def test_recipes_of_supernets(knows: bool) -> None:
     runs = {
         name: {**ranked(sotl=knows and "16 epochs" in name, macs=True), "examples": 1000}
         for name in experiment.items(settings)
+        if "seed" in name
     }
     longer, larger = experiment.judge(settings, runs)
     assert longer.verdict == ("holds" if knows else "fails") and longer.text.startswith("Fair paths, 16 epochs: ")
@@ -176,6 +188,23 @@ def test_rates_and_batches() -> None:
     (table,) = experiment.tables(settings, runs).values()
     assert len(table.rows) == 9
     assert experiment.figures(settings, runs)
+
+    # with scores and further truths
+    runs["seed 0"]["params"] = list(range(N))
+    known = {name: list(range(N)) for name in ("sog", "sogn", "val_acc_after")}
+    runs["seed 0"]["scores"] = {f"{r:g} {b}": known for r, b in cells}
+    runs["seed 0"]["scores"]["0.001 32"] = {**known, "sog": [None, *range(1, N)]}
+    truths = {f"a{p}": {"cifar10": p, "cifar100": -p, "imagenet16": p} for p in range(N)}
+    typical = {"networks": 50, "whole": 0.7, "cells": 0.6, "lower": 0.25}
+    runs["cells"] = {"truths": truths, "typical": dict.fromkeys(("cifar10", "cifar100", "imagenet16"), typical)}
+    _, _, by_rate, gradients = experiment.tables(settings, runs).values()
+    assert [row[:3] for row in by_rate.rows if row[1] == "ValAcc"] == [
+        ["CIFAR-10", "ValAcc", "1.00"],
+        ["CIFAR-100", "ValAcc", "-1.00"],
+        ["ImageNet16-120", "ValAcc", "1.00"],
+    ]
+    assert gradients.rows[0] == ["CIFAR-10", *["1.00"] * 7, gradients.rows[0][-2], "1.00"]
+    assert experiment.judge(settings, runs) == claims and experiment.figures(settings, runs)
 
 
 def interchoice_runs(
@@ -246,6 +275,68 @@ def test_the_fixed_set() -> None:
     assert fixed_set(space, 20) == fixed_set(space, 30)[:20]
     assert len(set(fixed_set(space, 30))) == 30
     assert len(fixed_set(nb201_space(NB201_CONVOLUTIONS), 100)) == 64
+
+
+class TestDistinctCells:
+    """The networks that supernets rank."""
+
+    def test_they_are_different_networks_in_one_order(self) -> None:
+        cells = distinct_cells(228)
+        assert len({cell.canonical() for cell in cells}) == 228
+        assert distinct_cells(128) == cells[:128] and distinct_cells(100, 128) == cells[128:]
+
+    def test_every_network_is_as_likely(self) -> None:
+        """Of all 5,044: the first of each in the order of the space, once."""
+        everything = distinct_cells(5044)
+        assert len({cell.canonical() for cell in nb201_space().enumerate()}) == len(set(everything)) == 5044
+        with pytest.raises(InvalidInput, match=r"up to 5,043 distinct networks\. Got 5,044"):
+            distinct_cells(5044, 1)
+
+    def test_how_typical_they_are(self, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+        monkeypatch.setattr(distinct_cells_module, "DRAWS", 50)
+        found = describe_cells(128)
+        table, cells = NASBench201.load(), distinct_cells(128)
+        sizes = [table.value(cell, "params_cifar10") for cell in cells]
+        for name, column in (("cifar10", "cifar10_test_200"), ("imagenet16", "imagenet16_test_200")):
+            truth = [table.value(cell, column) for cell in cells]
+            assert found["typical"][name]["cells"] == pytest.approx(stats.spearmanr(sizes, truth).statistic)
+            assert 0 <= found["typical"][name]["lower"] <= 1
+            assert [values[name] for values in found["truths"].values()] == pytest.approx(truth, abs=1e-3)
+        everything = distinct_cells(5044)
+        whole = [[table.value(cell, name) for cell in everything] for name in ("params_cifar10", "cifar10_test_200")]
+        assert found["typical"]["cifar10"]["whole"] == pytest.approx(stats.spearmanr(*whole).statistic)
+        ((_, shown),) = typicality(found).items()
+        assert [row[0] for row in shown.rows] == ["CIFAR-10", "CIFAR-100", "ImageNet16-120"]
+
+
+def test_scores_that_are_not_finite_come_last() -> None:
+    run = ranked(naswot=True)
+    run["scored"][3]["scores"]["naswot"] = None
+    keys = [row["architecture"] for row in run["scored"]]
+    scores = scores_of(run, "naswot", keys)
+    assert min(range(N), key=scores.__getitem__) == 3 and sorted(scores)[1] == 0
+    del run["scored"][5]["losses"]
+    curves = curves_of(run, keys)
+    assert curves.shape == (N, BLOCKS) and (curves[5] > np.delete(curves, 5, axis=0).max(0)).all()
+
+
+def test_further_truths() -> None:
+    """Of the same scores, in tables of their own; earlier runs have none."""
+    experiment = EXPERIMENTS["strategy_ranking"]
+    settings, runs = strategy_runs(sotl=True)
+    before = set(experiment.tables(settings, runs))
+    typical = {"networks": 50, "whole": 0.7, "cells": 0.6, "lower": 0.25}
+    truths = {f"a{p}": {"cifar10": p, "cifar100": -p, "imagenet16": p} for p in range(N)}
+    runs["cells"] = {"truths": truths, "typical": dict.fromkeys(("cifar10", "cifar100", "imagenet16"), typical)}
+    tables = experiment.tables(settings, runs)
+    assert len(tables) == len(before) + 5
+    opposite = next(table for caption, table in tables.items() if caption.startswith("Spearman with the test accuracy"))
+    assert opposite.rows[0][1] == "-1.00 +- 0.00"
+    gradients = next(table for caption, table in tables.items() if "table 4.5" in caption)
+    assert gradients.rows[0][1] == "1.00 +- 0.00" and len(gradients.columns) == len(gradients.rows[0])
+    differences = next(table for caption, table in tables.items() if caption.startswith("SoTL minus"))
+    assert len(differences.rows) == 6 and " to " in differences.rows[0][1]
 
 
 def test_blocks_of_losses() -> None:

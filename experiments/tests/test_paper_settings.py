@@ -125,6 +125,12 @@ def described(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
             yield from (strategy_ranking.content_of(settings, strategy) for strategy in settings["strategies"])
         case "fine_tuning":
             yield settings["run"]
+        case "space_ranking":
+            for its in settings["spaces"].values():
+                run = {**settings["run"], "space": its["space"]}
+                yield from (strategy_ranking.content_of({**settings, "run": run}, name) for name in its["strategies"])
+        case "gradient_sums":
+            yield settings["run"]
         case "supernet_recipe":
             yield from settings["recipes"].values()
         case "cell_search":

@@ -32,7 +32,7 @@ from polyarch_experiments.ranked_supernets import (
     with_fewer_valid,
 )
 from polyarch_experiments.results import Claim
-from polyarch_experiments.verdict import claim, finding, over_seeds
+from polyarch_experiments.verdict import claim, finding, over_seeds, several_seeds
 
 SPACES: dict[str, dict[str, Any]] = {
     "all": {"operations": list(NB201_OPERATIONS)},
@@ -164,17 +164,13 @@ def _extra(settings: Settings) -> list[str]:
 
 
 def gain_of(settings: Settings, runs: Mapping[str, Any], space: str, kind: str) -> Interval:
-    """What a kind of weights adds to the normalised improvement of the top 10 (0: mean of all cells, 1: the best).
-
-    One seed says nothing about others, so that its value has no interval.
-    """
+    """What a kind of weights adds to the normalised improvement of the top 10 (0: mean of all cells, 1: the best)."""
     base, extra = (_seeds(settings, runs, space, one) for one in ("base", kind))
     truth = base[0]["truth"]
     samples = RankSamples(truth)
     k, scale = min(10, len(truth)), max(truth) - statistics.fmean(truth)
     ours, theirs = (samples.top([run["val_acc"] for run in side], k) for side in (extra, base))
-    gains = (ours - theirs) / scale
-    return samples.interval(gains) if len(base) > 1 else Interval(float(gains[0]), None, None)
+    return samples.interval(several_seeds((ours - theirs) / scale, len(base)))
 
 
 def _selection(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:

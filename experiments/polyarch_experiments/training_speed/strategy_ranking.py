@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def run(settings: Settings, item: StrategyAndSeed, folder: Path) -> dict[str, An
     cells = distinct_cells(settings["architectures"])
     if name == "truth":
         kept = cells[: settings["own_truth"]][TOGETHER * number : TOGETHER * (number + 1)]
-        return _alone(settings, kept, folder)
+        return {"accuracies": accuracies_alone(settings["run"], settings["alone"], kept, folder / "alone")}
     store = folder / f"{name}-{number}"
     trained = train_supernet(content_of(settings, name), number, store)
     rows = score_cells(
@@ -80,17 +81,24 @@ def content_of(settings: Settings, strategy: str) -> dict[str, Any]:
     return {**run, "train": train, "scores": scores}
 
 
-def _alone(settings: Settings, architectures: list[Architecture], folder: Path) -> dict[str, Any]:
-    """Test accuracies (percent) of cells trained from scratch, on fewer images than the supernet sees."""
-    content = {**settings["run"], **settings["alone"], "data": {**settings["run"]["data"], **settings["alone"]["data"]}}
-    train = CurveTraining(Retraining(trial_of(content), folder / "alone"))
+def accuracies_alone(
+    content: Settings, alone: Settings, architectures: Sequence[Architecture], folder: Path
+) -> dict[str, float]:
+    """Test accuracies (percent) of architectures trained from scratch.
+
+    Args:
+        content: the description of the run of the supernet.
+        alone: what differs from it, such as fewer images.
+    """
+    described = {**content, **alone, "data": {**content["data"], **alone["data"]}}
+    train = CurveTraining(Retraining(trial_of(described), folder))
     found = {}
     for architecture in architectures:
         result = train((architecture, 0))
         if "failure" in result:
             raise NotFiniteError(result["failure"])
         found[architecture.key] = round(100 * result["test_accuracy"], 3)
-    return {"accuracies": found}
+    return found
 
 
 _CPU: Settings = {

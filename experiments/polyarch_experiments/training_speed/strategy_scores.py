@@ -12,6 +12,7 @@ from polyarch.errors import InvalidInput
 from polyarch.ranking import rank_quality, top_k
 from polyarch_experiments.distinct_cells import TRUTHS
 from polyarch_experiments.experiment import Settings
+from polyarch_experiments.ranked_supernets import curves_in
 from polyarch_experiments.seeds import runs_of
 
 Values = NDArray[np.float64]
@@ -104,8 +105,8 @@ def top_of(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -
 
 def curves_of(run: Mapping[str, Any], keys: Sequence[str]) -> Values:
     """(n, blocks) mean training losses of the short runs."""
-    by_key = {row["architecture"]: row["losses"] for row in run["scored"]}
-    return np.array([by_key[key] for key in keys])
+    curves = dict(zip((row["architecture"] for row in run["scored"]), curves_in(run["scored"]), strict=True))
+    return np.array([curves[key] for key in keys])
 
 
 def correlation_along(
