@@ -95,6 +95,7 @@ class Experiment:
         with display.stage(self.name) as report, stop.at_once(), executor.open(task) as run:
             runs = run_missing(items, Journal(out / "runs.jsonl"), absent.left_out(run), dict, report)
         can_judge = bool(runs) and (self.separable or not absent.reasons)
+        why = "; ".join(sorted(set(absent.reasons)))
         results = ExperimentResults(
             polyarch=polyarch.__version__,
             torch=torch.__version__,
@@ -103,7 +104,7 @@ class Experiment:
             settings=settings,
             claims=[
                 *(self.judge(settings, runs) if can_judge else []),
-                *(Claim(text=self.claim, supported=None, numbers=reason) for reason in sorted(set(absent.reasons))),
+                *([Claim(text=self.claim, supported=None, numbers=why)] if why else []),
             ],
             runs=runs,
         )

@@ -6,6 +6,7 @@ import base64
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
+from polyarch.data import data_root as data_path
 from polyarch.data import load
-from polyarch.errors import ConfigError, CorruptFile
+from polyarch.errors import ConfigError, CorruptFile, MissingData, UnknownName
 from polyarch.methods.depth.search import RULES
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Quiet
@@ -27,7 +29,7 @@ from polyarch_experiments.depth.spiral_depth import run as run_spirals
 from polyarch_experiments.depth.spirals import network, problem
 from polyarch_experiments.measures import rank_correlation, scores
 from polyarch_experiments.ranked_supernets import trial_of
-from polyarch_experiments.results import ExperimentResults
+from polyarch_experiments.results import Claim, ExperimentResults
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
@@ -99,6 +101,44 @@ def numbers(value: int) -> Experiment:
     """An experiment that takes no time."""
     presets: dict[str, dict[str, Any]] = {preset: {"value": value} for preset in PRESETS}
     return Experiment("numbers", "none", "None.", presets, lambda settings: {"a": "a"}, one_number, lambda *found: [])
+
+
+def number_if_there(settings: dict[str, Any], item: str, folder: Path) -> dict[str, Any]:
+    if item == "b" and not (folder / "there").exists():
+        raise MissingData(f"Expected numbers at {data_path()}/b. Found none.")
+    return {"value": settings["value"]}
+
+
+class TestMissingData:
+    """Claims on data that are not there are left open, and judged once they are."""
+
+    def made(self, *, separable: bool) -> Experiment:
+        def judge(settings: dict[str, Any], runs: dict[str, Any]) -> list[Claim]:
+            return [Claim(text=f"{', '.join(runs)}.", supported=True, numbers="1")]
+
+        return replace(
+            numbers(1), items=lambda settings: {"a": "a", "b": "b"}, task=number_if_there, judge=judge,
+            separable=separable,
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(("separable", "verdicts"), [(False, [None]), (True, [True, None])])
+    def test_what_is_there_is_judged(self, tmp_path: Path, separable: bool, verdicts: list[bool | None]) -> None:
+        experiment = self.made(separable=separable)
+        found = experiment.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert [claim.supported for claim in found.claims] == verdicts and list(found.runs) == ["a"]
+        assert found.claims[-1].numbers == "Expected numbers at the data folder/b. Found none."
+        (tmp_path / "there").touch()
+        again = experiment.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert [claim.text for claim in again.claims] == ["a, b."] and list(again.runs) == ["a", "b"]
+
+
+def test_settings_of_a_preset_can_be_changed(tmp_path: Path) -> None:
+    found = numbers(1).run("quick", tmp_path / "one", Quiet(), StopRequest(), workers=1, changes={"value": 7})
+    assert found.settings == {"value": 7} and found.runs == {"a": {"value": 7}}
+    assert numbers(1).presets["quick"] == {"value": 1}
+    with pytest.raises(UnknownName, match="setting of numbers out of value"):
+        numbers(1).run("quick", tmp_path / "two", Quiet(), StopRequest(), changes={"valeu": 7})
+    assert not (tmp_path / "two").exists()
 
 
 class TestFolders:

@@ -94,4 +94,7 @@ def test_the_decays_of_the_presets_find_degrees_from_0_to_8(preset: str) -> None
     settings = FOURIER_DEGREE.presets[preset]
     kept = {name: settings[name] for name in ("decay", "weight_decay", "rate")}
     for degree in range(9):
-        assert math.floor(fixed_point(degree, steps=settings["unroll"], **kept)) == degree
+        rest = fixed_point(degree, steps=settings["unroll"], **kept)
+        assert math.floor(rest) == degree
+        theirs = fixed_point(degree, steps=settings["unroll"], decay=0.01, weight_decay=0.001, rate=0.01)
+        assert rest == pytest.approx(theirs, abs=0.03)  # the decays of the authors' code have the same ratio

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from polyarch.plugins import SUPERNET_METHOD
 from polyarch.randomness import derive_seed
 from polyarch.ranking.bootstrap import Interval, bootstrap
-from polyarch.ranking.correlations import correlation
 from polyarch.runs.display import Quiet
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning
@@ -89,8 +89,11 @@ def paired(runs: Mapping[str, Any]) -> tuple[Values, dict[str, dict[str, Values]
 
 
 def spearman(predictions: Values, truth: Values) -> Values:
-    """Of every epoch, (n, T) -> (T,); 0 where one side does not vary."""
-    return np.array([correlation("spearman", column, truth) or 0.0 for column in predictions.T])
+    """Of every epoch, (n, T) -> (T,), all at once: Pearson's correlation of ranks; 0 where one side does not vary."""
+    ranks, known = (rankdata(values, axis=0) for values in (predictions, truth[:, None]))
+    first, second = (values - values.mean(axis=0) for values in (ranks, known))
+    scale = np.sqrt((first**2).sum(axis=0) * (second**2).sum(axis=0))
+    return np.divide((first * second).sum(axis=0), scale, out=np.zeros(len(scale)), where=scale > 0)
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyarch.errors import InvalidInput
 from polyarch.randomness import derive_seed
 from polyarch.ranking import top_k
 from polyarch_experiments.experiment import Experiment, Settings, Table
@@ -31,6 +32,8 @@ from polyarch_experiments.training_speed.curves import accumulated, correlation_
 EARLY = 0.25
 """The share of the training that counts as early."""
 TOP = 10
+FEWEST = 24
+"""Cells of a table: half of their best quarter are three, which have a rank correlation."""
 DECAY = 0.9
 """Of SoTL-EMA, per epoch."""
 GROUPS = {"all": "all cells", "top": "the truly best quarter"}
@@ -52,6 +55,8 @@ def run(settings: Settings, item: Mapping[str, Any], folder: Path) -> dict[str, 
     length = item["epochs"]
     curves = load_curves(item["curves"], length)
     truth = curves.truth
+    if len(truth) < FEWEST:
+        raise InvalidInput(f"Expected curves of {FEWEST} or more cells in {item['curves']}. Got {len(truth)}.")
     epochs = [epoch for epoch in settings["epochs"] if epoch <= length]
     scores = {name: values[:, [epoch - 1 for epoch in epochs]] for name, values in _predictors(curves).items()}
     scores[PARAMETERS] = curves.parameters[:, None]
@@ -90,7 +95,7 @@ def _subset(group: NDArray[np.int64], size: int, length: int, number: int) -> ND
 
 
 def _ranked(scores: Mapping[str, Values], truth: Values, group: NDArray[np.int64]) -> dict[str, Any]:
-    """Spearman and the mean truth of the top 10 at every epoch."""
+    """Spearman and the mean truth of the top 10, or of all where there are fewer, at every epoch."""
     known = truth[group].tolist()
     found = {}
     for name, values in scores.items():
@@ -98,7 +103,7 @@ def _ranked(scores: Mapping[str, Values], truth: Values, group: NDArray[np.int64
         correlations = correlation_along(-chosen, known)
         found[name] = {
             "spearman": [0.0 if value is None else round(value, 4) for value in correlations],
-            "top10": [round(top_k(column.tolist(), known, TOP), 3) for column in chosen.T],
+            "top10": [round(top_k(column.tolist(), known, min(TOP, len(known))), 3) for column in chosen.T],
         }
     return found
 
