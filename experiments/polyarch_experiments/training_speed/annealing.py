@@ -93,7 +93,8 @@ def spearman(predictions: Values, truth: Values) -> Values:
     ranks, known = (rankdata(values, axis=0) for values in (predictions, truth[:, None]))
     first, second = (values - values.mean(axis=0) for values in (ranks, known))
     scale = np.sqrt((first**2).sum(axis=0) * (second**2).sum(axis=0))
-    return np.divide((first * second).sum(axis=0), scale, out=np.zeros(len(scale)), where=scale > 0)
+    found: Values = np.divide((first * second).sum(axis=0), scale, out=np.zeros(len(scale)), where=scale > 0)
+    return found
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:

@@ -57,7 +57,7 @@ def curves_of(table: CurveTable, epochs: int) -> CurveSet:
     held_out = _first(HELD_OUT, [measure.removesuffix("_accuracy") for measure in table.measures], table)
     architectures = table.architectures()
     return CurveSet(
-        [architectures[row].key for row in rows],
+        [architectures[row].key for row in rows.tolist()],
         losses[rows, :epochs],
         table.curves(f"{held_out}_loss")[rows, :epochs],
         table.curves(f"{held_out}_accuracy")[rows, :epochs],
