@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import polyarch
-from polyarch.errors import ConfigError, CorruptFile
-from polyarch.executors import Executor, Processes, Serial
+from polyarch.data import data_root
+from polyarch.errors import ConfigError, CorruptFile, MissingData, UnknownName
+from polyarch.executors import Executor, Mapper, Processes, Serial
 from polyarch.files import Journal, write_json
 from polyarch.runs.display import Display
+from polyarch.runs.settings import with_overrides
 from polyarch.runs.workspace import run_missing
 from polyarch.training import StopRequest
 from polyarch_experiments.figures import Spec, write_figures
@@ -55,8 +57,8 @@ class Experiment:
         judge: turns settings and all results by name into claims.
         figures: turns them into figures by name; names are the experiment's own.
         tables: turns them into tables by caption.
-        gradual: whether ``judge``, ``figures`` and ``tables`` also take the results that have arrived so far;
-            ``results.json`` is then written after every item.
+        partial: whether ``judge``, ``figures`` and ``tables`` also take a part of the results: those that have arrived so
+            far, which are then stored after every item, or those whose data are not missing.
     """
 
     name: str
@@ -68,47 +70,77 @@ class Experiment:
     judge: Callable[[Settings, dict[str, Any]], list[Claim]]
     figures: Callable[[Settings, dict[str, Any]], dict[str, Spec]] = _no_figures
     tables: Callable[[Settings, dict[str, Any]], dict[str, Table]] = _no_tables
-    gradual: bool = False
+    partial: bool = False
 
     def run(
-        self, preset: str, out: Path, display: Display, stop: StopRequest, workers: int | None = None
+        self,
+        preset: str,
+        out: Path,
+        display: Display,
+        stop: StopRequest,
+        workers: int | None = None,
+        changes: Mapping[str, Any] | None = None,
     ) -> ExperimentResults:
-        """Runs what is not yet in the folder and writes ``results.json`` and ``figures/``."""
-        settings = self.presets[preset]
-        self._claim_folder(out, preset)
+        """Runs what is not yet in the folder and writes ``results.json`` and ``figures/``.
+
+        Items whose data are missing are run when the same folder is used again; until then claims on them are open.
+
+        Args:
+            changes: other values of settings of the preset, by dotted name.
+        """
+        settings = self._changed(preset, changes or {})
+        self._claim_folder(out, preset, settings)
         executor: Executor = Serial() if workers == 1 else Processes(workers)
         task, items, journal = _Task(self.task, settings, out), self.items(settings), Journal(out / "runs.jsonl")
+        absent = _Absent()
+
+        def conclude(runs: dict[str, Any]) -> ExperimentResults:
+            return self._conclude(preset, settings, runs, absent.reasons, out)
+
         with display.stage(self.name) as report, stop.at_once(), executor.open(task) as run:
 
-            def stored(done: int, total: int, note: str) -> None:
+            def arrived(done: int, total: int, note: str) -> None:
                 report(done, total, note)
-                if self.gradual and done < total:
+                if self.partial and 0 < done < total:
                     known = {record["key"]: record["value"] for record in journal.records}
-                    self._results(preset, {key: known[key] for key in items if key in known}).write(path)
+                    conclude({key: known[key] for key in items if key in known})
 
-            path = out / "results.json"
-            runs = run_missing(items, journal, run, dict, stored)
-        results = self._results(preset, runs)
-        results.write(path)
-        write_figures(self.figures(settings, runs), out / "figures")
-        return results
+            runs = run_missing(items, journal, absent.left_out(run), dict, arrived)
+        return conclude(runs)
 
-    def _results(self, preset: str, runs: dict[str, Any]) -> ExperimentResults:
-        settings = self.presets[preset]
-        return ExperimentResults(
+    def _conclude(
+        self, preset: str, settings: Settings, runs: dict[str, Any], missing: Sequence[str], out: Path
+    ) -> ExperimentResults:
+        """Judges what there is and writes it down; ``missing`` says why some results are not there."""
+        can_judge = bool(runs) and (self.partial or not missing)
+        why = "; ".join(sorted(set(missing)))
+        results = ExperimentResults(
             polyarch=polyarch.__version__,
             torch=torch.__version__,
             experiment=self.name,
             preset=preset,
             settings=settings,
-            claims=self.judge(settings, runs),
+            claims=[
+                *(self.judge(settings, runs) if can_judge else []),
+                *([Claim(text=self.claim, supported=None, numbers=why)] if why else []),
+            ],
             runs=runs,
         )
+        results.write(out / "results.json")
+        if can_judge:
+            write_figures(self.figures(settings, runs), out / "figures")
+        return results
 
-    def _claim_folder(self, out: Path, preset: str) -> None:
+    def _changed(self, preset: str, changes: Mapping[str, Any]) -> Settings:
+        for name in changes:
+            if name.partition(".")[0] not in self.presets[preset]:
+                raise UnknownName(f"setting of {self.name}", name, self.presets[preset])
+        return with_overrides(self.presets[preset], changes)
+
+    def _claim_folder(self, out: Path, preset: str, settings: Settings) -> None:
         """A folder belongs to one experiment with one set of settings: results of others must not mix with its own."""
         mark = out / "experiment.json"
-        value = {"experiment": self.name, "preset": preset, "settings": self.presets[preset]}
+        value = {"experiment": self.name, "preset": preset, "settings": settings}
         if mark.exists():
             found = _read_mark(mark)
             odd = sorted(key for key in value.keys() | found.keys() if value.get(key) != found.get(key))
@@ -137,5 +169,28 @@ class _Task:
     settings: Settings
     folder: Path
 
-    def __call__(self, item: Any) -> dict[str, Any]:
-        return self.task(self.settings, item, self.folder)
+    def __call__(self, item: Any) -> dict[str, Any] | str:
+        """What the item found, or why its data are missing."""
+        try:
+            return self.task(self.settings, item, self.folder)
+        except MissingData as error:
+            return str(error).replace(str(data_root()), "the data folder")
+
+
+@dataclass(frozen=True)
+class _Absent:
+    """Why the data of some items are missing."""
+
+    reasons: list[str] = field(default_factory=list)
+
+    def left_out(self, run: Mapper[Any, dict[str, Any] | str]) -> Mapper[Any, dict[str, Any]]:
+        """The same without the items whose data are missing, so that no journal has them."""
+
+        def others(items: Sequence[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+            for index, result in run(items):
+                if isinstance(result, str):
+                    self.reasons.append(result)
+                else:
+                    yield index, result
+
+        return others

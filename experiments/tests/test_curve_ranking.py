@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from polyarch.errors import MissingData
-from polyarch.tables import load_spikenas
+from polyarch.errors import InvalidInput, MissingData
+from polyarch.spaces import Choice, Space
+from polyarch.tables import CurveTable, load_spikenas
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.curve_ranking import CURVE_RANKING, SHOWN, figures, judge, run, tables
+from polyarch_experiments.training_speed.curve_sets import curves_of, load_curves
 
 NAMES = ("SoTL", "SoTL, all epochs", "SoTL-EMA", "ValAcc", "SoVL")
 EPOCHS = [1, 10, 20, 60, 100]
@@ -52,8 +54,8 @@ def test_numbers_of_the_table(data_root: Path, monkeypatch: pytest.MonkeyPatch, 
     if not (data_root / "spikenas_bench").is_dir():
         pytest.skip("needs SpikeNAS-Bench in the data folder")
     monkeypatch.setenv("POLYARCH_DATA", str(data_root))
-    settings = {"lengths": [100], "epochs": [1, 10, 20, 200], "size": 60, "subsets": 2}
-    found = run(settings, 100, tmp_path)
+    settings = {"epochs": [1, 10, 20, 200], "size": 60, "subsets": 2}
+    found = run(settings, {"curves": "spikenas", "epochs": 100}, tmp_path)
     assert found["epochs"] == [1, 10, 20]
     everything = found["all"]
     assert everything["n"] == 14935 and found["top"]["n"] == 14935 // 4
@@ -73,7 +75,49 @@ def test_numbers_of_the_table(data_root: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_without_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("POLYARCH_DATA", str(tmp_path))
     with pytest.raises(MissingData, match="Expected SpikeNAS-Bench at"):
-        run(CURVE_RANKING.presets["quick"], 200, tmp_path)
+        run(CURVE_RANKING.presets["quick"], {"curves": "spikenas", "epochs": 200}, tmp_path)
+
+
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    """Cells of two lengths: those of the other length, and their accuracies, do not count."""
+    generator = np.random.default_rng(0)
+    losses, accuracies = generator.uniform(0, 2, (40, 6)), generator.uniform(0, 100, (40, 6))
+    losses[30:, 4:] = accuracies[30:, 4:] = np.nan
+    truth = generator.uniform(0, 100, 40)
+    curves = {"train_loss": losses, "valid_loss": losses / 2, "valid_accuracy": accuracies}
+    space = Space("numbers", (Choice("number", tuple(map(str, range(40)))),))
+    table = CurveTable("mine", space, np.arange(40)[:, None], truth, curves, {"parameters": np.arange(40.0)})
+    table.save(tmp_path / "truth.npz")
+    settings = {"epochs": [1, 6], "size": 10, "subsets": 2}
+    whole = run(settings, {"curves": str(tmp_path), "epochs": 6}, tmp_path)["all"]["whole"]
+    for index, epoch in enumerate((0, 5)):
+        for name, values in (("SoTL", -losses), ("ValAcc", accuracies), ("SoVL", -losses)):
+            expected = stats.spearmanr(values[:30, epoch].astype(np.float32), truth[:30]).statistic
+            assert whole[name]["spearman"][index] == pytest.approx(expected, abs=6e-5)
+    assert whole["parameters"]["spearman"] == [
+        pytest.approx(stats.spearmanr(range(30), truth[:30]).statistic, abs=6e-5)
+    ]
+    with pytest.raises(InvalidInput, match=r"curves of 5 epochs in mine\. Got curves of 4, 6 epochs"):
+        run(settings, {"curves": str(tmp_path), "epochs": 5}, tmp_path)
+    with pytest.raises(InvalidInput, match=r"24 or more cells in \S+\. Got 10"):
+        run(settings, {"curves": str(tmp_path), "epochs": 4}, tmp_path)
+
+
+def test_measures_that_are_missing() -> None:
+    space = Space("one", (Choice("number", ("0",)),))
+    curves = {"train_loss": [[1.0]], "valtest_loss": [[3.0]], "valtest_accuracy": [[30.0]]}
+    table = CurveTable("joint", space, [[0]], [50.0], curves, {"params_millions": [2.0]})
+    found = curves_of(table, 1)
+    assert (found.keys, found.parameters.tolist()) == (["0"], [2.0])
+    assert (found.valid_losses.tolist(), found.valid_accuracies.tolist()) == ([[3.0]], [[30.0]])
+    with pytest.raises(InvalidInput, match=r"valid or valtest in bare\. Got train_loss"):
+        curves_of(CurveTable("bare", space, [[0]], [50.0], {"train_loss": [[1.0]]}), 1)
+
+
+def test_a_truth_without_curves(tmp_path: Path) -> None:
+    CurveTable("flat", Space("one", (Choice("number", ("0",)),)), [[0]], [50.0]).save(tmp_path / "flat.npz")
+    with pytest.raises(InvalidInput, match=r"table of learning curves\. Got \S*flat\.npz, which has none"):
+        load_curves(str(tmp_path / "flat.npz"), 1)
 
 
 class TestVerdicts:
@@ -101,9 +145,6 @@ class TestVerdicts:
         assert verdict(found, self.main) is True
         assert verdict(found, "the sum of training losses over all epochs") is False
         assert verdict(found, "than the sum over all") is True
-
-    def test_annealing_is_not_testable(self) -> None:
-        assert verdict(claims(made({})), "fast annealing") is None
 
     @pytest.mark.parametrize(
         ("curve", "supported", "since"),

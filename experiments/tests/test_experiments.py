@@ -15,8 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
+from polyarch.data import data_root as data_path
 from polyarch.data import load
-from polyarch.errors import ConfigError, CorruptFile
+from polyarch.errors import ConfigError, CorruptFile, MissingData, UnknownName
 from polyarch.methods.depth.search import RULES
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Quiet
@@ -29,7 +30,7 @@ from polyarch_experiments.depth.spiral_depth import run as run_spirals
 from polyarch_experiments.depth.spirals import network, problem
 from polyarch_experiments.measures import rank_correlation, scores
 from polyarch_experiments.ranked_supernets import trial_of
-from polyarch_experiments.results import ExperimentResults
+from polyarch_experiments.results import Claim, ExperimentResults
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
@@ -105,6 +106,44 @@ def numbers(value: int) -> Experiment:
     return Experiment("numbers", "none", "None.", presets, lambda settings: {"a": "a"}, one_number, lambda *found: [])
 
 
+def number_if_there(settings: dict[str, Any], item: str, folder: Path) -> dict[str, Any]:
+    if item == "b" and not (folder / "there").exists():
+        raise MissingData(f"Expected numbers at {data_path()}/b. Found none.")
+    return {"value": settings["value"]}
+
+
+class TestMissingData:
+    """Claims on data that are not there are left open, and judged once they are."""
+
+    def made(self, *, partial: bool) -> Experiment:
+        def judge(settings: dict[str, Any], runs: dict[str, Any]) -> list[Claim]:
+            return [Claim(text=f"{', '.join(runs)}.", supported=True, numbers="1")]
+
+        return replace(
+            numbers(1), items=lambda settings: {"a": "a", "b": "b"}, task=number_if_there, judge=judge,
+            partial=partial,
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(("partial", "verdicts"), [(False, [None]), (True, [True, None])])
+    def test_what_is_there_is_judged(self, tmp_path: Path, partial: bool, verdicts: list[bool | None]) -> None:
+        experiment = self.made(partial=partial)
+        found = experiment.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert [claim.supported for claim in found.claims] == verdicts and list(found.runs) == ["a"]
+        assert found.claims[-1].numbers == "Expected numbers at the data folder/b. Found none."
+        (tmp_path / "there").touch()
+        again = experiment.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert [claim.text for claim in again.claims] == ["a, b."] and list(again.runs) == ["a", "b"]
+
+
+def test_settings_of_a_preset_can_be_changed(tmp_path: Path) -> None:
+    found = numbers(1).run("quick", tmp_path / "one", Quiet(), StopRequest(), workers=1, changes={"value": 7})
+    assert found.settings == {"value": 7} and found.runs == {"a": {"value": 7}}
+    assert numbers(1).presets["quick"] == {"value": 1}
+    with pytest.raises(UnknownName, match="setting of numbers out of value"):
+        numbers(1).run("quick", tmp_path / "two", Quiet(), StopRequest(), changes={"valeu": 7})
+    assert not (tmp_path / "two").exists()
+
+
 class TestFolders:
     """A folder belongs to one experiment with one set of settings."""
 
@@ -125,7 +164,7 @@ class TestFolders:
             seen.append(list(json.loads((folder / "results.json").read_text())["runs"]))
             return {"value": item}
 
-        gradual = replace(numbers(1), items=lambda settings: {"a": "a", "b": "b"}, task=look, gradual=True)
+        gradual = replace(numbers(1), items=lambda settings: {"a": "a", "b": "b"}, task=look, partial=True)
         results = gradual.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
         assert seen == [[], ["a"]] and list(results.runs) == ["a", "b"]
 

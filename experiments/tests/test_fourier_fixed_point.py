@@ -73,8 +73,10 @@ def test_a_search_at_its_fixed_point_stays_there(degree: int, steps: int, valida
 @pytest.mark.parametrize("start", [-1.0, 6.0])
 def test_searches_from_both_sides_come_to_rest_there(start: float) -> None:
     """With an outer rate of five times that of the experiment, to be quick."""
-    rest = fixed_point(3, rate=0.01, steps=25, **DECAYS)
-    tuner = tuner_at(start, torch.zeros(LARGEST + 1, dtype=torch.float64), outer_rate=0.05, **DECAYS)
+    rest = fixed_point(3, rate=0.01, steps=25, decay=0.4, weight_decay=0.04)
+    tuner = tuner_at(
+        start, torch.zeros(LARGEST + 1, dtype=torch.float64), outer_rate=0.05, decay=0.4, weight_decay=0.04
+    )
     tuner.run([data(3)] * 4000, 25)
     assert tuner.settings["max_degree"].item() == pytest.approx(rest, abs=0.01)
 
@@ -94,4 +96,7 @@ def test_the_decays_of_the_presets_find_degrees_from_0_to_8(preset: str) -> None
     settings = FOURIER_DEGREE.presets[preset]
     kept = {name: settings[name] for name in ("decay", "weight_decay", "rate")}
     for degree in range(9):
-        assert math.floor(fixed_point(degree, steps=settings["unroll"], **kept)) == degree
+        rest = fixed_point(degree, steps=settings["unroll"], **kept)
+        assert math.floor(rest) == degree
+        theirs = fixed_point(degree, steps=settings["unroll"], decay=0.01, weight_decay=0.001, rate=0.01)
+        assert rest == pytest.approx(theirs, abs=0.05)  # the decays of the authors' code have the same ratio

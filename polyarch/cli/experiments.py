@@ -10,10 +10,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from polyarch.cli.options import OutOption, WorkersOption, console
+from polyarch.cli.options import OutOption, SetOption, WorkersOption, console
 from polyarch.errors import ConfigError, UnknownName
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Terminal
+from polyarch.runs.settings import parse_assignments
 from polyarch.training import stop_on_signal
 
 if TYPE_CHECKING:
@@ -51,13 +52,15 @@ def run_experiment(
     out: OutOption,
     preset: Annotated[str, typer.Option("--preset", help="quick, cpu, long (not all have it) or paper.")] = "quick",
     workers: WorkersOption = None,
+    settings: SetOption = None,
 ) -> None:
     """Run an experiment, or resume it, and write results.json."""
     experiment = _installed()[name]
     if preset not in experiment.presets:
         raise UnknownName("preset", preset, experiment.presets)
+    changes = parse_assignments(settings or [])
     with stop_on_signal("the same command") as stop:
-        results = experiment.run(preset, out, Terminal(console), stop, workers)
+        results = experiment.run(preset, out, Terminal(console), stop, workers, changes)
     table = Table("claim", "verdict", "numbers")
     for claim in results.claims:
         table.add_row(escape(claim.text), claim.verdict, escape(claim.numbers))

@@ -150,5 +150,5 @@ STRATEGY_RANKING = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
-    gradual=True,
+    partial=True,
 )  # fmt: skip
