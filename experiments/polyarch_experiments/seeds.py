@@ -21,5 +21,6 @@ def seeded(counts: Mapping[str, int]) -> dict[str, tuple[str, int]]:
 
 
 def runs_of(runs: Mapping[str, Any], counts: Mapping[str, int], name: str) -> list[dict[str, Any]]:
-    """The results of `seeded` runs of one name, one per seed."""
-    return [runs[f"{name} seed {seed}"] for seed in range(counts[name])]
+    """The results of `seeded` runs of one name, one per seed that is finished."""
+    keys = (f"{name} seed {seed}" for seed in range(counts[name]))
+    return [runs[key] for key in keys if key in runs]

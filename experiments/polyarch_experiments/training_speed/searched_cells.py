@@ -23,8 +23,14 @@ KEPT = (
 )  # fmt: skip
 
 
-def content_of(described: Settings, method: str, own: Settings) -> dict[str, Any]:
-    """The description of the run of a method: that of all methods, what the method asks for, and its own settings."""
+def method_of(name: str) -> str:
+    """The method of a search; a comma separates it from what is special about its settings."""
+    return name.partition(",")[0]
+
+
+def content_of(described: Settings, name: str, own: Settings) -> dict[str, Any]:
+    """The description of the run of a search: that of all, what its method asks for, and its own settings."""
+    method = method_of(name)
     recipe = recipe_settings(RECIPES[method], described["space"]["kind"])  # type: ignore[index]
     return merged(merged(merged(described, recipe), own), {"method": method})
 
@@ -43,9 +49,14 @@ def search(content: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any
     }
 
 
-def ends(searches: Sequence[Mapping[str, Any]], name: str, *, at: float = 1.0) -> list[float]:
-    """A value of every search at this share of its epochs."""
-    return [one["rows"][max(round(at * len(one["rows"])) - 1, 0)][name] for one in searches]
+def values_at(searches: Sequence[Mapping[str, Any]], name: str, epoch: int) -> list[float]:
+    """A value of every search after so many epochs; 0 stands for the last."""
+    return [one["rows"][epoch - 1][name] for one in searches]
+
+
+def ends(searches: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """A value of every search after its last epoch."""
+    return values_at(searches, name, 0)
 
 
 def courses(searches: Mapping[str, Sequence[Mapping[str, Any]]], name: str, title: str, **options: Any) -> Spec:
@@ -53,7 +64,7 @@ def courses(searches: Mapping[str, Sequence[Mapping[str, Any]]], name: str, titl
     rows = []
     for method, found in searches.items():
         sides = [one["rows"] for one in found]
-        for epoch in range(min(map(len, sides))):
+        for epoch in range(min(map(len, sides), default=0)):
             values = [side[epoch][name] for side in sides if name in side[epoch]]
             if values:
                 rows.append({"x": epoch + 1, "series": method, **summary(values)})
