@@ -2,6 +2,7 @@
 
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
+from polyarch.supernets.darts_teaching import DartsTeaching, taught_network
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 from polyarch.supernets.elastic import ElasticSupernet
 from polyarch.supernets.elastic_mlp import ElasticMLPSupernet
@@ -30,10 +31,10 @@ from polyarch.supernets.supernet import Supernet
 from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
-    "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
-    "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
-    "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation", "NB101Supernet",
-    "NB201Supernet", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet",
-    "Supernet", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe", "relaxation_of",
-    "without_option",
+    "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DartsTeaching",
+    "DepthSupernet", "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet",
+    "GatedSupernet", "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation",
+    "NB101Supernet", "NB201Supernet", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet",
+    "ResNetSupernet", "Supernet", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe",
+    "relaxation_of", "taught_network", "without_option",
 ]  # fmt: skip

@@ -43,8 +43,8 @@ class WeightsFirst(Callback):
         self.strategy.learns_q = state.epoch >= self.epochs
 
 
-class SkipDropout(Callback):
-    """Sets the dropout behind skips (see `polyarch.nn.drop_skips`) to rate(completed share of the steps)."""
+class DropoutSchedule(Callback):
+    """Sets the probability of dropout layers, such as those behind skips or `DropPath`, to rate(completed share)."""
 
     def __init__(self, layers: list[nn.Dropout], rate: Callable[[float], float]) -> None:
         self.layers = layers

@@ -16,14 +16,7 @@ from polyarch_experiments.measures import rank_correlation, spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
-from polyarch_experiments.training_speed.searched_cells import (
-    content_of,
-    courses,
-    growth,
-    method_of,
-    search,
-    values_at,
-)
+from polyarch_experiments.training_speed.searched_cells import content_of, courses, growth, method_of, search, values_at
 
 COLLAPSED = 0.5
 """The share of skips above which a search counts as collapsed."""
@@ -167,10 +160,7 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     for name in settings["methods"]:
         searches = runs_of(runs, settings["methods"], name)
         for epoch in readings(settings, name, searches):
-            values = [
-                spread(values_at(searches, value, epoch), digits)
-                for value, digits in SHOWN.items()
-            ]
+            values = [spread(values_at(searches, value, epoch), digits) for value, digits in SHOWN.items()]
             minutes = spread([one["seconds"] / 60 for one in searches], 1)
             method = method_of(name)
             reported = REPORTED.get(f"{method}, {epoch} epochs" if epoch == LONGER else method, "-")
@@ -180,9 +170,9 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
         "entropy share", "minutes", "thesis, %",
     ]  # fmt: skip
     caption = (
-        "Test accuracies in the NAS-Bench-201 table of the cell that q points at. All searches are on CIFAR-10, those of "
-        "the thesis on each data set. A search that is read twice has one schedule: at its first reading the learning "
-        "rate is still high. Minutes are those of whole searches"
+        "Test accuracies in the NAS-Bench-201 table of the cell that q points at. All searches are on CIFAR-10, those "
+        "of the thesis on each data set. A search that is read twice has one schedule: at its first reading the rate "
+        "is still high. Minutes are those of whole searches"
     )
     return {caption: Table(columns, rows)}
 
