@@ -30,24 +30,27 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def journal_records(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a journal, which stays as it is: another process may be writing it."""
+    records: list[dict[str, Any]] = []
+    content = path.read_bytes() if path.exists() else b""
+    for line in content[: content.rfind(b"\n") + 1].splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:  # a machine crash lost bytes: the rest cannot be trusted
+            break
+    return records
+
+
 class Journal:
     """An append-only file of JSON lines; opening it drops a last line that a kill cut short."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.records: list[dict[str, Any]] = []
-        if not path.exists():
-            return
-        content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            try:
-                self.records.append(json.loads(line))
-            except ValueError:  # a machine crash lost bytes: the rest cannot be trusted
-                break
+        self.records = journal_records(path)
         kept = b"".join(json.dumps(record).encode() + b"\n" for record in self.records)
-        if kept != content:
+        if path.exists() and kept != path.read_bytes():
             write_atomically(path, kept)
 
     def append(self, record: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import torch
 import polyarch
 from polyarch.errors import ConfigError, CorruptFile
 from polyarch.executors import Executor, Processes, Serial
-from polyarch.files import Journal, write_json
+from polyarch.files import Journal, journal_records, write_json
 from polyarch.runs.display import Display
 from polyarch.runs.workspace import run_missing
 from polyarch.training import StopRequest
@@ -76,7 +76,19 @@ class Experiment:
         executor: Executor = Serial() if workers == 1 else Processes(workers)
         task = _Task(self.task, settings, out)
         with display.stage(self.name) as report, stop.at_once(), executor.open(task) as run:
-            runs = run_missing(self.items(settings), Journal(out / "runs.jsonl"), run, dict, report)
+            run_missing(self.items(settings), Journal(out / "runs.jsonl"), run, dict, report)
+        return self.conclude(preset, out)
+
+    def conclude(self, preset: str, out: Path) -> ExperimentResults:
+        """Judges the runs that are finished and writes ``results.json`` and ``figures/``.
+
+        `run` ends with it. While a long experiment runs, it says what is known so far, if its claims can be judged
+        on a part of the runs.
+        """
+        settings = self.presets[preset]
+        self._claim_folder(out, preset)
+        found = {record["key"]: record["value"] for record in journal_records(out / "runs.jsonl")}
+        runs = {key: found[key] for key in self.items(settings) if key in found}
         results = ExperimentResults(
             polyarch=polyarch.__version__,
             torch=torch.__version__,

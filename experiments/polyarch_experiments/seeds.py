@@ -9,14 +9,17 @@ from typing import Any
 def seeded(counts: Mapping[str, int]) -> dict[str, tuple[str, int]]:
     """A name and a seed for every run, by ``NAME seed SEED``: all first seeds, then all second ones.
 
+    Names with more seeds come before all others: it is on them that claims are judged.
+
     Args:
         counts: how many seeds every name has.
     """
     return {
         f"{name} seed {seed}": (name, seed)
-        for seed in range(max(counts.values()))
+        for most in sorted(set(counts.values()), reverse=True)
+        for seed in range(most)
         for name, count in counts.items()
-        if seed < count
+        if count == most
     }
 
 

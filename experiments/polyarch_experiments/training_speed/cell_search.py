@@ -39,12 +39,8 @@ LONGER = 150
 
 
 def items(settings: Settings) -> dict[str, tuple[str, int]]:
-    """Every search with its seeds, all first seeds first; before all others those with most seeds, the claims' own."""
-    counts: dict[str, int] = settings["methods"]
-    found = {}
-    for most in sorted(set(counts.values()), reverse=True):
-        found |= seeded({name: count for name, count in counts.items() if count == most})
-    return found
+    """Every search with its seeds."""
+    return seeded(settings["methods"])
 
 
 def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, Any]:
@@ -61,7 +57,8 @@ def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, An
 
 def readings(settings: Settings, name: str, searches: Sequence[Mapping[str, Any]]) -> list[int]:
     """The epochs after which searches of this name are read: where settings say, or after the last."""
-    return settings["readings"].get(name) or sorted({len(one["rows"]) for one in searches})
+    ends = sorted({len(one["rows"]) for one in searches})
+    return settings["readings"].get(name, ends) if searches else []
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,31 @@ from polyarch_experiments.figures import Spec, side_by_side
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
 from polyarch_experiments.results import Claim
+from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.training_speed.searched_cells import content_of, courses, ends, search
 
 METHODS = ("darts", "sotl-darts")
 EDGES = 16
 """Operations of both cells of S2."""
 
-
-def items(settings: Settings) -> dict[str, tuple[str, str, int]]:
-    """Every space with both methods, all first seeds first."""
-    return {
-        f"{space} {method} seed {seed}": (space, method, seed)
-        for seed in range(settings["seeds"])
-        for space in settings["spaces"]
-        for method in METHODS
-    }
+Searches = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Method -> its searches in one space, one per seed."""
 
 
-def run(settings: Settings, item: tuple[str, str, int], folder: Path) -> dict[str, Any]:
+def counts(settings: Settings) -> dict[str, int]:
+    """The seeds of every ``SPACE METHOD``."""
+    return {f"{space} {method}": settings["seeds"][space] for space in settings["spaces"] for method in METHODS}
+
+
+def items(settings: Settings) -> dict[str, tuple[str, int]]:
+    """Every space with both methods and its seeds."""
+    return seeded(counts(settings))
+
+
+def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, Any]:
     """One search."""
-    space, method, seed = item
+    name, seed = item
+    space, _, method = name.rpartition(" ")
     content = content_of(
         {**settings["run"], "space": settings["spaces"][space]}, method, settings["own"].get(method, {})
     )
@@ -41,46 +46,80 @@ def run(settings: Settings, item: tuple[str, str, int], folder: Path) -> dict[st
 
 def searches_of(settings: Settings, runs: dict[str, Any], space: str) -> dict[str, list[dict[str, Any]]]:
     """The searches in a space, by method."""
-    return {method: [runs[f"{space} {method} seed {seed}"] for seed in range(settings["seeds"])] for method in METHODS}
+    return {method: runs_of(runs, counts(settings), f"{space} {method}") for method in METHODS}
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Claims 12 and 13 of the thesis."""
+    """Claims 12 and 13 of the thesis; spaces that are not searched yet are left out."""
     short, long, nodes = (searches_of(settings, runs, space) for space in settings["spaces"])
-    skips = {name: {m: ends(side[m], "skips") for m in METHODS} for name, side in (("short", short), ("long", long))}
-    depths = {m: ends(short[m], "cell_depth_normal") for m in METHODS}
-    few = statistics.fmean(skips["short"]["sotl-darts"]) <= 1
-    many = statistics.fmean(skips["short"]["darts"]) > EDGES / 2
-    more = statistics.fmean(skips["long"]["sotl-darts"]) > statistics.fmean(skips["short"]["sotl-darts"])
-    on_nodes = {m: ends(nodes[m], "cell_depth") for m in METHODS}
-    usual = _mean_depth(settings)
-    deeper = statistics.fmean(depths["sotl-darts"]) > statistics.fmean(depths["darts"])
-    too_deep = statistics.fmean(on_nodes["sotl-darts"]) > usual
-    layers = [space["layers"] for space in list(settings["spaces"].values())[:2]]
-    return [
-        Claim(
-            number=12,
-            text="In S2 DARTS takes many skips (more than half), SoTL-DARTS none or one in the shorter network and "
-            "more in the longer.",
-            supported=many and few and more,
-            numbers="; ".join(
-                f"{length} layers: " + ", ".join(f"{m} {spread(skips[name][m], 1)} of {EDGES}" for m in METHODS)
-                for name, length in zip(skips, layers, strict=True)
-            ),
-            document="up to 12 of 16 with DARTS; none with SoTL-DARTS at 8 layers, some at 20",
-        ),
-        Claim(
-            number=13,
-            text="SoTL-DARTS finds deeper cells than DARTS in S2, and in NAS-Bench-1shot1 deeper ones than the mean.",
-            supported=deeper and too_deep,
-            numbers="normal cell of S2: "
-            + ", ".join(f"{m} {spread(depths[m], 1)}" for m in METHODS)
-            + "; 1shot1: "
-            + ", ".join(f"{m} {spread(on_nodes[m], 1)}" for m in METHODS)
-            + f", mean of all cells {usual:.1f}",
-            document="SoTL cells are deeper; on 1shot1 too deep",
-        ),
-    ]
+    shorter, longer = (space["layers"] for space in list(settings["spaces"].values())[:2])
+    found = []
+    if all(short.values()):
+        found += [_many_skips(short, shorter), _few_skips(short, shorter), _deeper(short)]
+    if all(short.values()) and all(long.values()):
+        found.append(_more_skips(short, long, (shorter, longer)))
+    if all(nodes.values()):
+        found.append(_too_deep(nodes, _mean_depth(settings)))
+    return found
+
+
+def _told(searches: Searches, name: str, suffix: str = "") -> str:
+    return ", ".join(f"{method} {spread(ends(searches[method], name), 1)}{suffix}" for method in METHODS)
+
+
+def _mean(searches: Searches, method: str, name: str) -> float:
+    return statistics.fmean(ends(searches[method], name))
+
+
+def _many_skips(short: Searches, layers: int) -> Claim:
+    return Claim(
+        number=12,
+        text=f"In S2 DARTS takes many skips, more than half, with {layers} layers.",
+        supported=_mean(short, "darts", "skips") > EDGES / 2,
+        numbers=_told(short, "skips", f" of {EDGES}"),
+        document="11 of 16 with DARTS at 8 layers (figure 4.15)",
+    )
+
+
+def _few_skips(short: Searches, layers: int) -> Claim:
+    return Claim(
+        number=12,
+        text=f"In S2 SoTL-DARTS takes none or one skip with {layers} layers.",
+        supported=_mean(short, "sotl-darts", "skips") <= 1,
+        numbers=_told(short, "skips", f" of {EDGES}"),
+        document="none with SoTL-DARTS at 8 layers, at all times",
+    )
+
+
+def _more_skips(short: Searches, long: Searches, layers: tuple[int, int]) -> Claim:
+    shorter, longer = layers
+    return Claim(
+        number=12,
+        text=f"In S2 both methods take more skips with {longer} layers than with {shorter}.",
+        supported=all(_mean(long, method, "skips") > _mean(short, method, "skips") for method in METHODS),
+        numbers=f"{shorter} layers: {_told(short, 'skips')}; {longer} layers: {_told(long, 'skips')} (of {EDGES})",
+        document="up to 15 of 16 with DARTS at 20 layers, a moderate number with SoTL-DARTS (figure 4.12)",
+    )
+
+
+def _deeper(short: Searches) -> Claim:
+    return Claim(
+        number=13,
+        text="SoTL-DARTS finds deeper normal cells than DARTS in S2.",
+        supported=_mean(short, "sotl-darts", "cell_depth_normal") > _mean(short, "darts", "cell_depth_normal"),
+        numbers=_told(short, "cell_depth_normal"),
+        document="SoTL cells are deeper (figure 4.13, in the whole DARTS space)",
+    )
+
+
+def _too_deep(nodes: Searches, usual: float) -> Claim:
+    return Claim(
+        number=13,
+        text="In NAS-Bench-1shot1 SoTL-DARTS finds cells that are deeper than those of DARTS and than the mean.",
+        supported=_mean(nodes, "sotl-darts", "cell_depth") > max(usual, _mean(nodes, "darts", "cell_depth")),
+        numbers=f"{_told(nodes, 'cell_depth')}, mean of all cells {usual:.1f}",
+        document="too deep on 1shot1, where DARTS chooses shallow cells (figure 4.14)",
+    )
 
 
 def _mean_depth(settings: Settings) -> float:
@@ -100,8 +139,11 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     rows = []
     for space in settings["spaces"]:
         for method, found in searches_of(settings, runs, space).items():
-            rows.append([space, method, spread(ends(found, "skips"), 1), _depths(found), _minutes(found)])
-    return {"Cells at the end of the search": Table(["space", "method", "skips", "depth", "minutes"], rows)}
+            if found:
+                values = [spread(ends(found, "skips"), 1), _depths(found), _minutes(found)]
+                rows.append([space, method, str(len(found)), *values])
+    columns = ["space", "method", "seeds", "skips", "depth", "minutes"]
+    return {"Cells at the end of the search": Table(columns, rows)}
 
 
 def _depths(found: Sequence[dict[str, Any]]) -> str:
@@ -116,17 +158,21 @@ def _minutes(found: Sequence[dict[str, Any]]) -> str:
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Skips (figures 4.12 and 4.15) and depths (4.13) along the search."""
-    short, long, nodes = settings["spaces"]
-    return {
-        "skips": side_by_side(
-            *(courses(searches_of(settings, runs, one), "skips", f"skips, {one}") for one in (short, long))
-        ),
+    """Skips (figures 4.12 and 4.15), depths (4.13 and 4.14) and eigenvalues (4.15 and 4.16) along the search."""
+    found = {space: searches_of(settings, runs, space) for space in settings["spaces"]}
+    short, long, nodes = found
+    drawn = {
+        "skips": side_by_side(*(courses(found[one], "skips", f"skips, {one}") for one in (short, long))),
         "depths": side_by_side(
-            courses(searches_of(settings, runs, short), "cell_depth_normal", f"depth of the normal cell, {short}"),
-            courses(searches_of(settings, runs, nodes), "cell_depth", f"depth of the cell, {nodes}"),
+            courses(found[short], "cell_depth_normal", f"depth of the normal cell, {short}"),
+            courses(found[nodes], "cell_depth", f"depth of the cell, {nodes}"),
         ),
     }
+    if settings["run"]["differentiable"]["eigenvalue_every"]:
+        drawn["shape_eigenvalues"] = side_by_side(
+            *(courses(found[one], "eigenvalue", f"dominant eigenvalue, {one}") for one in (short, nodes))
+        )
+    return drawn
 
 
 def _spaces(*, layers: tuple[int, int], channels: int, cells: int, nodes: int = 1) -> Settings:
@@ -139,41 +185,51 @@ def _spaces(*, layers: tuple[int, int], channels: int, cells: int, nodes: int = 
     }
 
 
-def _run(*, size: int | None, limit: int | None, epochs: int, shift: int = 2) -> Settings:
+def _run(*, size: int | None, limit: int | None, epochs: int, shift: int = 2, every: int = 0) -> Settings:
     return {
         "data": {"name": "cifar10", "split": "nb201", "size": size, "limit": limit, "shift": shift, "flip": True},
         "train": {
             "epochs": epochs, "batch_size": 64, "learning_rate": 0.025, "final_learning_rate": 0.001,
             "weight_decay": 3e-4,
         },
-        "differentiable": {"guard": "warn"},
+        "differentiable": {"guard": "warn", "eigenvalue_every": every},
         "checkpoint_seconds": 120,
     }  # fmt: skip
 
 
-_STEPS = 5
-_OWN: Settings = {
-    "darts": {"differentiable": {"q_learning_rate": 0.03}},
-    "sotl-darts": {"differentiable": {"q_learning_rate": 0.03 * _STEPS, "steps": _STEPS}},
-}
+def _rates(rate: float, steps: int) -> Settings:
+    """T and rates of q with which it can move as far as in DARTS' own schedule, whose steps are many and small."""
+    return {
+        "darts": {"differentiable": {"q_learning_rate": rate}},
+        "sotl-darts": {"differentiable": {"q_learning_rate": rate * steps, "steps": steps}},
+    }
+
+
+def _preset(seeds: tuple[int, int, int], spaces: Settings, run: Settings, own: Settings) -> Settings:
+    return {"seeds": dict(zip(spaces, seeds, strict=True)), "spaces": spaces, "run": run, "own": own}
+
 
 CELL_SHAPE = Experiment(
     name="cell_shape",
     document=DIFFERENTIABLE_SEARCH,
-    claim="Skips in S2 and depths of cells (figures 4.12, 4.13 and 4.15).",
+    claim="Skips in S2 and depths of cells (figures 4.12 to 4.15).",
     presets={
-        "quick": {
-            "seeds": 1, "spaces": _spaces(layers=(3, 4), channels=2, cells=1),
-            "run": _run(size=8, limit=130, epochs=1), "own": {"sotl-darts": {"differentiable": {"steps": 2}}},
-        },
-        "cpu": {
-            "seeds": 2, "spaces": _spaces(layers=(4, 6), channels=4, cells=1),
-            "run": _run(size=16, limit=1000, epochs=16), "own": _OWN,
-        },
-        "paper": {
-            "seeds": 3, "spaces": _spaces(layers=(8, 20), channels=16, cells=3, nodes=3),
-            "run": _run(size=None, limit=None, epochs=50, shift=4), "own": {},
-        },
+        "quick": _preset(
+            (1, 1, 1), _spaces(layers=(3, 4), channels=2, cells=1), _run(size=8, limit=130, epochs=1),
+            {"sotl-darts": {"differentiable": {"steps": 2}}},
+        ),
+        "cpu": _preset(
+            (2, 2, 2), _spaces(layers=(4, 6), channels=4, cells=1), _run(size=16, limit=1000, epochs=16),
+            _rates(0.03, steps=5),
+        ),
+        "long": _preset(
+            (2, 1, 2), _spaces(layers=(8, 20), channels=4, cells=1), _run(size=16, limit=2500, epochs=50, every=5),
+            _rates(0.004, steps=10),
+        ),
+        "paper": _preset(
+            (3, 3, 3), _spaces(layers=(8, 20), channels=16, cells=3, nodes=3),
+            _run(size=None, limit=None, epochs=50, shift=4, every=5), {},
+        ),
     },
     items=items,
     task=run,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from polyarch.methods.differentiable.record import DifferentiableRecord
 from polyarch.methods.differentiable.strategy import recipe_settings
 from polyarch.runs.stage import perform
 from polyarch.runs.suggestion import merged
+from polyarch.training.search_diagnostics import measured_shape
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.figures import Spec, lines, summary
 from polyarch_experiments.ranked_supernets import run_of
@@ -36,14 +38,19 @@ def content_of(described: Settings, name: str, own: Settings) -> dict[str, Any]:
 
 
 def search(content: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any]:
-    """One search; what is kept are its rows and its architectures, epoch by epoch."""
-    run = run_of({**content, "seed": seed}, folder)
+    """One search; what is kept are its rows and its architectures, epoch by epoch.
+
+    The last architecture is the one that is chosen: what q points at, within the limit on skips of P-DARTS.
+    """
+    run = replace(run_of({**content, "seed": seed}, folder), until="choose")
     started = time.monotonic()
     found = perform(run).record
     assert isinstance(found, DifferentiableRecord)
+    chosen = run.net.space.architecture(found.architecture)
+    rows = [*found.history[:-1], found.history[-1] | measured_shape(chosen)]
     return {
-        "rows": [{name: round(row[name], 5) for name in KEPT if name in row} for row in found.history],
-        "architectures": found.architectures,
+        "rows": [{name: round(row[name], 5) for name in KEPT if name in row} for row in rows],
+        "architectures": [*found.architectures[:-1], chosen.key],
         "findings": found.findings,
         "seconds": round(time.monotonic() - started, 1),
     }
