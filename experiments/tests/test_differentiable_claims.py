@@ -9,11 +9,12 @@ import pytest
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments.results import Claim
+from polyarch_experiments.training_speed.cell_evaluation import OTHER, content, evaluations
 from polyarch_experiments.training_speed.cell_search import items
 from polyarch_experiments.training_speed.cell_shape import METHODS
 from polyarch_experiments.training_speed.searched_cells import content_of, ends, growth, values_at
 
-SEARCH, SHAPE = EXPERIMENTS["cell_search"], EXPERIMENTS["cell_shape"]
+SEARCH, SHAPE, EVALUATION = (EXPERIMENTS[name] for name in ("cell_search", "cell_shape", "cell_evaluation"))
 
 
 def course(
@@ -122,8 +123,8 @@ class TestTwoReadings:
         assert bool(table.rows) == bool(finished) and SEARCH.figures(self.settings, runs)
 
 
-def shapes(skips: dict[str, tuple[float, float]], depths: tuple[float, float]) -> dict[str, Any]:
-    settings = SHAPE.presets["cpu"]
+def shapes(skips: dict[str, tuple[float, float]], depths: tuple[float, float], preset: str = "long") -> dict[str, Any]:
+    settings = SHAPE.presets[preset]
     runs = {}
     for name, (label, _) in SHAPE.items(settings).items():
         space, _, method = label.rpartition(" ")
@@ -135,7 +136,7 @@ def shapes(skips: dict[str, tuple[float, float]], depths: tuple[float, float]) -
 
 
 def test_shapes() -> None:
-    settings = SHAPE.presets["cpu"]
+    settings = SHAPE.presets["long"]
     short, long, nodes = settings["spaces"]
     as_documented = shapes({short: (12.0, 0.0), long: (15.0, 3.0)}, (2.0, 5.0))
     assert [claim.supported for claim in SHAPE.judge(settings, as_documented)] == [True] * 5
@@ -147,6 +148,17 @@ def test_shapes() -> None:
     assert [claim.number for claim in SHAPE.judge(settings, part)] == [12, 12, 13]
     (table,) = SHAPE.tables(settings, part).values()
     assert len(table.rows) == 2 and SHAPE.figures(settings, part)
+
+
+def test_other_networks_and_spaces_decide_nothing_on_s2() -> None:
+    small = SHAPE.presets["cpu"]
+    found = SHAPE.judge(small, shapes({}, (2.0, 5.0), "cpu"))
+    assert [claim.supported for claim in found] == [None] * 4 + [True]
+    assert all("no test of the claim, which is on 8 layers or more" in claim.numbers for claim in found[:4])
+    large = SHAPE.presets["long"]
+    with_none = {**large, "spaces": {name: {**space, "none": True} for name, space in large["spaces"].items()}}
+    found = SHAPE.judge(with_none, shapes({}, (2.0, 5.0)))
+    assert [claim.supported for claim in found] == [None] * 4 + [True] and "S3" in found[0].numbers
 
 
 def test_the_longer_network_is_searched_once_and_last() -> None:
@@ -164,3 +176,54 @@ def test_settings_of_searches_are_whole(preset: str) -> None:
         assert max(search["readings"].get(name, [0])) <= parsed.train.epochs
     for space in shape["spaces"].values():
         RunSettings.parse(content_of({**shape["run"], "space": space}, "sotl-darts", {}), "test")
+
+
+class TestEvaluatedCells:
+    """Tables 4.7 and 4.8, from made-up accuracies."""
+
+    settings = EVALUATION.presets["paper"]
+
+    def runs(self, better: tuple[str, ...] = (), seeds: int = 3, known: float | None = None) -> dict[str, Any]:
+        found = {}
+        for key, (label, seed) in EVALUATION.items(self.settings).items():
+            space, _, name = label.partition(": ")
+            accuracy = 95.0 + 0.1 * seed + (1.0 if name in better else 0.0)
+            depth = "cell_depth_normal" if space == "DARTS" else "cell_depth"
+            found[key] = {
+                "rows": [{"skips": 2.0, depth: 3.0}], "architectures": [""], "findings": [], "seconds": 60.0,
+                "benchmark": known, "alone": dict.fromkeys(self.settings["evaluations"][space], accuracy),
+            }  # fmt: skip
+        return {key: run for key, run in found.items() if int(key[-1]) < seeds}
+
+    def test_as_the_thesis_has_it(self) -> None:
+        nodes = EVALUATION.judge(self.settings, self.runs(("darts", OTHER)))[:6]
+        assert [claim.supported for claim in nodes] == [True] * 6
+        darts = EVALUATION.judge(self.settings, self.runs(("sotl-darts", "darts-20")))[6:]
+        assert [claim.supported for claim in darts] == [True, False, True, True]
+        assert "sotl-darts 96.10 +- 0.10 %, darts 95.10 +- 0.10 % (8 layers)" in darts[0].numbers
+
+    def test_few_seeds_decide_nothing(self) -> None:
+        found = EVALUATION.judge(self.settings, self.runs(("sotl-darts",), seeds=2))
+        assert found and all(claim.supported is None and "2 of the 3 seeds" in claim.numbers for claim in found)
+        assert EVALUATION.judge(self.settings, {}) == []
+
+    def test_tables(self) -> None:
+        tables = EVALUATION.tables(self.settings, self.runs())
+        assert len(tables) == 4 and all(len(row) == len(t.columns) for t in tables.values() for row in t.rows)
+        darts = {row[0]: row for row in list(tables.values())[-1].rows}
+        assert darts["sotl-darts-20"][2:5] == ["not here", "95.10 +- 0.10", "95.10 +- 0.10"]
+        assert darts["sotl-darts-20"][-1] == "94.21 / 95.53 / 97.28" and len(darts) == 9
+        known = EVALUATION.tables(self.settings, self.runs(known=93.0))
+        assert all(row[2] == "93.00 +- 0.00" for table in known.values() for row in table.rows)
+
+    @pytest.mark.parametrize("preset", ["quick", "cpu", "paper"])
+    def test_searches_and_evaluations_can_be_described(self, preset: str) -> None:
+        settings = EVALUATION.presets[preset]
+        for space, methods in settings["methods"].items():
+            for name in methods:
+                RunSettings.parse(content(settings, space, name), "test")
+                for described in evaluations(settings, space, name).values():
+                    parsed = RunSettings.parse(described, "test")
+                    assert parsed.retrain.clip == 5.0 and parsed.retrain.learning_rate == 0.025
+        deepest = content(EVALUATION.presets["paper"], "DARTS", "sotl-darts-20")
+        assert deepest["space"]["layers"] == 20

@@ -20,6 +20,9 @@ METHODS = ("darts", "sotl-darts")
 EDGES = 16
 """Operations of both cells of S2."""
 
+LEAST_LAYERS = 8
+"""Of the networks in which the thesis searches: a shallower one has less use for skips."""
+
 Searches = Mapping[str, Sequence[Mapping[str, Any]]]
 """Method -> its searches in one space, one per seed."""
 
@@ -58,9 +61,26 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         found += [_many_skips(short, shorter), _few_skips(short, shorter), _deeper(short)]
     if all(short.values()) and all(long.values()):
         found.append(_more_skips(short, long, (shorter, longer)))
+    problem = unlike(settings)
+    if problem:
+        found = [claim.model_copy(update=_undecided(claim, problem)) for claim in found]
     if all(nodes.values()):
         found.append(_too_deep(nodes, _mean_depth(settings)))
     return found
+
+
+def unlike(settings: Settings) -> str | None:
+    """Why searches with these settings do not test claims on S2, if they do not."""
+    s2 = list(settings["spaces"].values())[:2]
+    if any(space.get("none") for space in s2):
+        return "no test of the claim: the operation none was weighed as well, which makes the space S3"
+    if min(space["layers"] for space in s2) < LEAST_LAYERS:
+        return f"no test of the claim, which is on {LEAST_LAYERS} layers or more: preset long has them"
+    return None
+
+
+def _undecided(claim: Claim, problem: str) -> dict[str, Any]:
+    return {"supported": None, "numbers": f"{claim.numbers}; {problem}"}
 
 
 def _told(searches: Searches, name: str, suffix: str = "") -> str:
