@@ -145,20 +145,18 @@ def test_shapes() -> None:
     (table,) = SHAPE.tables(settings, as_documented).values()
     assert len(table.rows) == 6 and SHAPE.figures(settings, as_documented)
     part = {name: run for name, run in as_documented.items() if nodes not in name and long not in name}
-    assert [claim.number for claim in SHAPE.judge(settings, part)] == [12, 12, 13]
+    found = SHAPE.judge(settings, part)
+    assert [claim.supported for claim in found] == [True, True, None, True, None]
+    assert found[2].numbers == found[4].numbers == "not measured yet"
     (table,) = SHAPE.tables(settings, part).values()
     assert len(table.rows) == 2 and SHAPE.figures(settings, part)
+    assert not SHAPE.tables(settings, {}) and not SHAPE.figures(settings, {})
 
 
-def test_other_networks_and_spaces_decide_nothing_on_s2() -> None:
-    small = SHAPE.presets["cpu"]
-    found = SHAPE.judge(small, shapes({}, (2.0, 5.0), "cpu"))
+def test_shallow_networks_decide_nothing_on_s2() -> None:
+    found = SHAPE.judge(SHAPE.presets["cpu"], shapes({}, (2.0, 5.0), "cpu"))
     assert [claim.supported for claim in found] == [None] * 4 + [True]
     assert all("no test of the claim, which is on 8 layers or more" in claim.numbers for claim in found[:4])
-    large = SHAPE.presets["long"]
-    with_none = {**large, "spaces": {name: {**space, "none": True} for name, space in large["spaces"].items()}}
-    found = SHAPE.judge(with_none, shapes({}, (2.0, 5.0)))
-    assert [claim.supported for claim in found] == [None] * 4 + [True] and "S3" in found[0].numbers
 
 
 def test_the_longer_network_is_searched_once_and_last() -> None:

@@ -6,7 +6,7 @@ arXiv:1907.05737. Dropout of skips: Chen, Xie, Wu and Tian (2019), "Progressive 
 Bridging the Depth Gap between Search and Evaluation", arXiv:1904.12760.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import nn
 
@@ -46,7 +46,7 @@ class WeightsFirst(Callback):
 class DropoutSchedule(Callback):
     """Sets the probability of dropout layers, such as those behind skips or `DropPath`, to rate(completed share)."""
 
-    def __init__(self, layers: list[nn.Dropout], rate: Callable[[float], float]) -> None:
+    def __init__(self, layers: Sequence[nn.Dropout], rate: Callable[[float], float]) -> None:
         self.layers = layers
         self.rate = rate
 

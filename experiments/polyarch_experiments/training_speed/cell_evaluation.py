@@ -99,7 +99,7 @@ def found_in(settings: Settings, runs: dict[str, Any], space: str) -> dict[str, 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """What the thesis reads off tables 4.7 and 4.8."""
-    found = []
+    found: list[Claim] = []
     for space in settings["spaces"]:
         cells = found_in(settings, runs, space)
         found += _nodes(space, cells) if space != "DARTS" else _evaluated(settings, cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ LEAST_LAYERS = 8
 
 Searches = Mapping[str, Sequence[Mapping[str, Any]]]
 """Method -> its searches in one space, one per seed."""
+Judged = Callable[[], tuple[bool, str]]
+"""Whether a claim holds, and the numbers."""
 
 
 def counts(settings: Settings) -> dict[str, int]:
@@ -53,34 +55,34 @@ def searches_of(settings: Settings, runs: dict[str, Any], space: str) -> dict[st
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Claims 12 and 13 of the thesis; spaces that are not searched yet are left out."""
+    """Claims 12 and 13 of the thesis, undecided where searches are missing or no test of them."""
     short, long, nodes = (searches_of(settings, runs, space) for space in settings["spaces"])
     shorter, longer = (space["layers"] for space in list(settings["spaces"].values())[:2])
-    found = []
-    if all(short.values()):
-        found += [_many_skips(short, shorter), _few_skips(short, shorter), _deeper(short)]
-    if all(short.values()) and all(long.values()):
-        found.append(_more_skips(short, long, (shorter, longer)))
-    problem = unlike(settings)
-    if problem:
-        found = [claim.model_copy(update=_undecided(claim, problem)) for claim in found]
-    if all(nodes.values()):
-        found.append(_too_deep(nodes, _mean_depth(settings)))
-    return found
+    return [
+        _many_skips(short, shorter),
+        _few_skips(short, shorter),
+        _more_skips(short, long, (shorter, longer)),
+        _deeper(short, shorter),
+        _too_deep(nodes, _mean_depth(settings)),
+    ]
 
 
-def unlike(settings: Settings) -> str | None:
-    """Why searches with these settings do not test claims on S2, if they do not."""
-    s2 = list(settings["spaces"].values())[:2]
-    if any(space.get("none") for space in s2):
-        return "no test of the claim: the operation none was weighed as well, which makes the space S3"
-    if min(space["layers"] for space in s2) < LEAST_LAYERS:
-        return f"no test of the claim, which is on {LEAST_LAYERS} layers or more: preset long has them"
-    return None
-
-
-def _undecided(claim: Claim, problem: str) -> dict[str, Any]:
-    return {"supported": None, "numbers": f"{claim.numbers}; {problem}"}
+def _claim(
+    number: int, text: str, document: str, searches: Sequence[Searches], judged: Judged, layers: int = LEAST_LAYERS
+) -> Claim:
+    """A claim on searches: what ``judged`` says of them if they are there and their network has enough ``layers``."""
+    if not all(found for one in searches for found in one.values()):
+        return Claim(number=number, text=text, supported=None, numbers="not measured yet", document=document)
+    supported, numbers = judged()
+    if layers < LEAST_LAYERS:
+        numbers += f"; no test of the claim, which is on {LEAST_LAYERS} layers or more, as preset long has them"
+    return Claim(
+        number=number,
+        text=text,
+        supported=supported if layers >= LEAST_LAYERS else None,
+        numbers=numbers,
+        document=document,
+    )
 
 
 def _told(searches: Searches, name: str, suffix: str = "") -> str:
@@ -92,53 +94,66 @@ def _mean(searches: Searches, method: str, name: str) -> float:
 
 
 def _many_skips(short: Searches, layers: int) -> Claim:
-    return Claim(
-        number=12,
-        text=f"In S2 DARTS takes many skips, more than half, with {layers} layers.",
-        supported=_mean(short, "darts", "skips") > EDGES / 2,
-        numbers=_told(short, "skips", f" of {EDGES}"),
-        document="11 of 16 with DARTS at 8 layers (figure 4.15)",
+    return _claim(
+        12,
+        f"In S2 DARTS takes many skips, more than half, with {layers} layers.",
+        "11 of 16 with DARTS at 8 layers (figure 4.15)",
+        [short],
+        lambda: (_mean(short, "darts", "skips") > EDGES / 2, _told(short, "skips", f" of {EDGES}")),
+        layers,
     )
 
 
 def _few_skips(short: Searches, layers: int) -> Claim:
-    return Claim(
-        number=12,
-        text=f"In S2 SoTL-DARTS takes none or one skip with {layers} layers.",
-        supported=_mean(short, "sotl-darts", "skips") <= 1,
-        numbers=_told(short, "skips", f" of {EDGES}"),
-        document="none with SoTL-DARTS at 8 layers, at all times",
+    return _claim(
+        12,
+        f"In S2 SoTL-DARTS takes none or one skip with {layers} layers.",
+        "none with SoTL-DARTS at 8 layers, at all times",
+        [short],
+        lambda: (_mean(short, "sotl-darts", "skips") <= 1, _told(short, "skips", f" of {EDGES}")),
+        layers,
     )
 
 
 def _more_skips(short: Searches, long: Searches, layers: tuple[int, int]) -> Claim:
-    shorter, longer = layers
-    return Claim(
-        number=12,
-        text=f"In S2 both methods take more skips with {longer} layers than with {shorter}.",
-        supported=all(_mean(long, method, "skips") > _mean(short, method, "skips") for method in METHODS),
-        numbers=f"{shorter} layers: {_told(short, 'skips')}; {longer} layers: {_told(long, 'skips')} (of {EDGES})",
-        document="up to 15 of 16 with DARTS at 20 layers, a moderate number with SoTL-DARTS (figure 4.12)",
+    def judged() -> tuple[bool, str]:
+        more = all(_mean(long, method, "skips") > _mean(short, method, "skips") for method in METHODS)
+        told = (f"{n} layers: {_told(one, 'skips')}" for n, one in zip(layers, (short, long), strict=True))
+        return more, f"{'; '.join(told)} (of {EDGES})"
+
+    return _claim(
+        12,
+        f"In S2 both methods take more skips with {layers[1]} layers than with {layers[0]}.",
+        "up to 15 of 16 with DARTS at 20 layers, a moderate number with SoTL-DARTS (figure 4.12)",
+        [short, long],
+        judged,
+        layers[0],
     )
 
 
-def _deeper(short: Searches) -> Claim:
-    return Claim(
-        number=13,
-        text="SoTL-DARTS finds deeper normal cells than DARTS in S2.",
-        supported=_mean(short, "sotl-darts", "cell_depth_normal") > _mean(short, "darts", "cell_depth_normal"),
-        numbers=_told(short, "cell_depth_normal"),
-        document="SoTL cells are deeper (figure 4.13, in the whole DARTS space)",
+def _deeper(short: Searches, layers: int) -> Claim:
+    name = "cell_depth_normal"
+    return _claim(
+        13,
+        "SoTL-DARTS finds deeper normal cells than DARTS in S2.",
+        "SoTL cells are deeper (figure 4.13, in the whole DARTS space)",
+        [short],
+        lambda: (_mean(short, "sotl-darts", name) > _mean(short, "darts", name), _told(short, name)),
+        layers,
     )
 
 
 def _too_deep(nodes: Searches, usual: float) -> Claim:
-    return Claim(
-        number=13,
-        text="In NAS-Bench-1shot1 SoTL-DARTS finds cells that are deeper than those of DARTS and than the mean.",
-        supported=_mean(nodes, "sotl-darts", "cell_depth") > max(usual, _mean(nodes, "darts", "cell_depth")),
-        numbers=f"{_told(nodes, 'cell_depth')}, mean of all cells {usual:.1f}",
-        document="too deep on 1shot1, where DARTS chooses shallow cells (figure 4.14)",
+    def judged() -> tuple[bool, str]:
+        deeper = _mean(nodes, "sotl-darts", "cell_depth") > max(usual, _mean(nodes, "darts", "cell_depth"))
+        return deeper, f"{_told(nodes, 'cell_depth')}, mean of all cells {usual:.1f}"
+
+    return _claim(
+        13,
+        "In NAS-Bench-1shot1 SoTL-DARTS finds cells that are deeper than those of DARTS and than the mean.",
+        "too deep on 1shot1, where DARTS chooses shallow cells (figure 4.14)",
+        [nodes],
+        judged,
     )
 
 
@@ -163,7 +178,7 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
                 values = [spread(ends(found, "skips"), 1), _depths(found), _minutes(found)]
                 rows.append([space, method, str(len(found)), *values])
     columns = ["space", "method", "seeds", "skips", "depth", "minutes"]
-    return {"Cells at the end of the search": Table(columns, rows)}
+    return {"Cells at the end of the search": Table(columns, rows)} if rows else {}
 
 
 def _depths(found: Sequence[dict[str, Any]]) -> str:
@@ -180,6 +195,8 @@ def _minutes(found: Sequence[dict[str, Any]]) -> str:
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Skips (figures 4.12 and 4.15), depths (4.13 and 4.14) and eigenvalues (4.15 and 4.16) along the search."""
     found = {space: searches_of(settings, runs, space) for space in settings["spaces"]}
+    if not runs:
+        return {}
     short, long, nodes = found
     drawn = {
         "skips": side_by_side(*(courses(found[one], "skips", f"skips, {one}") for one in (short, long))),
