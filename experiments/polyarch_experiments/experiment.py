@@ -57,8 +57,8 @@ class Experiment:
         judge: turns settings and all results by name into claims.
         figures: turns them into figures by name; names are the experiment's own.
         tables: turns them into tables by caption.
-        partial: whether ``judge``, ``figures`` and ``tables`` also take a part of the results: those that have arrived so
-            far, which are then stored after every item, or those whose data are not missing.
+        partial: whether ``judge``, ``figures`` and ``tables`` also take a part of the results: those that have arrived
+            so far, which are then stored after every item, or those whose data are not missing.
     """
 
     name: str

@@ -9,17 +9,21 @@ from typing import Any
 def seeded(counts: Mapping[str, int]) -> dict[str, tuple[str, int]]:
     """A name and a seed for every run, by ``NAME seed SEED``: all first seeds, then all second ones.
 
+    Names with more seeds come before all others: it is on them that claims are judged.
+
     Args:
         counts: how many seeds every name has.
     """
     return {
         f"{name} seed {seed}": (name, seed)
-        for seed in range(max(counts.values()))
+        for most in sorted(set(counts.values()), reverse=True)
+        for seed in range(most)
         for name, count in counts.items()
-        if seed < count
+        if count == most
     }
 
 
 def runs_of(runs: Mapping[str, Any], counts: Mapping[str, int], name: str) -> list[dict[str, Any]]:
-    """The results of `seeded` runs of one name, one per seed."""
-    return [runs[f"{name} seed {seed}"] for seed in range(counts[name])]
+    """The results of `seeded` runs of one name, one per seed that is finished."""
+    keys = (f"{name} seed {seed}" for seed in range(counts[name]))
+    return [runs[key] for key in keys if key in runs]

@@ -8,35 +8,38 @@ import pytest
 
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
+from polyarch_experiments.training_speed.cell_evaluation import OTHER, content, evaluations
 from polyarch_experiments.training_speed.cell_search import items
 from polyarch_experiments.training_speed.cell_shape import METHODS
-from polyarch_experiments.training_speed.searched_cells import content_of, ends, growth
+from polyarch_experiments.training_speed.searched_cells import content_of, ends, growth, values_at
 
-SEARCH, SHAPE = EXPERIMENTS["cell_search"], EXPERIMENTS["cell_shape"]
+SEARCH, SHAPE, EVALUATION = (EXPERIMENTS[name] for name in ("cell_search", "cell_shape", "cell_evaluation"))
 
 
-def course(skips: float, accuracy: float, *, growth: float = 1.0, half: float | None = None) -> dict[str, Any]:
-    """Six epochs; the eigenvalue goes from 1 to ``growth``."""
+def course(
+    skips: float, accuracy: float, *, growth: float = 1.0, half: float | None = None, epochs: int = 50
+) -> dict[str, Any]:
+    """The eigenvalue goes from 1 to ``growth``; the accuracy is another one in the first ``half``."""
     rows = [
         {
             "skips": skips, "skip_share": skips / 6, "cell_depth": 2.0, "entropy_share": 0.8,
-            "true_accuracy": accuracy if half is None or epoch >= 3 else half,
-            "eigenvalue": 1.0 + (growth - 1) * epoch / 5,
+            "true_accuracy": accuracy if half is None or epoch >= epochs // 2 else half,
+            "eigenvalue": 1.0 + (growth - 1) * epoch / (epochs - 1), "true_cifar100": 70.0, "true_imagenet16": 40.0,
         }
-        for epoch in range(6)
+        for epoch in range(epochs)
     ]  # fmt: skip
-    return {"rows": rows, "architectures": [""] * 6, "findings": [], "seconds": 60.0}
+    return {"rows": rows, "architectures": [""] * epochs, "findings": [], "seconds": 60.0}
 
 
 def verdicts(runs: dict[str, Any]) -> dict[str, str]:
     return {claim.text: claim.verdict for claim in SEARCH.judge(SEARCH.presets["cpu"], runs)}
 
 
-DARTS_COLLAPSES = "DARTS collapses to skips."
-SOTL_DOES_NOT = "SoTL-DARTS does not collapse to skips."
+DARTS_COLLAPSES = "After 50 epochs DARTS has collapsed to skips."
+SOTL_DOES_NOT = "After 50 epochs SoTL-DARTS has not collapsed to skips."
 SOVL_COLLAPSES = "The sum of validation losses collapses to skips, too."
-BETTER = "SoTL-DARTS finds better cells than DARTS."
-LONGER = "SoTL-DARTS does not get worse when it searches longer."
+BETTER = "After 50 epochs SoTL-DARTS has found better cells than DARTS."
+LONGER = "SoTL-DARTS does not get worse when it searches longer: after 50 epochs instead of 25 of the same search."
 GROWTH = "Growth of the dominant eigenvalue does not predict failure."
 
 
@@ -80,19 +83,67 @@ def test_growth_that_predicts_failure_is_noticed() -> None:
 
 
 def test_growth_of_eigenvalues() -> None:
-    assert growth(course(0, 0, growth=3.0)["rows"]) == pytest.approx(2.8 / 1.2)
+    assert growth(course(0, 0, growth=3.0, epochs=6)["rows"]) == pytest.approx(2.8 / 1.2)
     assert growth([{"loss": 1.0}]) is None
 
 
-def test_values_at_a_share_of_the_epochs() -> None:
+def test_values_after_some_epochs() -> None:
     one = course(1, 92.0, half=90.0)
-    assert ends([one], "true_accuracy", at=0.5) == [90.0] and ends([one], "true_accuracy") == [92.0]
+    assert values_at([one], "true_accuracy", 25) == [90.0] and values_at([one], "true_accuracy", 26) == [92.0]
+    assert ends([one], "true_accuracy") == [92.0]
 
 
-def shapes(skips: dict[str, tuple[float, float]], depths: tuple[float, float]) -> dict[str, Any]:
-    settings = SHAPE.presets["cpu"]
+class TestTwoReadings:
+    """Preset long: DARTS and SoTL-DARTS search for 150 epochs and are read after 50, too."""
+
+    settings = SEARCH.presets["long"]
+
+    def runs(self) -> dict[str, Any]:
+        late = course(6, 60.0, half=93.0, epochs=150)
+        for row in late["rows"][:60]:
+            row |= {"skips": 1.0, "skip_share": 1 / 6}
+        found = {
+            "darts": late,
+            "sotl-darts": course(1, 92.0, half=90.0, epochs=150),
+            "pdarts": course(1, 93, epochs=75),
+        }
+        return {name: found.get(method, course(6, 54.3)) for name, (method, _) in items(self.settings).items()}
+
+    def test_every_reading_has_its_own_verdict(self) -> None:
+        found = SEARCH.judge(self.settings, self.runs())
+        assert [(claim.number, claim.supported) for claim in found] == [
+            (9, False), (9, True), (9, False), (9, True), (9, True), (9, True), (10, True), (11, True),
+            (14, found[-1].supported),
+        ]  # fmt: skip
+        assert "After 50 epochs" in found[0].text and "After 150 epochs" in found[3].text
+        assert "after 50 epochs 90.00 +- 0.00 %, after 150 92.00 +- 0.00 %" in found[7].numbers
+
+    def test_the_table_has_a_row_for_each(self) -> None:
+        (table,) = SEARCH.tables(self.settings, self.runs()).values()
+        rows = {(row[0], row[1]): row for row in table.rows}
+        assert {("darts", "50"), ("darts", "150"), ("sotl-darts", "150"), ("pdarts", "75"), ("gdas", "50")} <= set(rows)
+        assert rows["darts", "150"][3:6] == ["60.00 +- 0.00", "70.00 +- 0.00", "40.00 +- 0.00"]
+        assert rows["sotl-darts", "50"][-1] == "92.66 / 68.13 / 36.60"
+        assert rows["sotl-darts", "150"][-1] == "89.89 / 71.03 / 33.75"
+        assert all(len(row) == len(table.columns) for row in table.rows)
+
+    def test_what_carries_the_claims_runs_first(self) -> None:
+        names = [method for method, _ in items(self.settings).values()]
+        assert set(names[:10]) == {"darts", "sotl-darts"} and names[10:13] == ["sovl-darts"] * 3
+
+    @pytest.mark.parametrize("finished", [0, 1, 3, 12])
+    def test_a_part_of_the_runs_is_judged(self, finished: int) -> None:
+        runs = dict(list(self.runs().items())[:finished])
+        assert {claim.number for claim in SEARCH.judge(self.settings, runs)} >= ({9} if finished > 1 else set())
+        (table,) = SEARCH.tables(self.settings, runs).values()
+        assert bool(table.rows) == bool(finished) and SEARCH.figures(self.settings, runs)
+
+
+def shapes(skips: dict[str, tuple[float, float]], depths: tuple[float, float], preset: str = "long") -> dict[str, Any]:
+    settings = SHAPE.presets[preset]
     runs = {}
-    for name, (space, method, _) in SHAPE.items(settings).items():
+    for name, (label, _) in SHAPE.items(settings).items():
+        space, _, method = label.rpartition(" ")
         side = METHODS.index(method)
         row = {"skips": skips.get(space, (0.0, 0.0))[side]}
         row |= {"cell_depth": depths[side]} if "1shot1" in space else {"cell_depth_normal": depths[side]}
@@ -101,23 +152,93 @@ def shapes(skips: dict[str, tuple[float, float]], depths: tuple[float, float]) -
 
 
 def test_shapes() -> None:
-    settings = SHAPE.presets["cpu"]
-    short, long, _ = settings["spaces"]
-    as_documented = shapes({short: (12.0, 0.0), long: (10.0, 3.0)}, (2.0, 5.0))
-    assert [claim.verdict for claim in SHAPE.judge(settings, as_documented)] == ["holds"] * 5
-    otherwise = shapes({short: (3.0, 2.0), long: (10.0, 2.0)}, (5.0, 2.0))
-    claims = SHAPE.judge(settings, otherwise)
-    assert [claim.verdict for claim in claims] == ["fails"] * 4 + ["undecided"]
-    assert claims[-1].needs is not None and "space 3" in claims[-1].needs
+    settings = SHAPE.presets["long"]
+    short, long, nodes = settings["spaces"]
+    as_documented = shapes({short: (12.0, 0.0), long: (15.0, 3.0)}, (2.0, 5.0))
+    found = SHAPE.judge(settings, as_documented)
+    assert [claim.supported for claim in found] == [True, True, None, True, True]  # one seed has no interval
+    otherwise = shapes({short: (3.0, 2.0), long: (10.0, 1.0)}, (5.0, 2.0))
+    assert [claim.supported for claim in SHAPE.judge(settings, otherwise)] == [False, False, None, False, None]
     (table,) = SHAPE.tables(settings, as_documented).values()
     assert len(table.rows) == 6 and SHAPE.figures(settings, as_documented)
+    part = {name: run for name, run in as_documented.items() if nodes not in name and long not in name}
+    found = SHAPE.judge(settings, part)
+    assert [claim.supported for claim in found] == [True, True, None, True, None]
+    assert found[2].numbers == found[4].numbers == "not measured yet"
+    (table,) = SHAPE.tables(settings, part).values()
+    assert len(table.rows) == 2 and SHAPE.figures(settings, part)
+    assert not SHAPE.tables(settings, {}) and not SHAPE.figures(settings, {})
 
 
-@pytest.mark.parametrize("preset", ["quick", "cpu", "paper"])
+def test_shallow_networks_decide_nothing_on_s2() -> None:
+    found = SHAPE.judge(SHAPE.presets["cpu"], shapes({}, (2.0, 5.0), "cpu"))
+    assert all(claim.needs == "networks of 8 layers or more, as preset long has them" for claim in found[:4])
+    assert found[-1].needs is not None and "space 3" in found[-1].needs
+
+
+def test_the_longer_network_is_searched_once_and_last() -> None:
+    settings = SHAPE.presets["long"]
+    names = [name for name, _ in SHAPE.items(settings).values()]
+    assert names[-2:] == ["S2, 20 layers darts", "S2, 20 layers sotl-darts"] and len(names) == 4 + 4 + 2
+
+
+@pytest.mark.parametrize("preset", ["quick", "cpu", "long", "paper"])
 def test_settings_of_searches_are_whole(preset: str) -> None:
     search, shape = SEARCH.presets[preset], SHAPE.presets[preset]
-    for method in search["methods"]:
-        parsed = RunSettings.parse(content_of(search["run"], method, search["own"].get(method, {})), "test")
+    for name in search["methods"]:
+        parsed = RunSettings.parse(content_of(search["run"], name, search["own"].get(name, {})), "test")
         assert "differentiable" in parsed.sections and parsed.space.kind == "nb201"
+        assert max(search["readings"].get(name, [0])) <= parsed.train.epochs
     for space in shape["spaces"].values():
         RunSettings.parse(content_of({**shape["run"], "space": space}, "sotl-darts", {}), "test")
+
+
+class TestEvaluatedCells:
+    """Tables 4.7 and 4.8, from made-up accuracies."""
+
+    settings = EVALUATION.presets["paper"]
+
+    def runs(self, better: tuple[str, ...] = (), seeds: int = 3, known: float | None = None) -> dict[str, Any]:
+        found = {}
+        for key, (label, seed) in EVALUATION.items(self.settings).items():
+            space, _, name = label.partition(": ")
+            accuracy = 95.0 + 0.1 * seed + (1.0 if name in better else 0.0)
+            depth = "cell_depth_normal" if space == "DARTS" else "cell_depth"
+            found[key] = {
+                "rows": [{"skips": 2.0, depth: 3.0}], "architectures": [""], "findings": [], "seconds": 60.0,
+                "benchmark": known, "alone": dict.fromkeys(self.settings["evaluations"][space], accuracy),
+            }  # fmt: skip
+        return {key: run for key, run in found.items() if int(key[-1]) < seeds}
+
+    def test_as_the_thesis_has_it(self) -> None:
+        nodes = EVALUATION.judge(self.settings, self.runs(("darts", OTHER)))[:6]
+        assert [claim.supported for claim in nodes] == [True] * 6
+        darts = EVALUATION.judge(self.settings, self.runs(("sotl-darts", "darts-20")))[6:]
+        assert [claim.supported for claim in darts] == [True, False, True, True]
+        assert "sotl-darts 96.10 +- 0.10 %, darts 95.10 +- 0.10 % (8 layers)" in darts[0].numbers
+
+    def test_few_seeds_decide_nothing(self) -> None:
+        found = EVALUATION.judge(self.settings, self.runs(("sotl-darts",), seeds=2))
+        assert found and all(claim.supported is None and "2 of the 3 seeds" in claim.numbers for claim in found)
+        assert EVALUATION.judge(self.settings, {}) == []
+
+    def test_tables(self) -> None:
+        tables = EVALUATION.tables(self.settings, self.runs())
+        assert len(tables) == 4 and all(len(row) == len(t.columns) for t in tables.values() for row in t.rows)
+        darts = {row[0]: row for row in list(tables.values())[-1].rows}
+        assert darts["sotl-darts-20"][2:5] == ["not here", "95.10 +- 0.10", "95.10 +- 0.10"]
+        assert darts["sotl-darts-20"][-1] == "94.21 / 95.53 / 97.28" and len(darts) == 9
+        known = EVALUATION.tables(self.settings, self.runs(known=93.0))
+        assert all(row[2] == "93.00 +- 0.00" for table in known.values() for row in table.rows)
+
+    @pytest.mark.parametrize("preset", ["quick", "cpu", "paper"])
+    def test_searches_and_evaluations_can_be_described(self, preset: str) -> None:
+        settings = EVALUATION.presets[preset]
+        for space, methods in settings["methods"].items():
+            for name in methods:
+                RunSettings.parse(content(settings, space, name), "test")
+                for described in evaluations(settings, space, name).values():
+                    parsed = RunSettings.parse(described, "test")
+                    assert parsed.retrain.clip == 5.0 and parsed.retrain.learning_rate == 0.025
+        deepest = content(EVALUATION.presets["paper"], "DARTS", "sotl-darts-20")
+        assert deepest["space"]["layers"] == 20

@@ -41,7 +41,7 @@ AKIN = (
 """They share all but their settings with another experiment that is run."""
 LONG = (
     "strategy_ranking", "interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws",
-    "guided_limits",
+    "guided_limits", "cell_evaluation",
 )  # fmt: skip
 """They take longest, and other tests run parts of them."""
 OURS = [

@@ -18,7 +18,7 @@ from polyarch.runs.settings import RunSettings
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.interchoice import interchoice_ranking
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, TRAINING_SPEED, VARIATIONAL_DEPTH
-from polyarch_experiments.training_speed import searched_cells, strategy_ranking
+from polyarch_experiments.training_speed import cell_evaluation, searched_cells, strategy_ranking
 from polyarch_experiments.training_speed.fine_tuning import short_run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "paper-settings.md"
@@ -141,6 +141,11 @@ def described(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
                 for method in ("darts", "sotl-darts"):
                     content = {**settings["run"], "space": space}
                     yield searched_cells.content_of(content, method, settings["own"].get(method, {}))
+        case "cell_evaluation":
+            for space, methods in settings["methods"].items():
+                for method in methods:
+                    yield cell_evaluation.content(settings, space, method)
+                    yield from cell_evaluation.evaluations(settings, space, method).values()
         case "interchoice_ranking":
             for space in settings["spaces"]:
                 for kind in interchoice_ranking.weights_of(settings):

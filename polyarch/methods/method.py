@@ -34,7 +34,7 @@ class Method(ABC):
 
     Attributes:
         section: what its settings are called in a run description; empty if it has none.
-        takes: which of ``gates``, ``wirings`` and ``unlabelled`` examples it can use.
+        takes: which of ``gates``, ``wirings``, ``unlabelled`` examples and a space's ``evaluation`` it can use.
         always_suggests: whether `suggest` is asked for a schedule even where the user names a space.
         baseline_trains_as_long: whether networks that are trained alone to compare with take as many epochs.
         can_finish_now: whether a resumed run can end with the best so far.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.plugins import method_named
+from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.judging import ood_batches
 from polyarch.runs.run import Run
 from polyarch.runs.sections import SearchSettings, TrainSettings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 TAKES: dict[str, Callable[[Run], bool]] = {
     "gates": lambda run: isinstance(run.net, GatedSupernet),
     "unlabelled": lambda run: run.feed.unlabelled is not None,
+    "evaluation": lambda run: evaluation_of(run.settings.space) is not None,
 }
 """What only some methods can use, and whether a run has it; see `Method.takes`."""
 
@@ -30,8 +32,15 @@ def check_run(run: Run) -> None:
     check_wirings(run.settings)
     for name, has in TAKES.items():
         if has(run) and name not in run.method.takes:
-            what = {"gates": f"space {run.settings.space.kind} with gates", "unlabelled": "data.unlabelled"}
+            what = {
+                "gates": f"space {run.settings.space.kind} with gates",
+                "unlabelled": "data.unlabelled",
+                "evaluation": "space.evaluation",
+            }
             raise ConfigError(f"Expected a method that can use {what[name]}. Got {run.method.name!r}.")
+    cutout, shape = run.settings.retrain.cutout, run.feed.data.input_shape
+    if cutout and run.feed.data.is_image and cutout >= min(shape[1:]):
+        raise ConfigError(f"Expected retrain.cutout below the side of the images, {min(shape[1:])}. Got {cutout}.")
     ood_batches(run)
 
 

@@ -17,7 +17,7 @@ from polyarch.runs.own_module import Builder, build_own
 from polyarch.runs.space_settings import SpaceSettings
 from polyarch.runs.spaces import as_trained_alone
 from polyarch.spaces import Architecture
-from polyarch.supernets import ElasticSupernet, Supernet
+from polyarch.supernets import DartsSupernet, ElasticSupernet, Supernet, taught_network
 from polyarch.tasks import Task
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -120,3 +120,12 @@ class Networks:
             if isinstance(net, ElasticSupernet):
                 initialise(network)
         return to_device(network, device_named(self.device))
+
+    def taught(self, architecture: Architecture, *, seed: int) -> tuple[nn.Module, nn.Module]:
+        """The same network and how it is trained by an evaluation, which share their weights; see `taught_network`."""
+        with global_seed(seed, "initialise"):
+            net = self.make_plain()
+            assert isinstance(net, DartsSupernet)  # other spaces have no evaluation
+            network, taught = taught_network(net, architecture)
+        device = device_named(self.device)
+        return to_device(network, device), to_device(taught, device)

@@ -13,9 +13,11 @@ from rich.table import Table
 
 from polyarch.data import endless
 from polyarch.errors import ConfigError
+from polyarch.estimators import MACs
 from polyarch.executors import one_thread
 from polyarch.randomness import generator_at
 from polyarch.runs.display import Display, several
+from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.space_settings import interchoice_of
@@ -45,19 +47,23 @@ class Timings:
     """The measured seconds of a supernet step, which passes ``paths`` architectures over each of ``batches`` batches.
 
     Methods that need to know more subclass it.
+
+    Args:
+        alone: see `work_alone`.
     """
 
     step: float = 0.0
     paths: int = 1
     batches: int = 1
+    alone: float = 1.0
 
     def steps(self, settings: RunSettings, examples: int) -> float:
         """Supernet steps of an epoch of so many examples; a last, shorter one counts by its share of batches."""
         return examples // min(settings.train.batch_size, examples) / self.batches
 
     def example(self, settings: RunSettings, examples: int) -> float:
-        """Seconds to train one architecture on one example."""
-        return self.step / (self.paths * self.batches * min(settings.train.batch_size, examples))
+        """Seconds to train one architecture alone on one example."""
+        return self.alone * self.step / (self.paths * self.batches * min(settings.train.batch_size, examples))
 
 
 def timings_of(run: Run) -> Timings:
@@ -81,7 +87,19 @@ def time_steps(run: Run) -> Timings:
     for index, group in enumerate(groups):
         strategy.step(group, held_out, generator=generator_at(0, "plan", index))
     seconds = (time.perf_counter() - started) / len(groups)
-    return Timings(seconds, strategy.paths_per_step, size)
+    return Timings(seconds, strategy.paths_per_step, size, work_alone(run))
+
+
+def work_alone(run: Run) -> float:
+    """How many times the work of a network in the supernet the same one is that is trained alone.
+
+    It differs in spaces with an evaluation only, and is counted on one architecture.
+    """
+    if evaluation_of(run.settings.space) is None:
+        return 1.0
+    architecture = run.net.space.sample(generator_at(run.settings.seed, "work alone", 0))
+    macs = MACs(run.feed.example.inputs)
+    return macs.score(run.alone, architecture) / macs.score(run.net, architecture)
 
 
 def start_seconds(settings: RunSettings) -> float:

@@ -12,16 +12,19 @@ from torch import Tensor, nn
 from polyarch.data import BatchSource
 from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
+from polyarch.nn.drop_path import DropPath
 from polyarch.randomness import derive_seed
 from polyarch.results import NetworkRecord
+from polyarch.runs.evaluation import evaluation_of
+from polyarch.runs.feed import Feed
 from polyarch.runs.plan import EXPORT_SECONDS
 from polyarch.runs.run import Run
 from polyarch.runs.training import schedule, sgd
 from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
-from polyarch.strategies import Supervised
+from polyarch.strategies import Supervised, SupervisedWithAuxiliary
 from polyarch.tasks import Task
-from polyarch.training import Callback, CheckpointStore, History, fit
+from polyarch.training import Callback, CheckpointStore, DropoutSchedule, History, fit
 
 TrainingItem = tuple[Architecture, int]
 """An architecture and a seed."""
@@ -61,19 +64,34 @@ class Retraining:
         architecture, seed = item
         run, settings = self.run, self.run.settings
         position = derive_seed(settings.seed, "retrain", architecture.key, seed) >> 1
-        network = run.net.extract(architecture) if self.inherited else run.networks.fresh(architecture, seed=position)
-        optimizer = sgd(network, settings.retrain)
+        strategy, course = self.strategy(architecture, position)
+        feed = retraining_feed(run)
         history = fit(
-            Supervised(network, optimizer, task=run.task.smoothed(settings.retrain.label_smoothing)),
-            run.feed.batches(run.feed.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
+            strategy,
+            feed.batches(feed.train, settings.retrain.batch_size, stream=f"retrain {seed}"),
             valid,
             epochs=settings.retrain.epochs,
             seed=position,
-            callbacks=[schedule(optimizer, settings.retrain), *callbacks],
+            callbacks=[schedule(strategy.optimizer, settings.retrain), *course, *callbacks],
             checkpoints=CheckpointStore(self.checkpoint_folder(item)),
             checkpoint_seconds=settings.checkpoint_seconds,
         )
-        return network.eval(), history
+        return strategy.network.eval(), history
+
+    def strategy(self, architecture: Architecture, seed: int) -> tuple[Supervised, list[Callback]]:
+        """How the network is trained, and what changes along the way."""
+        run, settings = self.run, self.run.settings.retrain
+        task, evaluation = run.task.smoothed(settings.label_smoothing), evaluation_of(run.settings.space)
+        if self.inherited or evaluation is None:
+            network = run.net.extract(architecture) if self.inherited else run.networks.fresh(architecture, seed=seed)
+            return Supervised(network, sgd(network, settings), task=task, clip=settings.clip or None), []
+        network, taught = run.networks.taught(architecture, seed=seed)
+        layers = [layer for layer in taught.modules() if isinstance(layer, DropPath)]
+        most = evaluation.drop_path
+        strategy = SupervisedWithAuxiliary(
+            network, sgd(taught, settings), taught, evaluation.auxiliary, task=task, clip=settings.clip or None
+        )
+        return strategy, [DropoutSchedule(layers, lambda share: most * share)]
 
     def checkpoint_folder(self, item: TrainingItem) -> Path:
         """Where one item keeps its checkpoints."""
@@ -108,6 +126,16 @@ def train_all(
         for key, item in keyed.items()
         if key in records
     }
+
+
+def retraining_feed(run: Run) -> Feed:
+    """The examples that networks are trained on alone, with the cutout of ``retrain`` if it has one."""
+    data, cutout = run.settings.data, run.settings.retrain.cutout
+    if cutout is None:
+        return run.feed
+    feed = run.feed.with_settings(data, data.model_copy(update={"cutout": cutout}))
+    assert feed is not None  # only the augmentation differs
+    return feed
 
 
 def _renamed(record: dict[str, Any]) -> dict[str, Any]:

@@ -189,7 +189,8 @@ class RetrainSettings(OptimiserSettings):
     """How the best architectures, and random ones for comparison, are trained from scratch.
 
     The best is trained with ``seeds`` seeds; the ``members`` best form an ensemble. ``flag`` is the share of
-    validation examples that count as uncertain, which sets the threshold of the flag on predictions.
+    validation examples that count as uncertain, which sets the threshold of the flag on predictions. ``clip`` is the
+    largest norm of a gradient of all weights together, 0 sets none; ``cutout`` stands in for that of the data.
     """
 
     epochs: PositiveInt = 20
@@ -197,6 +198,8 @@ class RetrainSettings(OptimiserSettings):
     members: PositiveInt = 3
     random_architectures: NonNegativeInt = 10
     flag: Fraction = 0.05
+    clip: NonNegative = 0.0
+    cutout: NonNegativeInt | None = None
 
 
 class TruthSettings(Settings):

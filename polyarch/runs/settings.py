@@ -24,6 +24,7 @@ from pydantic import (
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.files import reason_of, write_atomically
 from polyarch.plugins import DEFAULT_METHOD, METHODS, SPACES, SUPERNET_METHOD, method_named
+from polyarch.runs.evaluation import EvaluationRetrainSettings, evaluation_of
 from polyarch.runs.sections import (
     DataSettings,
     EstimatorSettings,
@@ -114,6 +115,9 @@ class RunSettings(Settings):
         if isinstance(shared.get("space"), Mapping):
             space = {"kind": DEFAULT_SPACE, **shared["space"]}
             shared["space"] = _checked(SPACES[str(space["kind"])], space, "space", origin)
+            if evaluation_of(shared["space"]) is not None:
+                retrain = shared.get("retrain", {})
+                shared["retrain"] = _checked(EvaluationRetrainSettings, retrain, "retrain", origin)
         return _checked(cls, {**shared, "method": method.name, "sections": sections}, "", origin)
 
     def write(self, path: Path) -> None:

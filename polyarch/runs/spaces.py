@@ -9,6 +9,7 @@ from polyarch.data import NetworkExample
 from polyarch.errors import ConfigError
 from polyarch.nn.numeric_embeddings import Embedding
 from polyarch.plugins import is_reference
+from polyarch.runs.evaluation import EvaluationSettings, evaluation_of
 from polyarch.runs.own_module import Builder, build_own, import_builder
 from polyarch.runs.space_settings import ImageSpaceSettings, InterChoiceSettings, SpaceSettings, float_shape
 from polyarch.spaces import DARTS_OPERATIONS, NB201_OPERATIONS, parse_wiring, wired_space
@@ -91,6 +92,7 @@ class DartsSettings(ImageSpaceSettings):
     The supernet's operations see one in ``partial`` channels. With ``affine``, its cells are those of the evaluation
     network, as those of networks that are trained alone always are.
     ``none`` says whether a differentiable search weighs that operation, too; by default in all spaces but S2.
+    With an ``evaluation``, networks that are trained alone have another size and are trained as DARTS does.
     """
 
     network = DartsSupernet
@@ -101,6 +103,11 @@ class DartsSettings(ImageSpaceSettings):
     none: bool | None = None
     affine: bool = False
     partial: PositiveInt = 1
+    evaluation: EvaluationSettings | None = None
+
+    def options(self, input_shape: tuple[int, ...]) -> dict[str, Any]:
+        """All but the evaluation, which is no matter of the supernet."""
+        return {name: value for name, value in super().options(input_shape).items() if name != "evaluation"}
 
 
 class NB101Settings(ImageSpaceSettings):
@@ -263,9 +270,10 @@ def own_builder(space: SpaceSettings) -> Builder | None:
 def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
     """The space as networks that are trained alone have it: no weights of single choices, all channels, one head.
 
-    Their cells are those of the benchmarks: normalisation layers have scale and shift, poolings no convolution.
+    Their cells are those of the benchmarks: normalisation layers have scale and shift, poolings no convolution. They
+    have the size of the evaluation, where the space has one.
     """
-    alone = {
+    alone: dict[str, Any] = {
         "interchoice": None,
         "partial": 1,
         "affine": True,
@@ -273,4 +281,7 @@ def as_trained_alone(space: SpaceSettings) -> SpaceSettings:
         "wirings": (),
         "auxiliary": False,
     }
+    evaluation = evaluation_of(space)
+    if evaluation is not None:
+        alone |= {"layers": evaluation.layers, "channels": evaluation.channels, "evaluation": None}
     return space.model_copy(update={name: value for name, value in alone.items() if hasattr(space, name)})

@@ -12,7 +12,9 @@ from polyarch.estimators import MACs
 from polyarch.plugins import SPACES
 from polyarch.randomness import generator_at
 from polyarch.runs.display import several
+from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.own_module import Builder
+from polyarch.runs.plan import work_alone
 from polyarch.runs.run import Run
 from polyarch.runs.sections import OptimiserSettings
 from polyarch.runs.settings import RunSettings
@@ -216,11 +218,12 @@ def _schedule(run: Run, settings: RunSettings) -> tuple[dict[str, Any], str]:
     strategy, paths = _strategy(run, asked)
     passes = min(SUPERNET_WORK / work, 120 if run.feed.data.is_image else 60)
     train = max(round(passes / paths), 2)
-    retrain = min(max(round(RETRAIN_WORK / work), 3), 40)
-    cheap = retrain * work < RETRAIN_WORK / 4
+    alone = work * work_alone(run)
+    retrain = min(max(round(RETRAIN_WORK / alone), 3), 40)
+    cheap = retrain * alone < RETRAIN_WORK / 4
     batch_size = 128 if not run.feed.data.is_image and examples > 4000 else 64
     batch_size = min(batch_size, max(examples // 16, 8))
-    found = {
+    found: dict[str, Any] = {
         "train": {"strategy": strategy, "epochs": train, "batch_size": batch_size},
         "scores": {"batch_size": batch_size, "steps": 40},
         "rank": {"architectures": 12 if cheap else 6},
@@ -232,6 +235,9 @@ def _schedule(run: Run, settings: RunSettings) -> tuple[dict[str, Any], str]:
             "random_architectures": 5 if cheap else 1,
         },
     }
+    if evaluation_of(settings.space) is not None:  # what a recipe of its own has, as far as the data allow
+        batch_size = min(settings.retrain.batch_size, max(examples // 16, 8))
+        found["retrain"] |= {"batch_size": batch_size, "cutout": min(run.feed.data.input_shape[1:]) // 2}
     epochs = merged(found, asked)
     reason = (
         f"schedule: {several(epochs['train']['epochs'], 'epoch')} for the supernet by strategy "

@@ -12,7 +12,7 @@ from polyarch.strategies.posterior_guided import GuidedDepth, PosteriorGuided
 from polyarch.strategies.sandwich import Sandwich
 from polyarch.strategies.stochastic import DrawUnit, StochasticArchitectures
 from polyarch.strategies.strategy import Loss, Stateful, Strategy, measure
-from polyarch.strategies.supervised import Supervised
+from polyarch.strategies.supervised import Supervised, SupervisedWithAuxiliary
 from polyarch.strategies.unrolled_hypergradients import UnrolledLoss, UnrolledLossSum
 from polyarch.strategies.variational import Variational
 
@@ -20,6 +20,6 @@ __all__ = [
     "Bilevel", "Consistency", "Distilled", "DrawUnit", "DropoutPass", "FairPaths", "GuidedDepth", "HeldOutLoss",
     "Hypergradient", "InnerLoop", "InnerSteps", "Loss", "LossSum", "MixedSupernet", "OneShot", "PathGradients",
     "PathSampler", "PosteriorGuided", "RandomPass", "RandomPaths", "Sandwich", "SandwichPaths", "Stateful",
-    "StochasticArchitectures", "Strategy", "Supervised", "UnrolledLoss", "UnrolledLossSum", "Variational", "Weighing",
-    "WiringPass", "measure", "take_step",
+    "StochasticArchitectures", "Strategy", "Supervised", "SupervisedWithAuxiliary", "UnrolledLoss", "UnrolledLossSum",
+    "Variational", "Weighing", "WiringPass", "measure", "take_step",
 ]  # fmt: skip

@@ -69,14 +69,19 @@ def finite(loss: Tensor) -> float:
     return value
 
 
-def minimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
+def minimise(loss: Tensor, optimizer: torch.optim.Optimizer, *, clip: float | None = None) -> float:
     """Takes one optimiser step; raises `NotFiniteError` before anything changes if the loss is not finite.
 
     Gradients are first set to ``None``: with zeros, momentum and decay would still move the weights of other paths.
+
+    Args:
+        clip: the largest norm of all gradients together, to which longer ones are scaled.
     """
     value = finite(loss)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
+    if clip is not None:
+        nn.utils.clip_grad_norm_((weight for group in optimizer.param_groups for weight in group["params"]), clip)
     optimizer.step()
     return value
 

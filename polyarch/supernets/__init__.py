@@ -2,6 +2,7 @@
 
 from polyarch.supernets.chain import ChainSupernet, fairnas_chain
 from polyarch.supernets.darts import DartsSupernet
+from polyarch.supernets.darts_teaching import DartsTeaching, taught_network
 from polyarch.supernets.depth import ConvolutionalDepth, DepthSupernet, FullyConnectedDepth
 from polyarch.supernets.elastic import ElasticSupernet
 from polyarch.supernets.elastic_mlp import ElasticMLPSupernet
@@ -31,10 +32,10 @@ from polyarch.supernets.supernet import Supernet
 from polyarch.supernets.wired import WiredSupernet
 
 __all__ = [
-    "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
-    "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
-    "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation", "NB101Supernet",
-    "NB201Supernet", "Narrowed", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet",
-    "ResNetSupernet", "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder",
-    "narrowed", "probe", "relaxation_of", "uniform_width", "without_option",
+    "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DartsTeaching",
+    "DepthSupernet", "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet",
+    "GatedSupernet", "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation",
+    "NB101Supernet", "NB201Supernet", "Narrowed", "PackedMLPSupernet", "PooledSupernet", "Relaxation",
+    "RepeatSupernet", "ResNetSupernet", "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module",
+    "gate", "ladder", "narrowed", "probe", "relaxation_of", "taught_network", "uniform_width", "without_option",
 ]  # fmt: skip

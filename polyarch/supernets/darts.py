@@ -102,20 +102,34 @@ class DartsCell(nn.Module):
             for source, target in DARTS_EDGES
         })  # fmt: skip
 
-    def forward(self, earlier: Tensor, previous: Tensor, selections: EdgeSelections) -> Tensor:
-        """(B, C'', H'', W''), (B, C', H, W) -> (B, 4C, H, W), or half that resolution."""
+    def forward(
+        self, earlier: Tensor, previous: Tensor, selections: EdgeSelections, drop: nn.Module | None = None
+    ) -> Tensor:
+        """(B, C'', H'', W''), (B, C', H, W) -> (B, 4C, H, W), or half that resolution.
+
+        Args:
+            drop: what outputs of single operations pass through, but for identities.
+        """
         if skips_zeros():
             selections = {edge: s for edge, s in selections.items() if isinstance(s, int) or s.any()}
         nodes = [call(self.earlier, earlier), call(self.previous, previous)]
         step = 2 if self.kind == "reduce" else 1
         for target in DARTS_NODES:
             terms: list[Tensor] = [
-                self.edges[edge_name(source, target)](nodes[source], selections[source, target])
+                self._edge((source, target), nodes[source], selections[source, target], drop)
                 for source in range(target)
                 if (source, target) in selections
             ]
             nodes.append(sum(terms[1:], start=terms[0]) if terms else torch.zeros_like(nodes[0][:, :, ::step, ::step]))
         return torch.cat(nodes[2:], dim=1)
+
+    def _edge(self, edge: Edge, x: Tensor, selection: Selection, drop: nn.Module | None) -> Tensor:
+        block = self.edges[edge_name(*edge)]
+        assert isinstance(block, EdgeOperations)
+        result: Tensor = block(x, selection)
+        if drop is None or (isinstance(selection, int) and isinstance(block.operations[selection], nn.Identity)):
+            return result
+        return call(drop, result)
 
 
 class DartsSupernet(Supernet):
@@ -131,6 +145,10 @@ class DartsSupernet(Supernet):
         affine: True for the layers of the evaluation network, where normalisation layers in cells have scale and
             shift, and poolings are not normalised. Weight-sharing supernets usually set it to False.
         partial: k; the operations see one in k channels, see `PartialChannels`.
+
+    Attributes:
+        reductions: the positions of the reduction cells.
+        widths: channels of the output of every cell.
     """
 
     def __init__(
@@ -153,26 +171,29 @@ class DartsSupernet(Supernet):
             )
         require_parts(channels, partial, least=2)
         self._operations = operations
+        self.classes = classes
         wide = 3 * channels
         self.stem = nn.Sequential(nn.Conv2d(in_channels, wide, 3, padding=1, bias=False), nn.BatchNorm2d(wide))
         cells: list[DartsCell] = []
         earlier, previous, width = wide, wide, channels
-        reductions = (layers // 3, 2 * layers // 3)
+        self.reductions = (layers // 3, 2 * layers // 3)
+        self.widths: list[int] = []
         for layer in range(layers):
-            if layer in reductions:
+            if layer in self.reductions:
                 width *= 2
             cell = DartsCell(
                 earlier,
                 previous,
                 width,
                 operations,
-                reduction=layer in reductions,
-                after_reduction=layer - 1 in reductions,
+                reduction=layer in self.reductions,
+                after_reduction=layer - 1 in self.reductions,
                 affine=affine,
                 partial=partial,
             )
             cells.append(cell)
             earlier, previous = previous, len(DARTS_NODES) * width
+            self.widths.append(previous)
         self.cells = nn.ModuleList(cells)
         self.head = pooled_head(width=previous, classes=classes)
 
@@ -184,25 +205,37 @@ class DartsSupernet(Supernet):
         """
         if isinstance(architecture, Architecture):
             self.space.validate(architecture)
-            return self.forward_edges(x, {cell: self._chosen(architecture, cell) for cell in DARTS_CELLS})
+            return self.forward_edges(x, self.chosen(architecture))
         return self.forward_edges(x, {cell: edge_weights(architecture, cell) for cell in DARTS_CELLS})
 
     def forward_edges(self, x: Tensor, selections: Mapping[str, EdgeSelections]) -> Tensor:
         """Logits (B, classes) from the selections of every edge of the ``normal`` and the ``reduce`` cells."""
+        return call(self.head, self.cell_outputs(x, selections)[-1])
+
+    def cell_outputs(
+        self, x: Tensor, selections: Mapping[str, EdgeSelections], drop: nn.Module | None = None
+    ) -> list[Tensor]:
+        """What every cell passes on, (B, C, H, W) each, C as in ``widths``; ``drop`` as in `DartsCell`."""
+        outputs: list[Tensor] = []
         earlier = previous = call(self.stem, x)
         for cell in self.cells:
             assert isinstance(cell, DartsCell)
-            earlier, previous = previous, cell(earlier, previous, selections[cell.kind])
-        return call(self.head, previous)
+            earlier, previous = previous, cell(earlier, previous, selections[cell.kind], drop)
+            outputs.append(previous)
+        return outputs
 
     def parameter_count(self, architecture: Architecture) -> int:
         """The number of weights outside the edges and of the chosen operations, which all reach the output."""
         fixed, operations = self._edge_table
-        chosen = {cell: self._chosen(architecture, cell) for cell in DARTS_CELLS}
+        chosen = self.chosen(architecture)
         return fixed + sum(operations[cell, edge, option] for cell in chosen for edge, option in chosen[cell].items())
 
-    def _chosen(self, architecture: Architecture, cell: str) -> dict[Edge, int]:
-        return {edge: self._operations.index(name) for edge, name in darts_edges(architecture, cell).items()}
+    def chosen(self, architecture: Architecture) -> dict[str, dict[Edge, int]]:
+        """The operations of an architecture, cell -> edge -> index."""
+        return {
+            cell: {edge: self._operations.index(name) for edge, name in darts_edges(architecture, cell).items()}
+            for cell in DARTS_CELLS
+        }
 
     @cached_property
     def _edge_table(self) -> tuple[int, dict[tuple[str, Edge, int], int]]:

@@ -19,7 +19,7 @@ from polyarch.training.interruption import StopRequest, stop_on_signal
 from polyarch.training.laps import Laps
 from polyarch.training.loop import History, fit
 from polyarch.training.search_diagnostics import SearchDiagnostics, SearchingStrategy
-from polyarch.training.search_schedules import SkipDropout, TemperatureAnnealing, WeightsFirst
+from polyarch.training.search_schedules import DropoutSchedule, TemperatureAnnealing, WeightsFirst
 from polyarch.training.split_weights import SplitWeights, split_weights
 from polyarch.training.time_budget import TimeBudget, TimeProgress, Trapezoid
 from polyarch.training.weight_average import BestAverage, WeightAverage
@@ -27,8 +27,9 @@ from polyarch.training.within_limits import WithinLimits
 
 __all__ = [
     "BestAverage", "Callback", "CheckpointStore", "CollapseGuard", "CollapseLimits", "CorruptCheckpoint",
-    "EarlyStopping", "EpochLog", "ExpectationStep", "FitState", "History", "Laps", "Row", "Schedule",
-    "SearchDiagnostics", "SearchingStrategy", "SkipDropout", "SplitWeights", "StepProgress", "StopRequest",
-    "TemperatureAnnealing", "TensorBoard", "TimeBudget", "TimeProgress", "Trapezoid", "WeightAverage", "WeightsFirst",
-    "WithinLimits", "cosine", "exact_log_posterior", "fit", "piecewise", "split_weights", "stop_on_signal",
+    "DropoutSchedule", "EarlyStopping", "EpochLog", "ExpectationStep", "FitState", "History", "Laps", "Row",
+    "Schedule", "SearchDiagnostics", "SearchingStrategy", "SplitWeights", "StepProgress", "StopRequest",
+    "TemperatureAnnealing", "TensorBoard", "TimeBudget", "TimeProgress", "Trapezoid", "WeightAverage",
+    "WeightsFirst", "WithinLimits", "cosine", "exact_log_posterior", "fit", "piecewise", "split_weights",
+    "stop_on_signal",
 ]  # fmt: skip

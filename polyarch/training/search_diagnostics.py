@@ -85,10 +85,7 @@ class SearchDiagnostics(Callback):
         if not isinstance(strategy, SearchingStrategy):
             raise InvalidInput(f"Expected a strategy that searches while it trains. Got {type(strategy).__name__}.")
         architecture = strategy.architecture()
-        row["skips"] = float(skip_count(architecture))
-        row["skip_share"] = row["skips"] / max(operation_count(architecture), 1)
-        for cell, depth in cell_depths(architecture).items():
-            row["cell_depth" if cell == "cell" else f"cell_depth_{cell}"] = float(depth)
+        row |= measured_shape(architecture)
         row["entropy"] = strategy.q.entropy().item()
         marginals = {choice: gates.tolist() for choice, gates in strategy.q.mean().items()}
         left = sum(math.log(sum(value > 0 for value in values)) for values in marginals.values())
@@ -122,6 +119,16 @@ class SearchDiagnostics(Callback):
             BatchStatistics().prepare(strategy.net, ())
             generator = generator_at(self.seed, "curvature")
             return dominant_eigenvalue(loss, parameters, steps=self.steps, generator=generator)
+
+
+def measured_shape(architecture: Architecture) -> Row:
+    """``skips``, ``skip_share`` and the ``cell_depth`` of an architecture, or of each of its cells."""
+    skips = float(skip_count(architecture))
+    depths = {
+        "cell_depth" if cell == "cell" else f"cell_depth_{cell}": float(depth)
+        for cell, depth in cell_depths(architecture).items()
+    }
+    return {"skips": skips, "skip_share": skips / max(operation_count(architecture), 1), **depths}
 
 
 @contextmanager

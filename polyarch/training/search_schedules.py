@@ -6,7 +6,7 @@ arXiv:1907.05737. Dropout of skips: Chen, Xie, Wu and Tian (2019), "Progressive 
 Bridging the Depth Gap between Search and Evaluation", arXiv:1904.12760.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import nn
 
@@ -43,10 +43,10 @@ class WeightsFirst(Callback):
         self.strategy.learns_q = state.epoch >= self.epochs
 
 
-class SkipDropout(Callback):
-    """Sets the dropout behind skips (see `polyarch.nn.drop_skips`) to rate(completed share of the steps)."""
+class DropoutSchedule(Callback):
+    """Sets the probability of dropout layers, such as those behind skips or `DropPath`, to rate(completed share)."""
 
-    def __init__(self, layers: list[nn.Dropout], rate: Callable[[float], float]) -> None:
+    def __init__(self, layers: Sequence[nn.Dropout], rate: Callable[[float], float]) -> None:
         self.layers = layers
         self.rate = rate
 

@@ -22,10 +22,8 @@ from polyarch.runs.retraining import Retraining, TrainingItem, evaluate
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning, decided
-from polyarch.runs.training import sgd
 from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
-from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable
 from polyarch.training import Callback, FitState
 from polyarch.truths.equivalence import EquivalenceClass, equivalence_classes
@@ -174,8 +172,7 @@ def _epoch_seconds(run: Run, chosen: Sequence[EquivalenceClass]) -> float:
     seconds = 0.0
     with one_thread(), torch.random.fork_rng():
         for members in timed:
-            network = run.networks.fresh(members[0], seed=0)
-            strategy = Supervised(network, sgd(network, settings), task=run.task.smoothed(settings.label_smoothing))
+            strategy, _ = Retraining(run, run.workspace.checkpoints).strategy(members[0], 0)
             strategy.step(batches[:1], generator=generator)
             started = time.perf_counter()
             for batch in batches:

@@ -13,7 +13,7 @@ from polyarch.randomness import global_seed
 from polyarch.strategies import Bilevel
 from polyarch.supernets import MLPSupernet
 from polyarch.testing import random_data
-from polyarch.training import Callback, FitState, SkipDropout, TemperatureAnnealing, WeightsFirst, fit
+from polyarch.training import Callback, DropoutSchedule, FitState, TemperatureAnnealing, WeightsFirst, fit
 
 
 def strategy() -> Bilevel:
@@ -57,7 +57,7 @@ def test_dropout_fades() -> None:
             seen.append(layer.p)
 
     one, data = strategy(), Batches(random_data((4,)), 8)
-    fading = SkipDropout([layer], lambda share: 0.4 * (1 - share))
+    fading = DropoutSchedule([layer], lambda share: 0.4 * (1 - share))
     fit(one, data, epochs=1, seed=0, held_out=data, callbacks=[fading, Noting()])
     assert seen == pytest.approx([0.4, 0.3, 0.2, 0.1])
 

@@ -30,6 +30,7 @@ from polyarch_experiments.figures import Row, Spec, lines, side_by_side
 from polyarch_experiments.papers import TRAINING_SPEED
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.curve_sets import CurveSet, Values, curves_of, load_curves
+from polyarch_experiments.verdict import claim, finding
 
 SCHEDULES = ("long", "short")
 DIGITS = 4
@@ -112,25 +113,23 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     early = _advantage(last, truth, "long")
     at_end, on_average = (_difference(given, truth) for given in (last, along))
     return [
-        Claim(
+        claim(
+            "From scratch, SoTL ranks cells better than validation accuracy while the learning rate is high: in the "
+            "long schedule, after the epochs of the short one.",
+            [finding("SoTL minus ValAcc in the long schedule", early, above=0)],
+            f"{where}: {told}",
             number=6,
-            text="From scratch, SoTL ranks cells better than validation accuracy while the learning rate is high: in "
-            "the long schedule, after the epochs of the short one.",
-            supported=_decided(early),
-            numbers=f"{where}: {told}; SoTL minus ValAcc in the long schedule {_told(early)}",
             document="figure 4.4a: by more than 0.15 after 12 of 200 epochs",
         ),
-        Claim(
+        claim(
+            "The advantage of SoTL is smaller under fast annealing: after the same epochs, in the short schedule.",
+            [finding("SoTL minus ValAcc, long schedule less short schedule", at_end, above=0)],
             number=6,
-            text="The advantage of SoTL is smaller under fast annealing: after the same epochs, in the short schedule.",
-            supported=_decided(at_end),
-            numbers=f"SoTL minus ValAcc, long schedule less short schedule: {_told(at_end)}",
             document="figure 4.4b: about 0.01 at the end of 12 epochs, more than 0.15 after 12 of 200",
         ),
-        Claim(
-            text="It is smaller on average over the epochs of the short schedule, too.",
-            supported=_decided(on_average),
-            numbers=f"the same, mean over epochs: {_told(on_average)}",
+        claim(
+            "It is smaller on average over the epochs of the short schedule, too.",
+            [finding("the same, mean over epochs", on_average, above=0)],
         ),
     ]
 
@@ -157,19 +156,6 @@ def _gap(predictions: Mapping[str, Values], truth: Values, rows: NDArray[np.int6
     """Mean over epochs."""
     sotl, accuracy = (spearman(predictions[name][rows], truth[rows]) for name in ("SoTL", "ValAcc"))
     return float((sotl - accuracy).mean())
-
-
-def _decided(interval: Interval) -> bool | None:
-    """Whether a difference is above 0: None where the interval has both signs."""
-    if interval.low is None or interval.high is None or interval.low <= 0 <= interval.high:
-        return None
-    return interval.low > 0
-
-
-def _told(interval: Interval) -> str:
-    if interval.value is None or interval.low is None:
-        return "undefined"
-    return f"{interval.value:.3f} (95 % over cells: {interval.low:.3f} to {interval.high:.3f})"
 
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +12,40 @@ from polyarch_experiments.experiment import Experiment, Settings, Table
 from polyarch_experiments.figures import Spec, side_by_side
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
-from polyarch_experiments.results import Claim
+from polyarch_experiments.results import Claim, Finding
+from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.training_speed.searched_cells import content_of, courses, ends, search
 from polyarch_experiments.verdict import claim, finding, over_seeds, paired
 
 METHODS = ("darts", "sotl-darts")
 EDGES = 16
 """Operations of both cells of S2."""
+
 FEW = 1.5
 """Skips below which a search has none or one."""
+LEAST_LAYERS = 8
+"""Of the networks in which the thesis searches: a shallower one has less use for skips."""
+
+Searches = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Method -> its searches in one space, one per seed."""
+Judged = Callable[[], tuple[list[Finding], str]]
+"""What was found, and further numbers."""
 
 
-def items(settings: Settings) -> dict[str, tuple[str, str, int]]:
-    """Every space with both methods, all first seeds first."""
-    return {
-        f"{space} {method} seed {seed}": (space, method, seed)
-        for seed in range(settings["seeds"])
-        for space in settings["spaces"]
-        for method in METHODS
-    }
+def counts(settings: Settings) -> dict[str, int]:
+    """The seeds of every ``SPACE METHOD``."""
+    return {f"{space} {method}": settings["seeds"][space] for space in settings["spaces"] for method in METHODS}
 
 
-def run(settings: Settings, item: tuple[str, str, int], folder: Path) -> dict[str, Any]:
+def items(settings: Settings) -> dict[str, tuple[str, int]]:
+    """Every space with both methods and its seeds."""
+    return seeded(counts(settings))
+
+
+def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, Any]:
     """One search."""
-    space, method, seed = item
+    name, seed = item
+    space, _, method = name.rpartition(" ")
     content = content_of(
         {**settings["run"], "space": settings["spaces"][space]}, method, settings["own"].get(method, {})
     )
@@ -44,58 +54,117 @@ def run(settings: Settings, item: tuple[str, str, int], folder: Path) -> dict[st
 
 def searches_of(settings: Settings, runs: dict[str, Any], space: str) -> dict[str, list[dict[str, Any]]]:
     """The searches in a space, by method."""
-    return {method: [runs[f"{space} {method} seed {seed}"] for seed in range(settings["seeds"])] for method in METHODS}
+    return {method: runs_of(runs, counts(settings), f"{space} {method}") for method in METHODS}
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Claims 12 and 13 of the thesis."""
+    """Claims 12 and 13 of the thesis, undecided where searches are missing or no test of them."""
     short, long, nodes = (searches_of(settings, runs, space) for space in settings["spaces"])
-    skips = {name: {m: ends(side[m], "skips") for m in METHODS} for name, side in (("short", short), ("long", long))}
-    depths = {m: ends(short[m], "cell_depth_normal") for m in METHODS}
-    on_nodes = {m: ends(nodes[m], "cell_depth") for m in METHODS}
-    usual, number = _mean_depth(settings), list(settings["spaces"].values())[2]["space"]
-    layers = [space["layers"] for space in list(settings["spaces"].values())[:2]]
+    shorter, longer = (space["layers"] for space in list(settings["spaces"].values())[:2])
     return [
-        claim(
-            "In S2 DARTS takes many skips.",
-            [finding(f"of {EDGES} at {layers[0]} layers", over_seeds(skips["short"]["darts"]), above=EDGES / 2)],
-            f"at {layers[1]} layers {spread(skips['long']['darts'], 1)}",
-            number=12,
-            document="up to 12 of 16",
-            ours="many are more than half",
-        ),
-        claim(
-            "In S2 SoTL-DARTS takes no skip in the shorter network.",
-            [finding(f"of {EDGES} at {layers[0]} layers", over_seeds(skips["short"]["sotl-darts"]), below=FEW)],
-            number=12,
-            document="none at 8 layers",
-            ours=f"a mean below {FEW} counts as none",
-        ),
-        claim(
-            "In S2 SoTL-DARTS takes more skips in the longer network.",
-            [finding("more skips", paired(*(skips[side]["sotl-darts"] for side in ("long", "short"))), above=0)],
-            f"{layers[0]} layers {spread(skips['short']['sotl-darts'], 1)}, {layers[1]} layers "
-            f"{spread(skips['long']['sotl-darts'], 1)}",
-            number=12,
-            document="none at 8 layers, some at 20",
-        ),
-        claim(
-            "SoTL-DARTS finds deeper cells than DARTS in S2.",
-            [finding("normal cell, deeper by", paired(depths["sotl-darts"], depths["darts"]), above=0)],
-            ", ".join(f"{m} {spread(depths[m], 1)}" for m in METHODS),
-            number=13,
-            document="SoTL cells are deeper (figure 4.13)",
-        ),
-        claim(
-            "SoTL-DARTS finds cells in NAS-Bench-1shot1 that are deeper than the mean.",
-            [finding("depth", over_seeds(on_nodes["sotl-darts"]), above=usual)],
-            f"mean of all cells {usual:.1f}; darts {spread(on_nodes['darts'], 1)}",
-            number=13,
-            document="too deep on 1shot1: SoTL-DARTS has the maximum depth, DARTS the minimum (figure 4.14)",
-            ours="deep is deeper than the mean of all cells",
-            needs=None if number == 3 else f"space 3 of NAS-Bench-1shot1, where the thesis has it, not {number}",
-        ),
+        _many_skips(short, shorter),
+        _few_skips(short, shorter),
+        _more_skips(short, long, (shorter, longer)),
+        _deeper(short, shorter),
+        _too_deep(nodes, _mean_depth(settings), list(settings["spaces"].values())[2]["space"]),
     ]
+
+
+def _claim(
+    number: int, text: str, document: str, searches: Sequence[Searches], judged: Judged, **others: str | None
+) -> Claim:
+    """A claim on searches: what ``judged`` finds in them if they are there."""
+    if not all(found for one in searches for found in one.values()):
+        return claim(text, [], "not measured yet", number=number, document=document, **others)
+    findings, numbers = judged()
+    return claim(text, findings, numbers, number=number, document=document, **others)
+
+
+def _deep_enough(layers: int) -> str | None:
+    """What a fair test would take where the network is too shallow."""
+    return None if layers >= LEAST_LAYERS else f"networks of {LEAST_LAYERS} layers or more, as preset long has them"
+
+
+def _told(searches: Searches, name: str, suffix: str = "") -> str:
+    return ", ".join(f"{method} {spread(ends(searches[method], name), 1)}{suffix}" for method in METHODS)
+
+
+def _more(name: str, more: Sequence[float], less: Sequence[float]) -> Finding:
+    """A difference that is expected to be positive, with the seeds that both sides have."""
+    shared = min(len(more), len(less))
+    return finding(name, paired(more[:shared], less[:shared]), above=0)
+
+
+def _many_skips(short: Searches, layers: int) -> Claim:
+    return _claim(
+        12,
+        f"In S2 DARTS takes many skips with {layers} layers.",
+        "11 of 16 with DARTS at 8 layers (figure 4.15)",
+        [short],
+        lambda: ([finding(f"skips of {EDGES}", over_seeds(ends(short["darts"], "skips")), above=EDGES / 2)], ""),
+        ours="many are more than half",
+        needs=_deep_enough(layers),
+    )
+
+
+def _few_skips(short: Searches, layers: int) -> Claim:
+    return _claim(
+        12,
+        f"In S2 SoTL-DARTS takes no skip with {layers} layers.",
+        "none with SoTL-DARTS at 8 layers, at all times",
+        [short],
+        lambda: ([finding(f"skips of {EDGES}", over_seeds(ends(short["sotl-darts"], "skips")), below=FEW)], ""),
+        ours=f"a mean below {FEW} counts as none",
+        needs=_deep_enough(layers),
+    )
+
+
+def _more_skips(short: Searches, long: Searches, layers: tuple[int, int]) -> Claim:
+    def judged() -> tuple[list[Finding], str]:
+        told = (f"{n} layers: {_told(one, 'skips')}" for n, one in zip(layers, (short, long), strict=True))
+        more = [_more(f"more with {m}", ends(long[m], "skips"), ends(short[m], "skips")) for m in METHODS]
+        return more, f"{'; '.join(told)} (of {EDGES})"
+
+    return _claim(
+        12,
+        f"In S2 both methods take more skips with {layers[1]} layers than with {layers[0]}.",
+        "up to 15 of 16 with DARTS at 20 layers, a moderate number with SoTL-DARTS (figure 4.12)",
+        [short, long],
+        judged,
+        needs=_deep_enough(layers[0]),
+    )
+
+
+def _deeper(short: Searches, layers: int) -> Claim:
+    def judged() -> tuple[list[Finding], str]:
+        theirs, ours = (ends(short[method], "cell_depth_normal") for method in METHODS)
+        return [_more("deeper by", ours, theirs)], _told(short, "cell_depth_normal")
+
+    return _claim(
+        13,
+        "SoTL-DARTS finds deeper normal cells than DARTS in S2.",
+        "SoTL cells are deeper (figure 4.13, in the whole DARTS space)",
+        [short],
+        judged,
+        needs=_deep_enough(layers),
+    )
+
+
+def _too_deep(nodes: Searches, usual: float, number: int) -> Claim:
+    def judged() -> tuple[list[Finding], str]:
+        theirs, ours = (ends(nodes[method], "cell_depth") for method in METHODS)
+        found = [_more("deeper by", ours, theirs), finding("depth", over_seeds(ours), above=usual)]
+        return found, f"{_told(nodes, 'cell_depth')}, mean of all cells {usual:.1f}"
+
+    return _claim(
+        13,
+        "In NAS-Bench-1shot1 SoTL-DARTS finds cells that are deeper than those of DARTS and than the mean.",
+        "too deep on 1shot1, where DARTS chooses shallow cells (figure 4.14)",
+        [nodes],
+        judged,
+        ours="deep is deeper than the mean of all cells",
+        needs=None if number == 3 else f"space 3 of NAS-Bench-1shot1, where the thesis has it, not {number}",
+    )
 
 
 def _mean_depth(settings: Settings) -> float:
@@ -115,8 +184,11 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     rows = []
     for space in settings["spaces"]:
         for method, found in searches_of(settings, runs, space).items():
-            rows.append([space, method, spread(ends(found, "skips"), 1), _depths(found), _minutes(found)])
-    return {"Cells at the end of the search": Table(["space", "method", "skips", "depth", "minutes"], rows)}
+            if found:
+                values = [spread(ends(found, "skips"), 1), _depths(found), _minutes(found)]
+                rows.append([space, method, str(len(found)), *values])
+    columns = ["space", "method", "seeds", "skips", "depth", "minutes"]
+    return {"Cells at the end of the search": Table(columns, rows)} if rows else {}
 
 
 def _depths(found: Sequence[dict[str, Any]]) -> str:
@@ -131,17 +203,23 @@ def _minutes(found: Sequence[dict[str, Any]]) -> str:
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Skips (figures 4.12 and 4.15) and depths (4.13) along the search."""
-    short, long, nodes = settings["spaces"]
-    return {
-        "skips": side_by_side(
-            *(courses(searches_of(settings, runs, one), "skips", f"skips, {one}") for one in (short, long))
-        ),
+    """Skips (figures 4.12 and 4.15), depths (4.13 and 4.14) and eigenvalues (4.15 and 4.16) along the search."""
+    found = {space: searches_of(settings, runs, space) for space in settings["spaces"]}
+    if not runs:
+        return {}
+    short, long, nodes = found
+    drawn = {
+        "skips": side_by_side(*(courses(found[one], "skips", f"skips, {one}") for one in (short, long))),
         "depths": side_by_side(
-            courses(searches_of(settings, runs, short), "cell_depth_normal", f"depth of the normal cell, {short}"),
-            courses(searches_of(settings, runs, nodes), "cell_depth", f"depth of the cell, {nodes}"),
+            courses(found[short], "cell_depth_normal", f"depth of the normal cell, {short}"),
+            courses(found[nodes], "cell_depth", f"depth of the cell, {nodes}"),
         ),
     }
+    if settings["run"]["differentiable"]["eigenvalue_every"]:
+        drawn["shape_eigenvalues"] = side_by_side(
+            *(courses(found[one], "eigenvalue", f"dominant eigenvalue, {one}") for one in (short, nodes))
+        )
+    return drawn
 
 
 def _spaces(*, layers: tuple[int, int], channels: int, cells: int, nodes: int = 1) -> Settings:
@@ -154,41 +232,51 @@ def _spaces(*, layers: tuple[int, int], channels: int, cells: int, nodes: int = 
     }
 
 
-def _run(*, size: int | None, limit: int | None, epochs: int, shift: int = 2) -> Settings:
+def _run(*, size: int | None, limit: int | None, epochs: int, shift: int = 2, every: int = 0) -> Settings:
     return {
         "data": {"name": "cifar10", "split": "nb201", "size": size, "limit": limit, "shift": shift, "flip": True},
         "train": {
             "epochs": epochs, "batch_size": 64, "learning_rate": 0.025, "final_learning_rate": 0.001,
             "weight_decay": 3e-4,
         },
-        "differentiable": {"guard": "warn"},
+        "differentiable": {"guard": "warn", "eigenvalue_every": every},
         "checkpoint_seconds": 120,
     }  # fmt: skip
 
 
-_STEPS = 5
-_OWN: Settings = {
-    "darts": {"differentiable": {"q_learning_rate": 0.03}},
-    "sotl-darts": {"differentiable": {"q_learning_rate": 0.03 * _STEPS, "steps": _STEPS}},
-}
+def _rates(rate: float, steps: int) -> Settings:
+    """T and rates of q with which it can move as far as in DARTS' own schedule, whose steps are many and small."""
+    return {
+        "darts": {"differentiable": {"q_learning_rate": rate}},
+        "sotl-darts": {"differentiable": {"q_learning_rate": rate * steps, "steps": steps}},
+    }
+
+
+def _preset(seeds: tuple[int, int, int], spaces: Settings, run: Settings, own: Settings) -> Settings:
+    return {"seeds": dict(zip(spaces, seeds, strict=True)), "spaces": spaces, "run": run, "own": own}
+
 
 CELL_SHAPE = Experiment(
     name="cell_shape",
     document=DIFFERENTIABLE_SEARCH,
-    claim="Skips in S2 and depths of cells (figures 4.12, 4.13 and 4.15).",
+    claim="Skips in S2 and depths of cells (figures 4.12 to 4.15).",
     presets={
-        "quick": {
-            "seeds": 1, "spaces": _spaces(layers=(3, 4), channels=2, cells=1),
-            "run": _run(size=8, limit=130, epochs=1), "own": {"sotl-darts": {"differentiable": {"steps": 2}}},
-        },
-        "cpu": {
-            "seeds": 2, "spaces": _spaces(layers=(4, 6), channels=4, cells=1),
-            "run": _run(size=16, limit=1000, epochs=16), "own": _OWN,
-        },
-        "paper": {
-            "seeds": 3, "spaces": _spaces(layers=(8, 20), channels=16, cells=3, nodes=3),
-            "run": _run(size=None, limit=None, epochs=50, shift=4), "own": {},
-        },
+        "quick": _preset(
+            (1, 1, 1), _spaces(layers=(3, 4), channels=2, cells=1), _run(size=8, limit=130, epochs=1),
+            {"sotl-darts": {"differentiable": {"steps": 2}}},
+        ),
+        "cpu": _preset(
+            (2, 2, 2), _spaces(layers=(4, 6), channels=4, cells=1), _run(size=16, limit=1000, epochs=16),
+            _rates(0.03, steps=5),
+        ),
+        "long": _preset(
+            (2, 1, 2), _spaces(layers=(8, 20), channels=4, cells=1), _run(size=16, limit=2500, epochs=50, every=5),
+            _rates(0.004, steps=10),
+        ),
+        "paper": _preset(
+            (3, 3, 3), _spaces(layers=(8, 20), channels=16, cells=3, nodes=3),
+            _run(size=None, limit=None, epochs=50, shift=4, every=5), {},
+        ),
     },
     items=items,
     task=run,

@@ -32,6 +32,7 @@ class Differentiable(Method):
 
     Settings = DifferentiableSettings
     Record = DifferentiableRecord
+    takes = frozenset({"evaluation"})
     section = "differentiable"
 
     def suggest(self, asked: RunSettings, data: Dataset, builder: Builder | None) -> Suggestion:

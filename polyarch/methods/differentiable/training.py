@@ -20,7 +20,7 @@ from polyarch.strategies import Bilevel
 from polyarch.supernets import Supernet
 from polyarch.supernets.darts import EdgeOperations
 from polyarch.tables.lookup import truth_for
-from polyarch.training import Callback, CollapseGuard, Row, SearchDiagnostics, SkipDropout
+from polyarch.training import Callback, CollapseGuard, DropoutSchedule, Row, SearchDiagnostics
 
 Kept = dict[str, list[int]]
 """Choice -> the options that go on."""
@@ -83,7 +83,7 @@ def learn(run: Run) -> LearnedRelaxation:
     kept: Kept = {}
     for number, stage in enumerate(stages):
         part = staged(run, stage, len(stages))
-        fading = SkipDropout(drop_skips(part.net), _faded(stage.skip_dropout))
+        fading = DropoutSchedule(drop_skips(part.net), _faded(stage.skip_dropout))
         one = _stage(run, part, f"train-{number}", [fading], kept)
         found = one if found is None else _joined(found, one, number)
         kept = strongest_options(_factorised(one.strategy), stage.options)

@@ -44,6 +44,7 @@ class OneShot(Method):
     """
 
     Record = OneShotRecord
+    takes = frozenset({"evaluation"})
     always_suggests = False
 
     def adapted(self, run: Run, asked: RunSettings) -> tuple[RunSettings, str | None]:
@@ -82,6 +83,7 @@ class OneShot(Method):
             steps.step,
             steps.paths,
             steps.batches,
+            steps.alone,
             rank=_rank_seconds(run) if run.until != "train" else 0.0,
             search=_score_seconds(run, settings.search.objectives) if run.until is None else 0.0,
         )
