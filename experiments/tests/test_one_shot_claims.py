@@ -179,7 +179,7 @@ def test_rates_and_batches() -> None:
         return [[value] * BLOCKS for value in values]
 
     cells = [(rate, batch) for rate in settings["rates"] for batch in settings["batches"]]
-    runs = {"seed 0": {"truth": TRUTH, "losses": {f"{r:g} {b}": losses(r, b) for r, b in cells}}}
+    runs: dict[str, Any] = {"seed 0": {"truth": TRUTH, "losses": {f"{r:g} {b}": losses(r, b) for r, b in cells}}}
     claims = experiment.judge(settings, runs)
     assert [claim.number for claim in claims] == [4] * 4
     by_rate, by_batch = claims[1].findings[0], claims[3].findings[0]
@@ -304,8 +304,10 @@ class TestDistinctCells:
             assert 0 <= found["typical"][name]["lower"] <= 1
             assert [values[name] for values in found["truths"].values()] == pytest.approx(truth, abs=1e-3)
         everything = distinct_cells(5044)
-        whole = [[table.value(cell, name) for cell in everything] for name in ("params_cifar10", "cifar10_test_200")]
-        assert found["typical"]["cifar10"]["whole"] == pytest.approx(stats.spearmanr(*whole).statistic)
+        sizes, accuracies = (
+            [table.value(cell, name) for cell in everything] for name in ("params_cifar10", "cifar10_test_200")
+        )
+        assert found["typical"]["cifar10"]["whole"] == pytest.approx(stats.spearmanr(sizes, accuracies).statistic)
         ((_, shown),) = typicality(found).items()
         assert [row[0] for row in shown.rows] == ["CIFAR-10", "CIFAR-100", "ImageNet16-120"]
 

@@ -67,7 +67,8 @@ class RankSamples:
 
         def tops(part: slice, drawn: Values) -> Values:
             first = np.argsort(-drawn, axis=1, kind="stable")[:, :k]
-            return np.take_along_axis(truth[part], first, axis=1).mean(1)
+            means: Values = np.take_along_axis(truth[part], first, axis=1).mean(1)
+            return means
 
         return self._of_seeds(scores, tops)
 
@@ -116,4 +117,5 @@ def _standardised(values: Values) -> Values:
     ranks = rankdata(values, axis=1)
     ranks -= ranks.mean(1, keepdims=True)
     length = np.sqrt((ranks * ranks).sum(1, keepdims=True))
-    return np.divide(ranks, length, out=np.zeros_like(ranks), where=length > 0)
+    found: Values = np.divide(ranks, length, out=np.zeros_like(ranks), where=length > 0)
+    return found
