@@ -20,8 +20,8 @@ from polyarch.training import StopRequest
 from polyarch_experiments.figures import Spec, write_figures
 from polyarch_experiments.results import Claim, ExperimentResults
 
-PRESETS = ("quick", "cpu", "paper")
-"""About a minute, for tests; ten to sixty minutes on two cores; the paper's own settings."""
+PRESETS = ("quick", "cpu", "long", "paper")
+"""About a minute, for tests; ten to sixty minutes on two cores; hours, where an experiment has it; the paper's own."""
 
 Settings = dict[str, Any]
 

@@ -84,7 +84,7 @@ def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: P
 @pytest.mark.parametrize("name", OURS)
 def test_presets(name: str) -> None:
     experiment = EXPERIMENTS[name]
-    assert tuple(experiment.presets) == PRESETS
+    assert list(experiment.presets) == [name for name in PRESETS if name != "long" or name in experiment.presets]
     assert experiment.document and experiment.claim.endswith(".")
     for settings in experiment.presets.values():
         assert experiment.items(settings)
