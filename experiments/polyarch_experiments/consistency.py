@@ -14,7 +14,8 @@ from polyarch.ranking.correlations import as_rows, mean_agreement, pair_agreemen
 class SelfConsistency:
     """Correlations of the predictions of every two seeds, and their means with bootstrap intervals.
 
-    ``spearman``, ``kendall`` and ``pearson`` are means over ``pairs``, all ``None`` where the predictions of a seed do not vary.
+    ``spearman``, ``kendall`` and ``pearson`` are means over ``pairs``, all ``None`` where the predictions of a seed do
+    not vary.
     """
 
     n: int
