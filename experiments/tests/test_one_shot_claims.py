@@ -16,7 +16,6 @@ from polyarch.runs.settings import RunSettings
 from polyarch.runs.training import named_training
 from polyarch.runs.workspace import Workspace
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
-from polyarch_experiments.interchoice.interchoice_ranking import SPACES, settings_of, weights_of
 from polyarch_experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.strategy_ranking import PASSES
@@ -134,57 +133,6 @@ def test_rates_and_batches() -> None:
     (table,) = experiment.tables(settings, runs).values()
     assert len(table.rows) == 9
     assert experiment.figures(settings, runs)
-
-
-def interchoice_runs(better: str, preset: str = "cpu", knowing: str = "bias") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Runs in which one kind of weights knows the truth in one space, and all others guess."""
-    experiment = EXPERIMENTS["interchoice_ranking"]
-    settings = experiment.presets[preset]
-    runs: dict[str, Any] = {}
-    for name, (space, kind, seed) in experiment.items(settings).items():
-        if kind == "cost":
-            slower = {kind: 1.02 if kind == "bias" else 1.1 for kind in weights_of(settings)}
-            runs[name] = {"seconds": {**slower, "base": 1.0}}
-            continue
-        knows = space == better and kind == knowing
-        shuffled = np.random.default_rng(seed).permutation(N)
-        predicted = [float(p) if knows else float(shuffled[p]) for p in range(N)]
-        runs[name] = {"truth": TRUTH, "val_acc": predicted, "params": predicted, "parameters": 10}
-    return settings, runs
-
-
-def test_extra_weights_that_help_where_all_are_convolutions() -> None:
-    experiment = EXPERIMENTS["interchoice_ranking"]
-    settings, runs = interchoice_runs("only conv")
-    claims = by_number(experiment.judge(settings, runs))
-    assert claims[1].supported and claims[3].supported
-    assert "bias +2 %" in claims[3].numbers
-    settings, runs = interchoice_runs("all")
-    assert not by_number(experiment.judge(settings, runs))[1].supported
-    (table,) = experiment.tables(settings, runs).values()
-    assert len(table.rows) == 12
-    assert experiment.figures(settings, runs)
-
-
-def test_several_biases_and_splits() -> None:
-    """Any of them may be the one that helps, and all are told."""
-    experiment = EXPERIMENTS["interchoice_ranking"]
-    settings, runs = interchoice_runs("only conv", "paper", "split at 200")
-    claims = by_number(experiment.judge(settings, runs))
-    assert claims[1].supported
-    assert "split at 175 +10 %" in claims[3].numbers and "bias D=3: agreement" in claims[2].numbers
-    (table,) = experiment.tables(settings, runs).values()
-    assert [row[1] for row in table.rows] == list(weights_of(settings)) * 4
-    assert experiment.figures(settings, runs)
-
-
-@pytest.mark.parametrize("preset", ["quick", "cpu", "paper"])
-def test_settings_of_interchoice_runs_are_whole(preset: str) -> None:
-    settings = EXPERIMENTS["interchoice_ranking"].presets[preset]
-    for space in SPACES:
-        for kind in weights_of(settings):
-            parsed = RunSettings.parse(settings_of(settings, space, kind), "test")
-            assert parsed.space.kind == ("macro" if space == "macro" else "nb201")
 
 
 def test_the_fixed_set() -> None:
