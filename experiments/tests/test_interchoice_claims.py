@@ -79,6 +79,8 @@ def test_costs_above_the_limits() -> None:
     runs["macro, cost"]["bytes"]["split"] = 900  # a chain says nothing on the claim
     runs["no zero, cost"]["bytes"]["split"] = 112
     assert EXPERIMENTS["interchoice_ranking"].judge(settings, runs)[3].supported
+    small = {**settings, "cost_run": settings["run"]}  # no fair test of the memory
+    assert EXPERIMENTS["interchoice_ranking"].judge(small, runs)[3].supported is None
 
 
 def test_several_biases_and_splits() -> None:

@@ -6,7 +6,12 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from polyarch.ranking import rank_quality
+import numpy as np
+from numpy.typing import NDArray
+
+from polyarch.ranking import Interval
+from polyarch.ranking.bootstrap import bootstrap
+from polyarch.ranking.correlations import correlation
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.interchoice.chain_networks import alone, supernets
 from polyarch_experiments.interchoice.training_costs import increase
@@ -16,6 +21,7 @@ from polyarch_experiments.results import Claim
 
 NEARLY_NOTHING = 1.05
 """More of the time of a step counts as a cost: the threshold is ours."""
+RESAMPLES = 300
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
@@ -68,19 +74,23 @@ def agreements(settings: Settings, runs: Mapping[str, Any]) -> dict[str, list[fl
 
 def _truth(settings: Settings, runs: Mapping[str, Any]) -> Claim:
     train, test = (alone(settings, runs, side) for side in ("train", "test"))
-    between = rank_quality(train.mean(0).tolist(), test.mean(0).tolist()).kendall
-    single = rank_quality(test.tolist(), test.mean(0).tolist()).kendall
-    known = between.low is not None and between.high is not None
+    between = _kendall(train.mean(0), test.mean(0))
+    is_known = between.low is not None and between.high is not None
     return Claim(
         text="The training accuracy of networks trained alone says nothing on their test accuracy.",
-        supported=between.low <= 0 <= between.high if known else None,
-        numbers=f"Kendall's tau {_interval(between)}; of the test accuracies of one training with the mean of "
-        f"{len(test)}: {_interval(single)}",
+        supported=between.low <= 0 <= between.high if is_known else None,
+        numbers=f"Kendall's tau {_in_words(between)}; of the test accuracies of one training with the mean of "
+        f"{len(test)}: {_in_words(_kendall(test[0], test.mean(0)))}",
         document="no correlation (figure 6); 0.72 of one training with the mean of two (appendix A)",
     )
 
 
-def _interval(found: Any) -> str:
+def _kendall(x: NDArray[np.float64], y: NDArray[np.float64]) -> Interval:
+    """Kendall's tau with an interval over networks."""
+    return bootstrap(lambda drawn: correlation("kendall", x[drawn], y[drawn]), len(x), resamples=RESAMPLES)
+
+
+def _in_words(found: Interval) -> str:
     return "unknown" if found.low is None else f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyarch.ranking import rank_quality
+from polyarch.ranking.correlations import correlation, paired
 from polyarch.runs.run import Run
 from polyarch.spaces import NB201_CONVOLUTIONS, NB201_NO_NONE, NB201_OPERATIONS, Architecture, Space
 from polyarch.tables import load_truth
@@ -121,7 +121,7 @@ def gains(found: Sequence[Ranked]) -> list[float]:
 
 def correlations(found: Sequence[Ranked], estimator: str = "val_acc") -> list[float]:
     """Kendall's tau with the truth, one value per seed; 0 where all scores are alike."""
-    return [rank_quality(run[estimator], run["truth"], resamples=1).kendall.value or 0.0 for run in found]
+    return [correlation("kendall", *paired(run[estimator], run["truth"])) or 0.0 for run in found]
 
 
 def agreement(found: Sequence[Ranked], scores: str = "val_acc") -> SelfConsistency | None:
