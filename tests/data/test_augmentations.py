@@ -138,7 +138,7 @@ class TestRandomResizedCrop:
     def test_random_interpolation_is_bilinear_for_about_half(self) -> None:
         inputs = images(torch.float32, count=400)
         plain, mixed = (
-            RandomResizedCrop((0.2, 0.5), interpolation=kind)(inputs, generator_at(4, "crop"))  # type: ignore[arg-type]
+            RandomResizedCrop((0.2, 0.5), interpolation=kind)(inputs, generator_at(4, "crop"))
             for kind in ("bilinear", "random")
         )
         same = (plain == mixed).flatten(1).all(1).float().mean().item()

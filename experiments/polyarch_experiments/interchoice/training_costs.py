@@ -78,7 +78,7 @@ def size_of(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def saved_bytes(work: Callable[[], None], *, besides: Iterable[Tensor] = ()) -> int:
+def saved_bytes(work: Callable[[], object], *, besides: Iterable[Tensor] = ()) -> int:
     """The bytes that the forward passes of some work keep for their backward passes, each storage once.
 
     Args:
