@@ -14,6 +14,13 @@ STRONG = {"scale": 0.08, "interpolation": "random", "jitter": 0.4}
 """How the paper augments the images of networks that it trains alone, where those of supernets are cropped less."""
 
 
+_SHORT_TRAINING: Settings = {
+    "batch_size": 64, "learning_rate": 0.1, "final_learning_rate": 1e-5, "warmup_epochs": 0.5, "weight_decay": 4e-5,
+    "decay_norms": False, "label_smoothing": 0.1,
+}  # fmt: skip
+"""Of supernets, and of networks alone, which take fewer epochs: all of their weights learn in every step."""
+
+
 def _weights(*splits: int) -> dict[str, dict[str, Any]]:
     return {
         "base": {},
@@ -30,21 +37,8 @@ def _short(size: int, limit: int, epochs: int, adapting: int = 20) -> dict[str, 
             "kind": "chain", "channels": [16, 16, 24, 24, 24, 32, 32, 32], "strides": [2, 1, 1, 1, 1, 2, 1, 1],
             "kernels": [3, 5, 7], "expansions": [3, 6], "skip": False, "head_channels": 128,
         },
-        "train": {
-            "epochs": epochs, "batch_size": 64, "learning_rate": 0.1, "final_learning_rate": 1e-5, "warmup_epochs": 0.5,
-            "weight_decay": 4e-5, "decay_norms": False, "label_smoothing": 0.1,
-        },
+        "train": {"epochs": epochs, **_SHORT_TRAINING},
         "scores": {"batch_size": 64, "policy": "adapt", "policy_batches": adapting},
-    }  # fmt: skip
-
-
-def _alone(epochs: int) -> dict[str, Any]:
-    """Networks learn alone as supernets do, for fewer epochs: all of their weights learn in every step."""
-    return {
-        "retrain": {
-            "epochs": epochs, "batch_size": 64, "learning_rate": 0.1, "final_learning_rate": 1e-5, "warmup_epochs": 0.5,
-            "weight_decay": 4e-5, "decay_norms": False, "label_smoothing": 0.1,
-        },
     }  # fmt: skip
 
 
@@ -52,7 +46,7 @@ _CPU: Settings = {
     "seeds": 3, "architectures": 50, "alone_seeds": 2, "consistent": 80, "valid_examples": 2000,
     "weights": _weights(16, 20),
     "run": _short(size=16, limit=5000, epochs=24),
-    "alone": _alone(6),
+    "alone": {"retrain": {"epochs": 6, **_SHORT_TRAINING}},
     "baselines": {"12 epochs": {"train": {"epochs": 12}}, "24 epochs, strong augmentation": {"data": STRONG}},
 }  # fmt: skip
 
@@ -86,7 +80,7 @@ INTERCHOICE_CHAIN = Experiment(
     presets={
         "quick": {
             **_CPU, "seeds": 2, "architectures": 6, "consistent": 8, "valid_examples": 100, "weights": _weights(1),
-            "run": _short(size=8, limit=130, epochs=2, adapting=2), "alone": _alone(1),
+            "run": _short(size=8, limit=130, epochs=2, adapting=2), "alone": {"retrain": {"epochs": 1, **_SHORT_TRAINING}},
             "baselines": {"1 epoch": {"train": {"epochs": 1}}},
         },
         "cpu": _CPU,

@@ -31,10 +31,7 @@ MEASURES = {
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     """How every space and kind of weights ranks, how far seeds agree, and what training costs."""
-    ranked = {
-        space: {kind: runs_with(settings, runs, space, kind) for kind in weights_of(settings)}
-        for space in settings["spaces"]
-    }
+    ranked = _ranked(settings, runs)
     rows = [
         [
             space, kind, f"{found[0]['parameters']:,}", spread(correlations(found), 2),
@@ -53,6 +50,14 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
         "Validation accuracy with inherited weights": Table(columns, rows),
         "Agreement of seeds, mean over their pairs": agreement_table(ranked),
         "What training costs": cost_table(costs),
+    }
+
+
+def _ranked(settings: Settings, runs: Mapping[str, Any]) -> dict[str, dict[str, list[Ranked]]]:
+    """Results by space and kind of weights, one per seed."""
+    return {
+        space: {kind: runs_with(settings, runs, space, kind) for kind in weights_of(settings)}
+        for space in settings["spaces"]
     }
 
 
@@ -111,10 +116,7 @@ def improvement_panels(
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Improvement of the top 10 by space, and the curves of figures 4 (down to 10) and 8 (down to 1)."""
-    ranked = {
-        space: {kind: runs_with(settings, runs, space, kind) for kind in weights_of(settings)}
-        for space in settings["spaces"]
-    }
+    ranked = _ranked(settings, runs)
     bars = [
         {"x": space, "series": kind} | summary(gains(found))
         for space, kinds in ranked.items()
