@@ -80,7 +80,8 @@ INTERCHOICE_CHAIN = Experiment(
     presets={
         "quick": {
             **_CPU, "seeds": 2, "architectures": 6, "consistent": 8, "valid_examples": 100, "weights": _weights(1),
-            "run": _short(size=8, limit=130, epochs=2, adapting=2), "alone": {"retrain": {"epochs": 1, **_SHORT_TRAINING}},
+            "run": _short(size=8, limit=130, epochs=2, adapting=2),
+            "alone": {"retrain": {"epochs": 1, **_SHORT_TRAINING}},
             "baselines": {"1 epoch": {"train": {"epochs": 1}}},
         },
         "cpu": _CPU,
