@@ -181,9 +181,10 @@ class TestChain:
         assert list(figures) == [
             "chain_improvement", "chain_truth", "chain_baselines", "chain_improvement_of_all", "chain_agreement",
         ]  # fmt: skip
-        single = figures["chain_truth"]["concat"][1]["data"]["values"]
+        panel = figures["chain_truth"]["concat"][1]
+        single = panel["data"]["values"]
         tau = stats.kendalltau([1, 2, 3, 4, 5, 6], [1, 2, 3.75, 4, 5, 6]).statistic
-        assert [row["y"] for row in single] == [1, 2, 3.75, 4, 5, 6] and f"KT {tau:.2f}" in single[0]["series"]
+        assert [row["y"] for row in single] == [1, 2, 3.75, 4, 5, 6] and f"KT {tau:.2f}" in panel["title"]
         assert len(figures["chain_agreement"]["concat"]) == 3
         last = figures["chain_improvement_of_all"]["concat"][0]["data"]["values"][5]
         assert (last["x"], last["mean"]) == (1, 6)

@@ -58,8 +58,8 @@ def _truth(settings: Settings, runs: dict[str, Any]) -> Spec:
     train, test = (alone(settings, runs, side) for side in ("train", "test"))
     mean = f"mean of {len(test)}"
     return side_by_side(
-        _points({"": (train[0], train.mean(0))}, "training accuracy (1), %", f"training accuracy, {mean}, %"),
-        _points({"": (test[0], test.mean(0))}, "test accuracy (1), %", f"test accuracy, {mean}, %"),
+        _points({"both": (train[0], train.mean(0))}, "training accuracy (1), %", f"training accuracy, {mean}, %"),
+        _points({"both": (test[0], test.mean(0))}, "test accuracy (1), %", f"{mean}, %"),
         _points(
             {"one": (train[0], test[0]), mean: (train.mean(0), test.mean(0))},
             "training accuracy, %",
@@ -83,15 +83,17 @@ def _agreement(settings: Settings, runs: dict[str, Any]) -> Spec:
 
 
 def _points(series: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]], x: str, y: str) -> Spec:
-    """A point per network; the legend has the three correlations of every series."""
+    """A point per network, under the three correlations of every series."""
     rows = [
-        {"x": float(first), "y": float(second), "series": f"{name} {_correlations(*pair)}".strip()}
+        {"x": float(first), "y": float(second), "series": name}
         for name, pair in series.items()
         for first, second in zip(*pair, strict=True)
     ]
-    return scatter(rows, x, y, series="")
+    return scatter(
+        rows, x, y, series="", title="\n".join(f"{name}: {_in_words(*pair)}" for name, pair in series.items())
+    )
 
 
-def _correlations(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
+def _in_words(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
     found = {short: correlation(measure, x, y) for measure, short in SHORT.items()}
     return ", ".join(f"{short} {'-' if value is None else f'{value:.2f}'}" for short, value in found.items())
