@@ -24,7 +24,7 @@ from hypothesis import settings
 from polyarch.export import Artifact, write_artifact
 from polyarch.prediction.predictor import Predictor
 
-PRELOADED = Path(__file__).parent / "tests" / "preloaded.py"
+PRELOADED = Path(__file__).parent / "tests" / "processes" / "preloaded.py"
 SHARED_DATA = Path(__file__).resolve().parent.parent / "shared" / "data"
 
 TINY_RUN = {

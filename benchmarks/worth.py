@@ -4,8 +4,8 @@ Images: a plain residual network, the better of two seeds by validation data, an
 get the processor time that the search can have used. Where the search delivers a larger network than that, it is held
 again within the parameters of the plain one. Tables: the models of `table_models`; the best by validation data is the
 alternative. All sides have the same training, validation and test examples. A random architecture of the same space is
-trained as long as the best network, by its recipe; on tables by the first known-good one, and without the validation
-rows, on which the best network is trained in the end. Small tables have ten splits.
+trained as long as the best network, by its recipe; on tables by the first known-good one until it stops improving, and
+once more on all rows, as the best network is. Small tables have ten splits.
 Resumable: results are stored as they arrive.
 """
 
@@ -36,11 +36,13 @@ from polyarch.files import write_json
 from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.evidence import PATIENT, RANDOM_SEED
 from polyarch.methods.race.record import RaceRecord
-from polyarch.methods.race.rungs import turn_of
+from polyarch.methods.race.rungs import Lane, turn_of
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.table_candidates import KNOWN_GOOD, is_table_race
+from polyarch.methods.race.table_ensemble import whole_leg, whole_or
 from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.runs.feed import Feed
+from polyarch.runs.folds import fold_rows
 from polyarch.runs.retraining import tested
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
@@ -169,14 +171,17 @@ def random_network(run: Run, race: RaceRecord, folder: Path) -> dict[str, float]
     chosen = run.net.space.architecture(best.architecture)
     recipe = KNOWN_GOOD[0][1] if is_table else None
     candidate = Candidate(run.draw(1, "worth", besides=[chosen])[0], best.augmentation, RANDOM_SEED, recipe=recipe)
-    train, seconds = CandidateTraining(run, folder), best.legs[-1].seconds
+    seconds = best.legs[-1].seconds
+    train = CandidateTraining(run, folder, fold_rows(run) if is_table else ())
     if is_table:  # ends by itself
-        train(Leg(candidate, PATIENT * seconds))
+        lane = Lane(candidate, (train(Leg(candidate, PATIENT * seconds)),))
+        if best.folds > 1:
+            train(whole_leg(train, (lane,)))
     else:
         turn = turn_of(run.settings.section(RaceSettings), seconds)
         train(Leg(candidate, turn))
         train(Leg(candidate, seconds, turn))
-    score = tested(run, train.network(candidate))["score"]
+    score = tested(run, train.network(whole_or(train, candidate)))["score"]
     return {"accuracy": score, "parameters": run.net.parameter_count(candidate.architecture), "seconds": seconds}
 
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,8 +127,9 @@ class SearchResult:
             raise InvalidInput(f"Expected a new or empty folder, or an artifact to replace. Found neither in {folder}.")
         with stop_on_signal("the same command") as stop, one_thread():
             beginning = Beginning(self.folder, display or Quiet(), stop, data=self.data, builder=self.builder)
-            run = beginning.reopen(None, {}, "the run")
-            record = self._method.extract(run, self.results, index, folder, tune_minutes)
+            with closing(beginning.lock):
+                run = beginning.reopen(None, {}, "the run")
+                record = self._method.extract(run, self.results, index, folder, tune_minutes)
         return ExtractedSize(index, folder, record, self.builder)
 
     @property
@@ -177,6 +179,7 @@ def search(
     device: str = "cpu",
     resume: bool = False,
     finish_now: bool = False,
+    accept_changes: bool = False,
     quiet: bool = False,
     report: bool = True,
     settings: Mapping[str, Any] | None = None,
@@ -216,6 +219,8 @@ def search(
             network that is defined in an importable file.
         resume: go on with the run in ``out``.
         finish_now: with ``resume``, train no more and deliver the best so far; for ``race`` and ``front``.
+        accept_changes: with ``resume``, go on although data or your own code changed since the run began; the change is
+            noted in ``results.json``.
         report: whether to write ``report.html``.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
@@ -264,12 +269,14 @@ def search(
             unlabelled=more,
             callbacks=callbacks,
             finish_now=finish_now,
+            accept_changes=accept_changes,
         )
-        if resume:
-            run = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
-        else:
-            run = beginning.start(RunSettings.parse(with_overrides({}, asked), "the arguments of search"))
-        results = perform(run)
+        with closing(beginning.lock):
+            if resume:
+                run = beginning.resume(None, {"workers": workers, "device": device}, "the arguments of search")
+            else:
+                run = beginning.start(RunSettings.parse(with_overrides({}, asked), "the arguments of search"))
+            results = perform(run)
     if report:
         try:
             write_report(results, run.workspace.report)

@@ -49,12 +49,14 @@ class Experiment:
     Args:
         document: the paper whose claim it is, by its name in `PAPERS`.
         claim: what is tested, in a sentence.
-        presets: the settings of every preset.
+        presets: the settings of every preset; not all have ``long``.
         items: the independent runs of given settings, by name; they go to workers one by one.
         task: runs one item; gets (settings, item, folder) and returns plain values.
         judge: turns settings and all results by name into claims.
         figures: turns them into figures by name; names are the experiment's own.
         tables: turns them into tables by caption.
+        gradual: whether ``judge``, ``figures`` and ``tables`` also take the results that have arrived so far;
+            ``results.json`` is then written after every item.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Experiment:
     judge: Callable[[Settings, dict[str, Any]], list[Claim]]
     figures: Callable[[Settings, dict[str, Any]], dict[str, Spec]] = _no_figures
     tables: Callable[[Settings, dict[str, Any]], dict[str, Table]] = _no_tables
+    gradual: bool = False
 
     def run(
         self, preset: str, out: Path, display: Display, stop: StopRequest, workers: int | None = None
@@ -74,10 +77,25 @@ class Experiment:
         settings = self.presets[preset]
         self._claim_folder(out, preset)
         executor: Executor = Serial() if workers == 1 else Processes(workers)
-        task = _Task(self.task, settings, out)
+        task, items, journal = _Task(self.task, settings, out), self.items(settings), Journal(out / "runs.jsonl")
         with display.stage(self.name) as report, stop.at_once(), executor.open(task) as run:
-            runs = run_missing(self.items(settings), Journal(out / "runs.jsonl"), run, dict, report)
-        results = ExperimentResults(
+
+            def stored(done: int, total: int, note: str) -> None:
+                report(done, total, note)
+                if self.gradual and done < total:
+                    known = {record["key"]: record["value"] for record in journal.records}
+                    self._results(preset, {key: known[key] for key in items if key in known}).write(path)
+
+            path = out / "results.json"
+            runs = run_missing(items, journal, run, dict, stored)
+        results = self._results(preset, runs)
+        results.write(path)
+        write_figures(self.figures(settings, runs), out / "figures")
+        return results
+
+    def _results(self, preset: str, runs: dict[str, Any]) -> ExperimentResults:
+        settings = self.presets[preset]
+        return ExperimentResults(
             polyarch=polyarch.__version__,
             torch=torch.__version__,
             experiment=self.name,
@@ -86,9 +104,6 @@ class Experiment:
             claims=self.judge(settings, runs),
             runs=runs,
         )
-        results.write(out / "results.json")
-        write_figures(self.figures(settings, runs), out / "figures")
-        return results
 
     def _claim_folder(self, out: Path, preset: str) -> None:
         """A folder belongs to one experiment with one set of settings: results of others must not mix with its own."""

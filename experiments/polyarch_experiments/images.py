@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,14 @@ from polyarch_experiments.experiment import Settings
 from polyarch_experiments.measures import scores
 
 EVALUATION_BATCH = 250
-NAMES = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "mnist": "MNIST", "svhn": "SVHN", "digits": "digits"}
+NAMES = {
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "mnist": "MNIST",
+    "svhn": "SVHN",
+    "digits": "digits",
+}
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ def fit_cosine(
     held_out: Batches | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> History:
-    """The schedule of the settings: a cosine to 0.
+    """The schedule of the settings: a cosine to 0, or several with warm restarts.
 
     Args:
         callbacks: besides the schedule.
@@ -127,10 +134,28 @@ def fit_cosine(
         epochs=settings["epochs"],
         seed=derive_seed(seed, "fit"),
         held_out=held_out,
-        callbacks=[Schedule(optimizer, cosine(settings["learning_rate"], 0.0)), *callbacks],
+        callbacks=[Schedule(optimizer, _rate(settings)), *callbacks],
         checkpoints=CheckpointStore(store),
         checkpoint_seconds=120,
     )
+
+
+def _rate(settings: Settings) -> Callable[[int, int], float]:
+    """A cosine to 0 or, with ``restart_epochs``, one of so many epochs and then of twice as many as the last.
+
+    Loshchilov and Hutter (2017), "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983.
+    """
+    rate = cosine(settings["learning_rate"], 0.0)
+    if not settings.get("restart_epochs"):
+        return rate
+
+    def restarted(step: int, total: int) -> float:
+        length = settings["restart_epochs"] * total / settings["epochs"]
+        while step >= length:
+            step, length = step - round(length), 2 * length
+        return rate(step, round(length))
+
+    return restarted
 
 
 def measure(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:

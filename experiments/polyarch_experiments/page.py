@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -9,22 +10,26 @@ from pydantic import ValidationError
 
 from polyarch.errors import ConfigError, CorruptFile
 from polyarch.export.records import first_problem
-from polyarch.files import write_atomically
+from polyarch.files import write_output
+from polyarch_experiments.accounts import ACCOUNTS
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.figures import write_figures
 from polyarch_experiments.papers import PAPERS
 from polyarch_experiments.results import Claim, ExperimentResults
 
 HEAD = """\
-# {title}
-
 Written by `polyarch experiment page` from the stored results of the experiments. Every claim of the paper appears with
-what the paper reports, what we measured, and a verdict: *holds*, *does not hold at this size*, or *not testable here*.
-We do not reproduce the paper's numbers: our sizes are those that two CPU cores train in minutes. Values are means over
-seeds, followed by the standard deviation over seeds. *Mean log p* is the mean log-probability of the true class on test
-data, in nats; *mean p* is its mean probability. Bars in figures extend one standard deviation to either side.
+what the paper reports, what we measured, and a verdict. A claim *holds* or *fails* if the 95 % interval of what it is
+about lies on one side of its bound, and is *undecided* if it does not or if the test was not a fair one. Where cells
+are ranked, intervals are of a paired bootstrap over seeds and cells; elsewhere they are Student's over seeds. Claims on
+several quantities hold if all do and fail if one does. We do not reproduce the paper's numbers: our sizes are those
+that two CPU cores train in minutes or hours. Values are means over seeds, followed by the standard deviation over
+seeds. *Mean log p* is the mean log-probability of the true class on test data, in nats; *mean p* is its mean
+probability. Bars in figures extend one standard deviation to either side.
 """
 
+BY_MEANS = "Claims without an interval are judged by means over seeds."
+EARLIER = "Measured with the settings listed here, which the preset had before; the command now has others."
 LAST = 1000
 """Where claims that are not among the numbered ones of a paper stand."""
 
@@ -60,7 +65,7 @@ def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], 
     kept = results_of(documents, experiments, folder)
     for experiment, results in kept:
         write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
-    write_atomically(out, page(documents, kept, out.stem))
+    write_output(out, page(documents, kept, out.stem))
 
 
 def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
@@ -70,7 +75,13 @@ def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentRe
         figures: the folder of the figures, relative to the page.
     """
     judged = [(experiment, results, experiment.judge(results.settings, results.runs)) for experiment, results in kept]
-    lines = [HEAD.format(title=" and ".join(documents).capitalize())]
+    accounts = [ACCOUNTS[document] for document in documents if document in ACCOUNTS]
+    lines = [f"# {' and '.join(documents).capitalize()}", ""]
+    lines += [f"{account.takeaway}\n" for account in accounts]
+    everything = [claim for _, _, claims in judged for claim in claims]
+    lines += [_counts(everything), "", HEAD]
+    if any(claim.supported is not None and not claim.findings for claim in everything):
+        lines += [BY_MEANS, ""]
     papers = dict.fromkeys(PAPERS[document] for document in documents if document in PAPERS)
     lines += [f"Paper: {paper}.\n" for paper in papers]
     for document in documents:
@@ -85,7 +96,16 @@ def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentRe
             lines.append("")
     for experiment, results, claims in judged:
         lines += ["", f"## {experiment.name}", "", *_section(experiment, results, claims, figures)]
+    if accounts:
+        lines += ["", "## How these settings were chosen", "", "\n\n".join(account.choices for account in accounts)]
     return "\n".join(lines) + "\n"
+
+
+def _counts(claims: Sequence[Claim]) -> str:
+    """How many claims have which verdict."""
+    counts = Counter(claim.verdict for claim in claims)
+    shown = f"{counts['holds']} hold, {counts['fails']} fail and {counts['undecided']} are undecided"
+    return f"Of {len(claims)} claims {shown}."
 
 
 def _first(claims: Sequence[Claim]) -> int:
@@ -101,12 +121,19 @@ def _section(
     yield f"polyarch experiment run {experiment.name} --preset {results.preset} --out runs/{experiment.name}"
     yield "```"
     yield ""
+    if results.settings != experiment.presets.get(results.preset):
+        yield EARLIER
+        yield ""
     yield f"Settings: {', '.join(_in_words(results.settings))}."
     for claim in claims:
         yield ""
         yield f"- **{claim.text}** {claim.verdict.capitalize()}."
         yield f"    - paper: {claim.document}"
         yield f"    - here: {claim.numbers}"
+        if claim.ours:
+            yield f"    - threshold: ours, {claim.ours}"
+        if claim.needs and claim.supported is None:
+            yield f"    - a fair test would take: {claim.needs}"
     for caption, table in experiment.tables(results.settings, results.runs).items():
         yield ""
         yield f"{caption}:"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 _THESIS = (
     '"Improving weight-sharing Neural Architecture Search with a marginal likelihood estimator", MSc thesis, '
     "University of Oxford, 2021, which builds on Ru, Lyle, Schut, Fil, van der Wilk and Gal (2021), "
@@ -26,3 +28,16 @@ PAPERS: dict[str, str] = {
     POSTERIOR_GUIDED_SEARCH: "Zhou, Sun, Luo, Zha and Zeng (2020), "
     '"Posterior-Guided Neural Architecture Search", arXiv:1906.09557',
 }
+
+
+@dataclass(frozen=True)
+class Account:
+    """What stands on the page of a document besides its claims.
+
+    Attributes:
+        takeaway: two sentences, the first on the page: what a reader should take away.
+        choices: how the settings were chosen, and what was selected on the way.
+    """
+
+    takeaway: str
+    choices: str

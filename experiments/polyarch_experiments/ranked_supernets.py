@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyarch.data import Dataset, load, stratified_split
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, NotFiniteError
 from polyarch.estimators import Estimator, Trace, TraceEstimator
 from polyarch.executors import Serial
 from polyarch.files import Journal
@@ -112,11 +113,10 @@ def with_fewer_valid(run: Run, examples: int) -> Run:
 
 
 def score_cells(
-    run: Run, estimators: Sequence[str], *, architectures: int, valid_examples: int, journal: Path
+    run: Run, estimators: Sequence[str], cells: Sequence[Architecture], *, valid_examples: int, journal: Path
 ) -> list[dict[str, Any]]:
-    """Scores of a fixed set of NAS-Bench-201 cells, each with its true accuracy (percent) as ``nb201``."""
+    """Scores of NAS-Bench-201 cells, each with its true accuracy on CIFAR-10 (percent) as ``nb201``."""
     few = with_fewer_valid(run, valid_examples)
-    cells = fixed_set(run.net.space, architectures)
     rows = score_all(Scored(few.net, few.estimators(tuple(estimators))), cells, journal)
     table = NASBench201.load()
     for row, cell in zip(rows, cells, strict=True):
@@ -144,19 +144,22 @@ class Scored:
     estimators: Sequence[Estimator]
 
     def __call__(self, architecture: Architecture) -> dict[str, Any]:
-        """``scores`` by name and ``losses``."""
+        """``scores`` by name, None where one is not finite, and ``losses``."""
         traces: dict[int, Trace] = {}
-        scores = {}
-        for estimator in self.estimators:
-            if not isinstance(estimator, TraceEstimator):
-                scores[estimator.name] = estimator.score(self.net, architecture)
-                continue
-            run = estimator.run
-            if id(run) not in traces:
-                traces[id(run)] = run.trace(self.net, architecture)
-            scores[estimator.name] = estimator.read(traces[id(run)], architecture)
+
+        def score(estimator: Estimator) -> float | None:
+            try:
+                if not isinstance(estimator, TraceEstimator):
+                    return estimator.score(self.net, architecture)
+                if id(estimator.run) not in traces:
+                    traces[id(estimator.run)] = estimator.run.trace(self.net, architecture)
+                return estimator.read(traces[id(estimator.run)], architecture)
+            except NotFiniteError:
+                return None
+
+        scores = {estimator.name: score(estimator) for estimator in self.estimators}
         losses = [blocks_of(trace.losses) for trace in traces.values()]
-        rounded = {name: float(f"{value:.6g}") for name, value in scores.items()}
+        rounded = {name: None if value is None else float(f"{value:.6g}") for name, value in scores.items()}
         return {"architecture": architecture.key, "scores": rounded, **({"losses": losses[0]} if losses else {})}
 
 
@@ -172,6 +175,15 @@ def score_all(
 def blocks_of(losses: Sequence[float]) -> list[float]:
     """The means over `BLOCKS` blocks of steps, as equal as they can be."""
     return [round(float(part.mean()), 4) for part in np.array_split(np.asarray(losses), min(BLOCKS, len(losses)))]
+
+
+def curves_in(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    """(n, blocks) mean losses of the short runs; one whose loss was not finite is worse than all others."""
+    known = [row["losses"] for row in rows if "losses" in row]
+    if not known:
+        raise NotFiniteError("Expected a short run with finite losses. Got none.")
+    worst = [max(block) + 1 for block in zip(*known, strict=True)]
+    return np.array([row.get("losses", worst) for row in rows], np.float64)
 
 
 def seconds_of(run: Run, architectures: Sequence[Architecture]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What an experiment found: claims and the numbers behind them."""
+"""What an experiment found: claims, the intervals behind their verdicts, and the raw numbers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,51 @@ from pydantic import BaseModel, ConfigDict
 
 from polyarch.files import write_json
 
-VERSION = 2
-"""Of the format of the results files."""
+VERSION = 3
+"""Of the format of the results files. Claims of version 2 have no findings."""
+
+VERDICTS = {True: "holds", False: "fails", None: "undecided"}
+
+
+class Finding(BaseModel):
+    """A measured quantity with its interval, and the range in which a claim expects it.
+
+    ``low`` and ``high`` are None where there is no interval, as with a single seed. The claim says that the quantity is
+    larger than ``above`` and smaller than ``below``; None sets no bound.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    @property
+    def supported(self) -> bool | None:
+        """True if the whole interval is in the range, False if all of it is outside on one side, None otherwise."""
+        if self.low is None or self.high is None:
+            return None
+        above, below = (-float("inf") if self.above is None else self.above), self.below
+        if self.low > above and (below is None or self.high < below):
+            return True
+        if self.high <= above or (below is not None and self.low >= below):
+            return False
+        return None
 
 
 class Claim(BaseModel):
     """A claim of a paper: whether the numbers support it, and the numbers.
 
-    ``supported`` is None where it cannot be tested here; ``numbers`` then say why. ``number`` is that of the claim in
-    the list of the paper's claims, None for what goes beyond it; ``document`` is what the paper reports.
+    Attributes:
+        supported: None where the numbers do not decide it; ``numbers`` or ``needs`` then say why.
+        number: that of the claim in the list of the paper's claims, None for what goes beyond it.
+        document: what the paper reports.
+        findings: the intervals that the verdict comes from.
+        ours: the threshold that is ours and not the paper's.
+        needs: what a fair test would take, where this is none; it never fails then.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -27,12 +63,14 @@ class Claim(BaseModel):
     numbers: str
     number: int | None = None
     document: str = "not in the paper"
+    findings: list[Finding] = []
+    ours: str | None = None
+    needs: str | None = None
 
     @property
     def verdict(self) -> str:
         """For people."""
-        words = {True: "holds", False: "does not hold at this size", None: "not testable here"}
-        return words[self.supported]
+        return VERDICTS[self.supported]
 
 
 class ExperimentResults(BaseModel):

@@ -6,6 +6,7 @@ import base64
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Quiet
 from polyarch.training import StopRequest
 from polyarch_experiments import PRESETS, Experiment
-from polyarch_experiments.depth.depth_functions import SIDE
+from polyarch_experiments.depth.depth_functions import SMALL
 from polyarch_experiments.depth.image_depth import run as run_images
+from polyarch_experiments.depth.planes import SIDE
 from polyarch_experiments.depth.spiral_depth import run as run_spirals
 from polyarch_experiments.depth.spirals import network, problem
 from polyarch_experiments.measures import rank_correlation, scores
@@ -32,8 +34,8 @@ from polyarch_experiments.results import ExperimentResults
 Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
     "spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe",
-    "guided_families", "spiral_max_depth", "wiring_ensemble", "wiring_consistency",
-    "interchoice_kinds",
+    "space_ranking", "guided_families", "spiral_max_depth", "spiral_noise", "image_max_depth", "wiring_ensemble",
+    "wiring_consistency", "interchoice_kinds",
 )  # fmt: skip
 """They share all but their settings with another experiment that is run."""
 LONG = (
@@ -85,7 +87,8 @@ def test_quick_preset(name: str, tmp_path: Path, polyarch: Command, data_root: P
 @pytest.mark.parametrize("name", OURS)
 def test_presets(name: str) -> None:
     experiment = EXPERIMENTS[name]
-    assert list(experiment.presets) == [name for name in PRESETS if name != "long" or name in experiment.presets]
+    assert list(experiment.presets) == [name for name in PRESETS if name in experiment.presets]
+    assert set(PRESETS) - set(experiment.presets) <= {"long"}
     assert experiment.document and experiment.claim.endswith(".")
     for settings in experiment.presets.values():
         assert experiment.items(settings)
@@ -114,6 +117,18 @@ class TestFolders:
             numbers(1).run("cpu", tmp_path, Quiet(), StopRequest(), workers=1)
         assert first.runs == {"a": {"value": 1}}
 
+    def test_what_has_arrived_is_stored(self, tmp_path: Path) -> None:
+        """Before every item of an experiment that judges gradually, with what there is by then."""
+        seen: list[list[str]] = []
+
+        def look(settings: dict[str, Any], item: str, folder: Path) -> dict[str, Any]:
+            seen.append(list(json.loads((folder / "results.json").read_text())["runs"]))
+            return {"value": item}
+
+        gradual = replace(numbers(1), items=lambda settings: {"a": "a", "b": "b"}, task=look, gradual=True)
+        results = gradual.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
+        assert seen == [[], ["a"]] and list(results.runs) == ["a", "b"]
+
     @pytest.mark.parametrize("content", ["{", "[1]"])
     def test_a_damaged_mark_is_said(self, content: str, tmp_path: Path) -> None:
         (tmp_path / "experiment.json").write_text(content)
@@ -128,9 +143,10 @@ def test_spirals_of_learned_depth(tmp_path: Path) -> None:
     for one in found:
         assert one["iterations"] == 3 and len(one["q"]) == 4
         assert sum(one["q"]) == pytest.approx(1, abs=1e-5)
-        assert set(one["depths"]) == set(RULES)
-        for kind in ("unpruned", "pruned", "alone"):
-            measured = one[kind]
+        assert set(one["depths"]) == set(one["learned_depths"]) == set(RULES)
+        assert sum(one["exact"]) == pytest.approx(1, abs=1e-5) and one["kl"] > 0
+        assert one["pruned"] == one["mixtures"][max(one["valid"], key=lambda name: one["valid"][name])]
+        for measured in (one["unpruned"], one["pruned"], one["alone"], *one["mixtures"].values()):
             assert 0 < measured["mean_p"] < 1 and measured["mean_log_p"] < 0
             assert measured["mean_p"] >= torch.tensor(measured["mean_log_p"]).exp().item() - 1e-6  # Jensen
     assert run_spirals(settings, None, tmp_path)["seeds"] == found
@@ -141,6 +157,7 @@ def test_spirals_of_fixed_depth(tmp_path: Path) -> None:
     found = run_spirals(TINY_SPIRALS, 2, tmp_path)["seeds"]
     assert [one["iterations"] for one in found] == [3, 3]
     assert found[0] != found[1] and set(found[0]["test"]) == {"mean_log_p", "mean_p", "accuracy", "calibration_error"}
+    assert all(one["valid"] < 0 and one["valid"] != one["test"]["mean_log_p"] for one in found)
 
 
 def test_every_seed_has_its_own_data_and_weights() -> None:
@@ -170,17 +187,21 @@ def test_rank_correlation() -> None:
 
 def test_functions_of_every_depth(tmp_path: Path) -> None:
     experiment = EXPERIMENTS["depth_functions"]
-    settings = {**experiment.presets["quick"], "epochs": 3, "max_depth": 2, "fixed_depths": [1]}
+    settings = {**experiment.presets["quick"], "epochs": 3, "max_depth": 2, "shown": [0, 2]}
     runs: dict[str, Any] = {
         name: experiment.task(settings, item, tmp_path) for name, item in experiment.items(settings).items()
     }
-    learned = runs["learned"]["seeds"]
-    assert all(len(one["changes"]) == 3 and len(one["rings"]) == 6 for one in learned)
-    assert all(0 <= depth <= 2 for one in learned for depth in one["rings"])
-    pictures = [*learned[0]["pictures"].values(), runs["depth 1"]["picture"]]
-    for picture in map(base64.b64decode, pictures):
-        assert len(picture) == SIDE**2 and 0 <= min(picture) <= max(picture) <= 100
-    assert "pictures" not in learned[1]  # only one seed is drawn
+    learned, fixed = (runs[name]["seeds"] for name in ("learned", "fixed"))
+    for one in (*learned, *fixed):
+        assert len(one["changes"]) == len(one["accuracy"]) == 3 and len(one["updates"]) == 2
+    assert all(len(one["rings"]) == 6 and all(0 <= depth <= 2 for depth in one["rings"]) for one in learned)
+    for pictures, side in (
+        ([*learned[0]["pictures"], learned[0]["mixture"], *fixed[0]["pictures"]], SIDE),
+        ([*runs["rotation 360"]["pictures"], *runs["train 50"]["pictures"]], SMALL),
+    ):
+        for picture in map(base64.b64decode, pictures):
+            assert len(picture) == side**2 and 0 <= min(picture) <= max(picture) <= 100
+    assert "pictures" not in learned[1] and "mixture" not in learned[1]  # only one seed is drawn
     assert all(claim.numbers for claim in experiment.judge(settings, runs))
 
 
@@ -199,8 +220,8 @@ def test_paper_images_start(tmp_path: Path, data_root: Path, monkeypatch: pytest
     settings = {**paper, "max_depth": 3, "train": 600, "valid": 100, "batch_size": 300, "epochs": 1}
     found = run_images(settings, ("mnist", 0), tmp_path)
     assert len(found["q"]) == len(found["alone"]) == 4
-    assert found["epochs"] == {"learned": 1, "fixed": 1}
-    assert set(found["test"]) == {"unpruned", "fixed depth", *(f"pruned {rule}" for rule in RULES)}
+    assert found["epochs"] == {"learned": 1, "fixed": 1, "full": 1}
+    assert set(found["test"]) == {"unpruned", "fixed depth", "full depth", *(f"pruned {rule}" for rule in RULES)}
     assert len(load("mnist").test) == 10_000
 
 

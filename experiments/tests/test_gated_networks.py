@@ -14,21 +14,25 @@ import torch
 
 from polyarch.distributions import KeepDrop
 from polyarch.methods.posterior_guided.search import PosteriorSearch
+from polyarch.networks import EnasNetwork, MultiBranchResNet
 from polyarch.nn import ReestimatedStatistics, multiply_accumulates
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.plugins import EXPERIMENTS
 from polyarch.searchers import JudgedDraw, LimitedDraws, best_draw
 from polyarch.testing import same_bits
+from polyarch.training.callbacks import FitState
 from polyarch_experiments.experiment import Settings
-from polyarch_experiments.images import Images
+from polyarch_experiments.images import Images, _rate
 from polyarch_experiments.posterior_guided.gated_networks import (
     FAMILIES,
     LARGE,
     SMALL,
     TINY,
     Drawn,
+    RisingDropout,
     build,
     learn,
+    of_family,
     random_search,
     search_of,
     train_plain,
@@ -86,7 +90,7 @@ def test_the_search_of_settings(settings: Settings) -> None:
     changed = {**settings, "square_length_scale": 16.0, "drop": 0.3, "temperature": 0.6, "weight_decay": 0.01}
     changed |= {"learning_rate": 0.07, "q_rate_factor": 3.0}
     assert search_of(changed) == PosteriorSearch(
-        4.0, drop=0.3, temperature=0.6, learning_rate=0.07, q_rate_factor=3.0, weight_decay=0.01
+        4.0, prior_examples=500_000, drop=0.3, temperature=0.6, learning_rate=0.07, q_rate_factor=3.0, weight_decay=0.01
     )
     assert search_of(settings).length_scale ** 2 == pytest.approx(settings["square_length_scale"])
 
@@ -132,10 +136,49 @@ def test_wider_and_deeper_networks(images: Images) -> None:
         assert sizes[0] < min(sizes[1:]), family
 
 
-def test_inflated_families_have_more_kernels(images: Images) -> None:
+def test_inflated_families_have_more_channels(images: Images) -> None:
+    """In as many layers."""
     for plain, inflated in (("M", "MI"), ("E", "EI")):
-        sizes = [len(build(SETTINGS, family, images, 0).gates) for family in (plain, inflated)]
-        assert sizes[0] < sizes[1]
+        nets = [build({**of_family(SMALL, family), "blocks": 1}, family, images, 0) for family in (plain, inflated)]
+        assert [gate.name for gate in nets[0].gates] == [gate.name for gate in nets[1].gates]
+        assert sum(gate.slices for gate in nets[0].gates) < sum(gate.slices for gate in nets[1].gates)
+
+
+def test_the_paper_s_sizes_priors_and_schedules() -> None:
+    """Millions of parameters of table 3, and d^2 / N of the authors' settings."""
+    sizes, priors, epochs = {}, {}, {}
+    for family in ("MI", "M", "EI", "E"):
+        settings = of_family(LARGE, family)
+        with torch.device("meta"):
+            width, blocks = settings["width"], settings["blocks"]
+            multi_branch = MultiBranchResNet(width=width, blocks=blocks) if family in ("MI", "M") else None
+            network = multi_branch or EnasNetwork(width=width, cells=blocks)
+        sizes[family] = round(sum(parameter.numel() for parameter in network.parameters()) / 1e6, 1)
+        search = search_of(settings)
+        priors[family] = search.length_scale**2 / (search.prior_examples or 0)
+        epochs[family] = settings["epochs"], settings["learning_rate"], settings.get("restart_epochs")
+    assert sizes == {"MI": 72.7, "M": 26.2, "EI": 15.3, "E": 4.6}
+    assert priors == pytest.approx({"MI": 3e-4, "M": 1e-4, "EI": 2e-7, "E": 2e-7})
+    assert epochs["MI"] == epochs["M"] == (1800, 0.01, None) and epochs["E"] == epochs["EI"] == (630, 0.05, 10)
+
+
+def test_warm_restarts() -> None:
+    """Periods of 10, 20, 40, ... epochs, each from the full rate to almost 0; 630 epochs end with the sixth."""
+    rate = _rate({"learning_rate": 0.05, "restart_epochs": 10, "epochs": 630})
+    starts = [0, 10, 30, 70, 150, 310]
+    assert [rate(3 * start, 1890) for start in starts] == pytest.approx([0.05] * 6)
+    assert all(rate(3 * start - 1, 1890) < 0.001 for start in [*starts[1:], 630])
+    assert rate(3 * 20, 1890) == pytest.approx(0.025)
+
+
+def test_a_predefined_dropout_rises_to_its_rate(images: Images, tmp_path: Path) -> None:
+    net = build(SETTINGS, "M", images, 0)
+    search = replace(search_of(SETTINGS), learned=False, drop=0.4)
+    q = learn(SETTINGS, images, net, search, 0, tmp_path / "random").q
+    assert q.drop.tolist() == pytest.approx([0.4] * len(net.groups))
+    rising = RisingDropout(q, 0.4)
+    rising.on_step_start(FitState(NOBODY, steps_per_epoch=5, epochs=2))
+    assert q.drop.tolist() == pytest.approx([0.04] * len(net.groups))
 
 
 def test_draws_from_what_was_learned(images: Images, tmp_path: Path) -> None:
@@ -143,7 +186,7 @@ def test_draws_from_what_was_learned(images: Images, tmp_path: Path) -> None:
     net = build(SETTINGS, "M", images, 0)
     strategy = learn(SETTINGS, images, net, search_of(SETTINGS), 0, tmp_path / "learned")
     assert not net.training
-    assert strategy.penalty.num_data == len(images.train)
+    assert strategy.penalty.num_data == 500_000
     assert len(set(strategy.q.drop.tolist())) > 1  # they were learned
     drawn = Drawn.of(SETTINGS, images, net, strategy.q, 0, "guided")
     assert [one.position for one in drawn.valid] == [one.position for one in drawn.test] == [0, 1, 2, 3]
@@ -168,10 +211,14 @@ def test_draws_from_what_was_learned(images: Images, tmp_path: Path) -> None:
 
 
 def test_statistics_of_their_own(images: Images) -> None:
-    """Draws of a network whose running statistics are of no use are as good as with those of the training images."""
-    net = build(SETTINGS, "M", images, 0)
+    """Draws of a network whose running statistics are of no use are as good as with those of the training images.
+
+    Wide enough for every layer to keep a channel: what statistics make of nothing is folded into constants.
+    """
+    net = build({**SETTINGS, "width": 8}, "M", images, 0)
     q = KeepDrop(net.space, net.groups, drop=0.3)
     drawn = Drawn.of(SETTINGS, images, net, q, 0, "guided")
+    assert not any(net.folds(drawn.draws(position)) for position in range(3))
     expected = drawn.reestimated_accuracy(images, 3)
     for layer in norm_layers(net):
         assert layer.running_mean is not None
@@ -222,6 +269,7 @@ def test_paper_presets_start(experiment: str, family: str, data_root: Path, monk
     paper = EXPERIMENTS[experiment].presets["paper"]
     assert family in paper["seeds"]
     some = Images.of({**paper, "train": 100, "valid": 20, "test": 20}, "cifar10", 0)
+    paper = of_family(paper, family)
     net = build(paper, family, some, 0)
     strategy = search_of(paper).strategy(net, num_data=paper["train"])
     batches = some.training_batches(some.train, 2, 0).epoch(0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from polyarch.errors import InvalidInput
 from polyarch.methods.one_shot import THESIS_PROXIMAL
@@ -16,10 +17,20 @@ from polyarch.runs.settings import RunSettings
 from polyarch.runs.training import named_training
 from polyarch.runs.workspace import Workspace
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
+from polyarch.tables import NASBench201
+from polyarch_experiments import distinct_cells as distinct_cells_module
+from polyarch_experiments.distinct_cells import describe_cells, distinct_cells, typicality
 from polyarch_experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.strategy_ranking import PASSES
-from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, correlation, top_kept, truth_of
+from polyarch_experiments.training_speed.strategy_scores import (
+    ESTIMATORS,
+    correlation,
+    curves_of,
+    scores_of,
+    top_kept,
+    truth_of,
+)
 
 N = 12
 TRUTH = [80.0 + position for position in range(N)]
@@ -37,33 +48,73 @@ def ranked(**good: bool) -> dict[str, Any]:
     return {"scored": rows, "seconds": {"short_run": 1.0, "val_acc": 3.0}, "valid_examples": 100}
 
 
-def strategy_runs(**good: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    settings = EXPERIMENTS["strategy_ranking"].presets["cpu"]
+def strategy_runs(passes: int = 80, **good: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two seeds of every strategy."""
+    settings = {**EXPERIMENTS["strategy_ranking"].presets["cpu"], "passes": passes}
+    settings["strategies"] = dict.fromkeys(settings["strategies"], 2)
     runs = {name: ranked(**good) for name in EXPERIMENTS["strategy_ranking"].items(settings) if "seed" in name}
     runs["truth 0"] = {"accuracies": {f"a{position}": 50.0 + position for position in range(N)}}
     return settings, runs
 
 
-def by_number(claims: list[Claim]) -> dict[int | None, Claim]:
-    return {claim.number: claim for claim in claims}
+def verdicts(claims: list[Claim]) -> dict[str, str]:
+    return {claim.text: claim.verdict for claim in claims}
 
 
 def test_training_speed_that_knows_the_truth() -> None:
     settings, runs = strategy_runs(sotl=True, sotl_last=True, sog=True, sogn=False, params=True, val_acc=False)
-    claims = by_number(EXPERIMENTS["strategy_ranking"].judge(settings, runs))
-    assert claims[1].supported and claims[3].supported and claims[8].supported
-    assert not claims[2].supported and not claims[7].supported  # all strategies are alike
-    assert not claims[5].supported  # SoG is better, but SoGN does not track the parameters
+    found = verdicts(EXPERIMENTS["strategy_ranking"].judge(settings, runs))
+    assert found["SoTL ranks better than ValAcc under every strategy."] == "holds"
+    assert found["SoTL ranks better than TLMini under every strategy."] == "holds"
+    assert found["FairNAS, MultiPath, Reptile and MetaProx rank better than SPOS by SoTL."] == "fails"  # all are alike
+    assert found["MultiPath + MetaProx ranks better by SoTL than either alone."] == "fails"
+    assert found["SoG ranks better than SoGN under every strategy."] == "holds"
+    assert found["SoG tracks the number of parameters."] == "holds"
+    assert found["SoGN tracks the number of parameters."] == "fails"
+    assert found["100 SoTL steps cost less than one pass over the validation set."] == "holds"
+    assert found["After FairNAS, SoTL ranks better than parameters."] == "fails"  # both know everything
+    assert found["After FairNAS, SoTL ranks better than MACs."] == "holds"
+    assert found["FairNAS with SoTL reaches Spearman 0.8 with NAS-Bench-201."] == "holds"
+    flat = next(text for text in found if text.startswith("The correlation is flat"))
+    assert found[flat] == "holds"
     first = runs["single_path seed 0"]
     assert correlation(first, "sotl", truth_of(runs, "nb201")) == pytest.approx(1)
     assert correlation(first, "val_acc", truth_of(runs, "own")) == pytest.approx(-1)
 
 
-def test_training_speed_that_does_not() -> None:
-    settings, runs = strategy_runs(sotl=False, val_acc=True, params=True, sog=True, sogn=True)
-    claims = by_number(EXPERIMENTS["strategy_ranking"].judge(settings, runs))
-    assert not claims[1].supported and not claims[5].supported
-    assert "under 0 of 6 strategies" in claims[1].numbers
+@pytest.mark.parametrize(("passes", "verdict"), [(80, "fails"), (16, "undecided")])
+def test_training_speed_that_does_not(passes: int, verdict: str) -> None:
+    """It fails only where supernets were trained long enough for a fair test."""
+    settings, runs = strategy_runs(passes, sotl=False, val_acc=True, params=True, sog=True, sogn=True)
+    claims = {claim.text: claim for claim in EXPERIMENTS["strategy_ranking"].judge(settings, runs)}
+    lost = claims["SoTL ranks better than ValAcc under every strategy."]
+    assert lost.verdict == verdict and (lost.needs is None) == (passes == 80)
+    assert all(found.supported is False and found.value == pytest.approx(-2) for found in lost.findings)
+
+
+def test_one_seed_decides_nothing() -> None:
+    settings, runs = strategy_runs(sotl=True, val_acc=False)
+    settings["strategies"] = dict.fromkeys(settings["strategies"], 1)
+    (found,) = (
+        claim
+        for claim in EXPERIMENTS["strategy_ranking"].judge(settings, runs)
+        if claim.text.startswith("SoTL ranks better than ValAcc under")
+    )
+    assert found.verdict == "undecided" and found.findings[0].value == pytest.approx(2)
+
+
+def test_runs_that_have_arrived_are_judged() -> None:
+    experiment = EXPERIMENTS["strategy_ranking"]
+    settings, runs = strategy_runs(sotl=True, val_acc=False)
+    some = {name: run for name, run in runs.items() if name in ("fair seed 0", "fair seed 1", "single_path seed 0")}
+    claims = {claim.text: claim for claim in experiment.judge(settings, some)}
+    assert {found.name for found in claims["SoTL ranks better than ValAcc under every strategy."].findings} == {
+        "FairNAS",
+        "SPOS",
+    }
+    assert claims["MultiPath + MetaProx ranks better by SoTL than either alone."].verdict == "undecided"
+    assert {row[0] for row in next(iter(experiment.tables(settings, some).values())).rows} == {"FairNAS", "SPOS"}
+    assert experiment.figures(settings, some)
 
 
 def test_tables_and_figures_of_strategies() -> None:
@@ -83,10 +134,11 @@ def test_recipes_of_supernets(knows: bool) -> None:
     runs = {
         name: {**ranked(sotl=knows and "16 epochs" in name, macs=True), "examples": 1000}
         for name in experiment.items(settings)
+        if "seed" in name
     }
-    (goal,) = experiment.judge(settings, runs)
-    assert goal.supported == knows
-    assert not knows or "fair paths, 16 epochs with SoTL: 1.00" in goal.numbers
+    longer, larger = experiment.judge(settings, runs)
+    assert longer.verdict == ("holds" if knows else "fails") and longer.text.startswith("Fair paths, 16 epochs: ")
+    assert larger.verdict == "undecided"  # one seed
     correlations, tops = experiment.tables(settings, runs).values()
     work = {row[0]: float(row[1]) for row in correlations.rows}
     assert work == {"fair paths, 16 epochs": 1.0, "fair paths, 4 epochs, 32 pixels": 0.25}  # made-up cells: one size
@@ -127,12 +179,31 @@ def test_rates_and_batches() -> None:
 
     cells = [(rate, batch) for rate in settings["rates"] for batch in settings["batches"]]
     runs = {"seed 0": {"truth": TRUTH, "losses": {f"{r:g} {b}": losses(r, b) for r, b in cells}}}
-    by_rate, by_batch = experiment.judge(settings, runs)
-    assert by_rate.number == by_batch.number == 4
-    assert "Spearman 0." in by_rate.numbers
+    claims = experiment.judge(settings, runs)
+    assert [claim.number for claim in claims] == [4] * 4
+    by_rate, by_batch = claims[1].findings[0], claims[3].findings[0]
+    assert by_rate.value is not None and by_rate.value < 0 and by_batch.value is not None and by_batch.value > 0
+    assert claims[0].verdict == "undecided" and claims[0].needs
     (table,) = experiment.tables(settings, runs).values()
     assert len(table.rows) == 9
     assert experiment.figures(settings, runs)
+
+    # with scores and further truths
+    runs["seed 0"]["params"] = list(range(N))
+    known = {name: list(range(N)) for name in ("sog", "sogn", "val_acc_after")}
+    runs["seed 0"]["scores"] = {f"{r:g} {b}": known for r, b in cells}
+    runs["seed 0"]["scores"]["0.001 32"] = {**known, "sog": [None, *range(1, N)]}
+    truths = {f"a{p}": {"cifar10": p, "cifar100": -p, "imagenet16": p} for p in range(N)}
+    typical = {"networks": 50, "whole": 0.7, "cells": 0.6, "lower": 0.25}
+    runs["cells"] = {"truths": truths, "typical": dict.fromkeys(("cifar10", "cifar100", "imagenet16"), typical)}
+    _, _, by_rate, gradients = experiment.tables(settings, runs).values()
+    assert [row[:3] for row in by_rate.rows if row[1] == "ValAcc"] == [
+        ["CIFAR-10", "ValAcc", "1.00"],
+        ["CIFAR-100", "ValAcc", "-1.00"],
+        ["ImageNet16-120", "ValAcc", "1.00"],
+    ]
+    assert gradients.rows[0] == ["CIFAR-10", *["1.00"] * 7, gradients.rows[0][-2], "1.00"]
+    assert experiment.judge(settings, runs) == claims and experiment.figures(settings, runs)
 
 
 def test_the_fixed_set() -> None:
@@ -140,6 +211,68 @@ def test_the_fixed_set() -> None:
     assert fixed_set(space, 20) == fixed_set(space, 30)[:20]
     assert len(set(fixed_set(space, 30))) == 30
     assert len(fixed_set(nb201_space(NB201_CONVOLUTIONS), 100)) == 64
+
+
+class TestDistinctCells:
+    """The networks that supernets rank."""
+
+    def test_they_are_different_networks_in_one_order(self) -> None:
+        cells = distinct_cells(228)
+        assert len({cell.canonical() for cell in cells}) == 228
+        assert distinct_cells(128) == cells[:128] and distinct_cells(100, 128) == cells[128:]
+
+    def test_every_network_is_as_likely(self) -> None:
+        """Of all 5,044: the first of each in the order of the space, once."""
+        everything = distinct_cells(5044)
+        assert len({cell.canonical() for cell in nb201_space().enumerate()}) == len(set(everything)) == 5044
+        with pytest.raises(InvalidInput, match=r"up to 5,043 distinct networks\. Got 5,044"):
+            distinct_cells(5044, 1)
+
+    def test_how_typical_they_are(self, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+        monkeypatch.setattr(distinct_cells_module, "DRAWS", 50)
+        found = describe_cells(128)
+        table, cells = NASBench201.load(), distinct_cells(128)
+        sizes = [table.value(cell, "params_cifar10") for cell in cells]
+        for name, column in (("cifar10", "cifar10_test_200"), ("imagenet16", "imagenet16_test_200")):
+            truth = [table.value(cell, column) for cell in cells]
+            assert found["typical"][name]["cells"] == pytest.approx(stats.spearmanr(sizes, truth).statistic)
+            assert 0 <= found["typical"][name]["lower"] <= 1
+            assert [values[name] for values in found["truths"].values()] == pytest.approx(truth, abs=1e-3)
+        everything = distinct_cells(5044)
+        whole = [[table.value(cell, name) for cell in everything] for name in ("params_cifar10", "cifar10_test_200")]
+        assert found["typical"]["cifar10"]["whole"] == pytest.approx(stats.spearmanr(*whole).statistic)
+        ((_, shown),) = typicality(found).items()
+        assert [row[0] for row in shown.rows] == ["CIFAR-10", "CIFAR-100", "ImageNet16-120"]
+
+
+def test_scores_that_are_not_finite_come_last() -> None:
+    run = ranked(naswot=True)
+    run["scored"][3]["scores"]["naswot"] = None
+    keys = [row["architecture"] for row in run["scored"]]
+    scores = scores_of(run, "naswot", keys)
+    assert min(range(N), key=scores.__getitem__) == 3 and sorted(scores)[1] == 0
+    del run["scored"][5]["losses"]
+    curves = curves_of(run, keys)
+    assert curves.shape == (N, BLOCKS) and (curves[5] > np.delete(curves, 5, axis=0).max(0)).all()
+
+
+def test_further_truths() -> None:
+    """Of the same scores, in tables of their own; earlier runs have none."""
+    experiment = EXPERIMENTS["strategy_ranking"]
+    settings, runs = strategy_runs(sotl=True)
+    before = set(experiment.tables(settings, runs))
+    typical = {"networks": 50, "whole": 0.7, "cells": 0.6, "lower": 0.25}
+    truths = {f"a{p}": {"cifar10": p, "cifar100": -p, "imagenet16": p} for p in range(N)}
+    runs["cells"] = {"truths": truths, "typical": dict.fromkeys(("cifar10", "cifar100", "imagenet16"), typical)}
+    tables = experiment.tables(settings, runs)
+    assert len(tables) == len(before) + 5
+    opposite = next(table for caption, table in tables.items() if caption.startswith("Spearman with the test accuracy"))
+    assert opposite.rows[0][1] == "-1.00 +- 0.00"
+    gradients = next(table for caption, table in tables.items() if "table 4.5" in caption)
+    assert gradients.rows[0][1] == "1.00 +- 0.00" and len(gradients.columns) == len(gradients.rows[0])
+    differences = next(table for caption, table in tables.items() if caption.startswith("SoTL minus"))
+    assert len(differences.rows) == 6 and " to " in differences.rows[0][1]
 
 
 def test_blocks_of_losses() -> None:

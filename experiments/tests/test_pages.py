@@ -10,16 +10,26 @@ from typing import Any
 import pytest
 
 from polyarch.errors import ConfigError, CorruptFile
+from polyarch_experiments.accounts import ACCOUNTS
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import summary, with_spread
-from polyarch_experiments.page import page, results_of, write_page
+from polyarch_experiments.page import BY_MEANS, EARLIER, page, results_of, write_page
+from polyarch_experiments.papers import Account
 from polyarch_experiments.results import Claim, ExperimentResults
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     return [
-        Claim(text="It is large.", supported=runs["a"] > 1, numbers=f"{runs['a']}", number=2, document="about 5"),
-        Claim(text="It is odd.", supported=None, numbers="nobody knows"),
+        Claim(
+            text="It is large.",
+            supported=runs["a"] > 1,
+            numbers=f"{runs['a']}",
+            number=2,
+            document="about 5",
+            ours="1 is large",
+            needs="never shown, because it is decided",
+        ),
+        Claim(text="It is odd.", supported=None, numbers="nobody knows", needs="a scale"),
         Claim(text="It is there.", supported=False, numbers="gone", number=1),
     ]
 
@@ -59,11 +69,30 @@ def test_claims_in_order_with_verdicts(folder: Path) -> None:
     text = page(["toys"], results_of(["toys"], EXPERIMENTS, folder), "pictures")
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert [row.split(" | ")[0] for row in rows] == ["| 1", "| 2", "| beyond"]
-    assert [row.split("**")[1] for row in rows] == ["does not hold at this size", "holds", "not testable here"]
+    assert [row.split("**")[1] for row in rows] == ["fails", "holds", "undecided"]
     assert "- **It is large.** Holds.\n    - paper: about 5\n    - here: 2.0" in text
+    assert "threshold: ours, 1 is large" in text and "a fair test would take: a scale" in text
+    assert BY_MEANS in text
+    assert "Of 3 claims 1 hold, 1 fail and 1 are undecided." in text
     assert "not in the paper" in text and "seeds 2, values (1, 2)" in text
     assert "polyarch experiment run one --preset cpu --out runs/one" in text
     assert "(pictures/sizes.png)" in text and "other" not in text
+
+
+def test_the_takeaway_is_first_and_choices_are_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = results_of(["toys"], EXPERIMENTS, folder)
+    assert "How these settings" not in page(["toys"], kept, "pictures")
+    monkeypatch.setitem(ACCOUNTS, "toys", Account("Toys are small. Tools are not.", "- By eye."))
+    lines = page(["toys"], kept, "pictures").splitlines()
+    assert lines[:3] == ["# Toys", "", "Toys are small. Tools are not."]
+    assert lines[-3:] == ["## How these settings were chosen", "", "- By eye."]
+
+
+def test_earlier_settings_are_said(folder: Path) -> None:
+    assert EARLIER not in page(["toys"], results_of(["toys"], EXPERIMENTS, folder), "pictures")
+    changed = experiment("one", "toys")
+    changed.presets["cpu"] = {"seeds": 3, "values": [1]}
+    assert EARLIER in page(["toys"], results_of(["toys"], {"one": changed}, folder), "pictures")
 
 
 def test_the_page_and_its_figures_are_written(folder: Path) -> None:

@@ -17,12 +17,12 @@ from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.interchoice import chain_networks, weighted_supernets
-from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, TRAINING_SPEED
+from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, TRAINING_SPEED, VARIATIONAL_DEPTH
 from polyarch_experiments.training_speed import searched_cells, strategy_ranking
 from polyarch_experiments.training_speed.fine_tuning import short_run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "paper-settings.md"
-PAPERS = (TRAINING_SPEED, DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS)
+PAPERS = (TRAINING_SPEED, DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, VARIATIONAL_DEPTH)
 NAMES = sorted(name for name, experiment in EXPERIMENTS.items() if experiment.document in PAPERS)
 DESCRIPTIONS = ("run", "macro_run", "recipes.*")
 """Where presets have the description of a run, whose other settings are the defaults."""
@@ -124,6 +124,12 @@ def described(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
         case "strategy_ranking":
             yield from (strategy_ranking.content_of(settings, strategy) for strategy in settings["strategies"])
         case "fine_tuning":
+            yield settings["run"]
+        case "space_ranking":
+            for its in settings["spaces"].values():
+                run = {**settings["run"], "space": its["space"]}
+                yield from (strategy_ranking.content_of({**settings, "run": run}, name) for name in its["strategies"])
+        case "gradient_sums":
             yield settings["run"]
         case "supernet_recipe":
             yield from settings["recipes"].values()

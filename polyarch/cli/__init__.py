@@ -1,5 +1,7 @@
 """The command line: names become parts here, and errors become one sentence."""
 
+import errno
+import os
 import sys
 import warnings
 from typing import Annotated, Any
@@ -12,12 +14,13 @@ from polyarch.cli import clock  # noqa: F401 - before anything that takes long t
 from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.options import console
-from polyarch.cli.prediction import predict, serve
+from polyarch.cli.prediction import predict, serve, verify
 from polyarch.cli.runs import rank, search, train
 from polyarch.cli.sizes import extract, front
 from polyarch.cli.spaces import spaces_app
 from polyarch.cli.truth import truth_app
 from polyarch.errors import Interrupted, PolyarchError
+from polyarch.files import reason_of
 from polyarch.training import CorruptCheckpoint
 
 app = typer.Typer(
@@ -27,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
-for command in (predict, serve, front, extract, train, rank):
+for command in (predict, verify, serve, front, extract, train, rank):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")
@@ -58,6 +61,19 @@ def main() -> None:
     except PolyarchError as error:
         _complain(f"error: {error}")
         sys.exit(2)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush has nowhere to fail
+    except OSError as error:
+        _complain(f"error: {_os_sentence(error)}")
+        sys.exit(2)
+
+
+def _os_sentence(error: OSError) -> str:
+    """An error of the operating system as a sentence; after a full disk a run goes on where it was."""
+    place = error.filename2 or error.filename
+    named = f" at {place}" if place else ""
+    advice = "; make room and go on with --resume" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"Expected to be able to read and write files{named}. Found: {reason_of(error)}{advice}."
 
 
 def _complain(message: str) -> None:

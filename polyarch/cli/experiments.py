@@ -49,7 +49,7 @@ def write_document_page(
 def run_experiment(
     name: str,
     out: OutOption,
-    preset: Annotated[str, typer.Option("--preset", help="quick, cpu, long or paper.")] = "quick",
+    preset: Annotated[str, typer.Option("--preset", help="quick, cpu, long (not all have it) or paper.")] = "quick",
     workers: WorkersOption = None,
 ) -> None:
     """Run an experiment, or resume it, and write results.json."""

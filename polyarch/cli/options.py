@@ -7,9 +7,16 @@ import typer
 from rich.console import Console
 
 from polyarch.errors import ConfigError
+from polyarch.files import is_stream
 from polyarch.plugins import ESTIMATORS, SPACES, STRATEGIES
 
 console = Console(highlight=False)
+
+
+def console_beside(out: Path) -> Console:
+    """Where messages go beside an output file: to standard error if the output itself may be on standard output."""
+    return Console(stderr=True, highlight=False) if is_stream(out) else console
+
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
 SetOption = Annotated[
@@ -44,6 +51,10 @@ SpaceOption = Annotated[
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Run description in TOML.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
+AcceptOption = Annotated[
+    bool,
+    typer.Option("--accept-changes", help="With --resume: go on although data or your own code changed; it is noted."),
+]
 FinishOption = Annotated[
     bool, typer.Option("--finish-now", help="With --resume: train no more and deliver the best so far (race, front).")
 ]

@@ -1,6 +1,8 @@
 """`polyarch search`, `train` and `rank`."""
 
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +10,7 @@ import typer
 
 from polyarch.cli.clock import start_of_command
 from polyarch.cli.options import (
+    AcceptOption,
     ConfigOption,
     DataOption,
     DeviceOption,
@@ -73,6 +76,7 @@ def search(
     module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
+    accept_changes: AcceptOption = False,
     finish_now: FinishOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
@@ -130,9 +134,8 @@ def search(
         "data.unlabelled": unlabelled,
         "method": FRONT if front else method,
     }
-    if finish_now and not resume:
-        raise ConfigError("Expected --resume with --finish-now. Got a new run, which has nothing to finish.")
-    _run(None, out, config, resume, options, settings, context.args, finish_now=finish_now)
+    again = Resumption(resume, accept_changes, finish_now)
+    _run(None, out, config, again, options, settings, context.args)
 
 
 def train(
@@ -150,6 +153,7 @@ def train(
     module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
+    accept_changes: AcceptOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -159,7 +163,7 @@ def train(
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {**common_options(context), "train.epochs": epochs, "train.strategy": strategy}
-    _run("train", out, config, resume, options, settings)
+    _run("train", out, config, Resumption(resume, accept_changes), options, settings)
 
 
 def rank(
@@ -177,6 +181,7 @@ def rank(
     module: ModuleOption = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
+    accept_changes: AcceptOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -211,19 +216,32 @@ def rank(
         "rank.seeds": seeds,
         "rank.halving": halving or None,
     }
-    _run("rank", out, config, resume, options, settings)
+    _run("rank", out, config, Resumption(resume, accept_changes), options, settings)
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Whether a run goes on, and how."""
+
+    asked: bool
+    accept_changes: bool = False
+    finish_now: bool = False
+
+    def __post_init__(self) -> None:
+        if self.finish_now and not self.asked:
+            raise ConfigError("Expected --resume with --finish-now. Got a new run, which has nothing to finish.")
+        if self.accept_changes and not self.asked:
+            raise ConfigError("Expected --resume with --accept-changes. Got a new run, which has nothing to accept.")
 
 
 def _run(
     until: str | None,
     out: Path,
     config: Path | None,
-    resume: bool,
+    again: Resumption,
     options: dict[str, Any],
     assignments: list[str] | None,
     further: Sequence[str] = (),
-    *,
-    finish_now: bool = False,
 ) -> None:
     """The common way of `train`, `rank` and `search`.
 
@@ -233,18 +251,27 @@ def _run(
     overrides = {key: value for key, value in options.items() if value is not None}
     overrides.update(parse_assignments(assignments or []))
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
-    stored = read_toml(Workspace(out).settings) if resume and Workspace(out).settings.exists() else {}
+    stored = read_toml(Workspace(out).settings) if again.asked and Workspace(out).settings.exists() else {}
     known = with_overrides({**stored, **(content or {})}, overrides)
     known.setdefault("method", fitting_method(known) if until is None else SUPERNET_METHOD)
     overrides.update(parse_own_options(further, method_named(str(known["method"]))))
     with stop_on_signal() as stop:
-        beginning = Beginning(out, Terminal(console), stop, until, finish_now=finish_now, started=start_of_command())
-        if resume:
-            described = None if content is None else {"method": known["method"], **content}
-            run = beginning.resume(described, overrides, origin)
-        else:
-            run = beginning.start(RunSettings.parse(with_overrides(known, overrides), origin))
-        results = perform(run)
+        beginning = Beginning(
+            out,
+            Terminal(console),
+            stop,
+            until,
+            finish_now=again.finish_now,
+            accept_changes=again.accept_changes,
+            started=start_of_command(),
+        )
+        with closing(beginning.lock):
+            if again.asked:
+                described = None if content is None else {"method": known["method"], **content}
+                run = beginning.resume(described, overrides, origin)
+            else:
+                run = beginning.start(RunSettings.parse(with_overrides(known, overrides), origin))
+            results = perform(run)
     if until is None:
         try:
             write_report(results, run.workspace.report)

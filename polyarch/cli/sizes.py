@@ -1,6 +1,7 @@
 """`polyarch front` and `extract`: networks of every size out of one training."""
 
 import csv
+import io
 import json
 import sys
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from polyarch.cli.options import console
+from polyarch.cli.options import console, console_beside
 from polyarch.errors import MissingExtra
 from polyarch.facade import SearchResult, load_run
+from polyarch.files import write_output
 from polyarch.reports import write_report
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import parse_quantity
@@ -22,7 +24,9 @@ RunArgument = Annotated[Path, typer.Argument(help="Folder of a run of `polyarch 
 
 def front(
     run: RunArgument,
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="CSV file to write the sizes to.")] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="CSV file to write the sizes to; - is standard output.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the sizes as JSON instead of a table.")] = False,
 ) -> None:
     """List the sizes of a front with what they cost and how good they are, and plot them in the report."""
@@ -36,22 +40,24 @@ def front(
         for index, one in enumerate(result.front)
     ]
     if csv_file is not None:
-        with csv_file.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        write_output(csv_file, text.getvalue())
     if as_json:
         json.dump(rows, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    console.print(_table(result))
-    console.print("*: no other size is better on validation data and as small. Scores are before calibration.")
+    shown = console if csv_file is None else console_beside(csv_file)
+    shown.print(_table(result))
+    shown.print("*: no other size is better on validation data and as small. Scores are before calibration.")
     try:
         write_report(result.results, Workspace(run).report)
-        console.print(f"Plot: {Workspace(run).report}#front", markup=False, soft_wrap=True)
+        shown.print(f"Plot: {Workspace(run).report}#front", markup=False, soft_wrap=True)
     except MissingExtra as error:
-        console.print(f"No plot: {error}", markup=False)
-    console.print(f"An artifact of one of them: polyarch extract {run} --at INDEX", markup=False, soft_wrap=True)
+        shown.print(f"No plot: {error}", markup=False)
+    shown.print(f"An artifact of one of them: polyarch extract {run} --at INDEX", markup=False, soft_wrap=True)
 
 
 def extract(

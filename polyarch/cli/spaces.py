@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from polyarch.cli.options import SetOption, console
+from polyarch.cli.options import SetOption, console, console_beside
 from polyarch.errors import InvalidInput
+from polyarch.files import write_output
 from polyarch.plugins import SPACES
 from polyarch.reports import draw
 from polyarch.runs.settings import RunSettings, parse_assignments, with_overrides
@@ -57,7 +58,9 @@ def draw_space(
             help="JSON file, NB201 string, DARTS genotype, digits of NAS-Bench-Macro, or options separated by | or ,.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="SVG file to write.")] = Path("architecture.svg"),
+    out: Annotated[Path, typer.Option("--out", help="SVG file to write; - is standard output.")] = Path(
+        "architecture.svg"
+    ),
     settings: SetOption = None,
 ) -> None:
     """Draw an architecture (the last options by default) as SVG."""
@@ -68,10 +71,9 @@ def draw_space(
         )
     space = net.space
     chosen = _architecture(space, architecture)
-    out.parent.mkdir(parents=True, exist_ok=True)
     choices = {choice.name: list(choice.options) for choice in space.choices}
-    out.write_text(draw(chosen.to_dict(), name, choices=choices))
-    console.print(f"Drew {chosen.key} to {out}", markup=False)
+    write_output(out, draw(chosen.to_dict(), name, choices=choices))
+    console_beside(out).print(f"Drew {chosen.key} to {out}", markup=False)
 
 
 def _supernet(name: str, assignments: list[str] | None) -> tuple[dict[str, Any], Supernet]:

@@ -1,6 +1,7 @@
 """`polyarch truth`: tables of true values, official ones and your own."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyarch.cli.options import (
+    AcceptOption,
     ConfigOption,
     DataOption,
     DeviceOption,
@@ -55,6 +57,7 @@ def build(
     seeds: Annotated[int | None, typer.Option("--seeds", help="Training runs per architecture.")] = None,
     config: ConfigOption = None,
     resume: ResumeOption = False,
+    accept_changes: AcceptOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -79,13 +82,14 @@ def build(
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
     display = Terminal(console)
     with stop_on_signal() as stop:
-        beginning = Beginning(out, display, stop)
-        if resume:
-            run = resume_build(beginning, content, overrides, origin)
-        else:
-            asked = with_overrides({"method": SUPERNET_METHOD, **(content or {})}, overrides)
-            run = start_build(beginning, RunSettings.parse(asked, origin))
-        built = build_truth(run)
+        beginning = Beginning(out, display, stop, accept_changes=accept_changes)
+        with closing(beginning.lock):
+            if resume:
+                run = resume_build(beginning, content, overrides, origin)
+            else:
+                asked = with_overrides({"method": SUPERNET_METHOD, **(content or {})}, overrides)
+                run = start_build(beginning, RunSettings.parse(asked, origin))
+            built = build_truth(run)
     for sentence in summary_sentences(built):
         display.say(sentence)
     display.say(f"Truth: {run.workspace.truth}")

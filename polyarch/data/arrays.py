@@ -1,7 +1,5 @@
 """Data sets from arrays: pairs (X, y) and .npz files, with one input or several named ones."""
 
-import zipfile
-import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ from polyarch.data.sequences import TOKENS, check_tokens, is_ragged, with_masks
 from polyarch.data.split_keys import SplitKeys
 from polyarch.data.splits import Split
 from polyarch.data.targets import TargetEncoding, TargetKind, names_of, target_encoding
-from polyarch.errors import CorruptFile, DataError, InvalidInput, closest_name, first_line
+from polyarch.errors import CorruptFile, DataError, InvalidInput, PolyarchError, closest_name, first_line
 
 CHANNELS = (1, 3, 4)
 PAIRS = (
@@ -268,5 +266,7 @@ def _opened(path: Path) -> Iterator[Any]:
             if isinstance(arrays, np.ndarray):
                 raise ValueError("a single array without a name")
             yield arrays
-    except (KeyError, ValueError, OSError, EOFError, SyntaxError, zipfile.BadZipFile, zlib.error) as error:
+    except PolyarchError:
+        raise
+    except Exception as error:  # damaged bytes make zip, numpy and its parser of headers raise all kinds of errors
         raise CorruptFile(f"Expected {path} to be a file of plain numpy arrays. Found: {first_line(error)}.") from None

@@ -166,7 +166,7 @@ def read_mosaic(path: Path, *, size: int = SIDE) -> Tensor:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=["WEBP"]) as image:
             pixels = np.asarray(image.convert("RGB"))
     except (UnidentifiedImageError, OSError) as error:
         raise CorruptFile(f"Expected {path} to be a readable image. Found: {first_line(error)}.") from None

@@ -19,6 +19,9 @@ ImageContent = Path | bytes
 """The path of an image file, or its bytes."""
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
+IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+"""What Pillow may take a file for, whatever its name says; it reads others, such as PostScript, by other programs."""
+
 MOST_PIXELS = 2**26
 """The largest image that is decoded; a small file can claim to be a huge image."""
 
@@ -88,13 +91,22 @@ def flattened(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
+def require_file(path: Path) -> None:
+    """Refuses pipes and devices, which could keep a reader waiting, and links that lead nowhere."""
+    if not path.is_file():
+        found = "something else, such as a pipe or a device" if path.exists() else "no such file"
+        raise CorruptFile(f"Expected {path} to be the file of an image. Found {found}.")
+
+
 @contextmanager
 def _opened(content: ImageContent, name: str | None) -> Iterator[Image.Image]:
     """Opens the image and turns every failure inside the block into an error that names it."""
     name = name or (str(content) if isinstance(content, Path) else "the image")
     source: Any = io.BytesIO(content) if isinstance(content, bytes) else content
+    if isinstance(content, Path):
+        require_file(content)
     try:
-        with Image.open(source) as image:
+        with Image.open(source, formats=IMAGE_FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise CorruptFile(
                     f"Expected {name} to have at most {MOST_PIXELS} pixels. Found {image.width}x{image.height}."

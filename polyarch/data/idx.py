@@ -26,6 +26,9 @@ FASHION_CLASSES = (
 )  # fmt: skip
 KUZUSHIJI_CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 
+MOST_DIMENSIONS = 8
+"""Images have three; numpy takes up to 64, and a damaged byte may claim 255."""
+
 IDX_FILES = tuple(
     f"{part}-{content}" for part in ("train", "t10k") for content in ("images-idx3-ubyte", "labels-idx1-ubyte")
 )
@@ -63,6 +66,8 @@ def read_idx(path: Path) -> Tensor:
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise CorruptFile(f"Expected {path} to start like an idx file of bytes. Found {content[:4].hex()!r}.")
     dimensions = content[3]
+    if dimensions > MOST_DIMENSIONS:
+        raise CorruptFile(f"Expected {path} to have up to {MOST_DIMENSIONS} dimensions. Found {dimensions}.")
     header = 4 + 4 * dimensions
     if len(content) < header:
         raise CorruptFile(f"Expected {path} to have an idx header of {header} bytes. Found {len(content)}.")

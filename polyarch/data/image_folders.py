@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from polyarch.data.dataset import Dataset
-from polyarch.data.decoding import IMAGE_SUFFIXES
+from polyarch.data.decoding import IMAGE_SUFFIXES, require_file
 from polyarch.data.examples import Examples
 from polyarch.data.image_files import RESIDENT_LIMIT, ImageFiles, ImagePaths, default_shape, fits_in_memory
 from polyarch.data.labels import check_counts
@@ -87,7 +87,10 @@ def _class_files(folder: Path) -> list[str]:
 
 def image_files(folder: Path) -> Iterator[str]:
     """The paths of all images below a folder, recognised by their suffixes, without hidden ones."""
-    return (path for path in _visible_files(folder) if Path(path).suffix.lower() in IMAGE_SUFFIXES)
+    for path in _visible_files(folder):
+        if Path(path).suffix.lower() in IMAGE_SUFFIXES:
+            require_file(Path(path))
+            yield path
 
 
 def _visible_files(folder: Path) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The examples behind a ``DataLoader`` of the user's own, read by it in every epoch."""
 
+import hashlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -9,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from polyarch.data.dataset import Dataset
+from polyarch.data.digests import add_inputs
 from polyarch.data.labels import check_counts
 from polyarch.data.loaders import is_map_style, pair_of, read_requests
 from polyarch.data.split_keys import SplitKeys
@@ -35,6 +37,7 @@ class LoaderExamples:
     classes: int
     input_shape: tuple[int, ...]
     dtype: torch.dtype  # of inputs
+    content: str  # SHA-256 of all inputs of the data set
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -73,18 +76,19 @@ def read_loader(
     count = len(loader.dataset)  # type: ignore[arg-type]
     if count == 0:
         raise DataError(f"Expected at least one example in {name}. Got an empty data set.")
-    rows, found = torch.arange(count), []
+    rows, found, content = torch.arange(count), [], hashlib.sha256()
     for inputs, labels in _read(loader, rows.split(READ_AT_ONCE)):
         if labels.dim() not in (1, 2):
             raise DataError(f"Expected targets (B,) or (B, T) from the loader. Got {tuple(labels.shape)}.")
         found.append(labels)
+        add_inputs(content, inputs)
         shape, dtype = tuple(inputs.shape[1:]), inputs.dtype
     labels = torch.cat(found)
     classes = getattr(loader.dataset, "classes", None)
     targets, class_names, target_names = encoded_targets(labels.numpy(), task, classes, name)
     if class_names:
         check_counts(targets, class_names, name, fewest=0 if test_share is None else 3)
-    examples = LoaderExamples(loader, rows, labels, targets, len(class_names), shape, dtype)
+    examples = LoaderExamples(loader, rows, labels, targets, len(class_names), shape, dtype, content.hexdigest())
     split = (keys or SplitKeys()).split(count, name)
     return Dataset.divided(name, examples, class_names, test_share, split, target_names=target_names)
 

@@ -23,8 +23,12 @@ def read_plain_pickle(path: Path) -> dict[str, Any]:
     return content
 
 
-class PlainUnpickler(pickle.Unpickler):
-    """Allows the four names that arrays need and refuses all others: a pickle may name any function to call."""
+class PlainUnpickler(pickle._Unpickler):
+    """Allows the four names that arrays need and refuses all others: a pickle may name any function to call.
+
+    It is the one written in Python: the faster one keeps its memory of objects in an array, for which a number in a
+    damaged file can ask for gigabytes.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         """The object that a name in the pickle stands for."""

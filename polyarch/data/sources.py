@@ -22,6 +22,7 @@ from polyarch.data.held_out import examples_like
 from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder, read_huggingface_table
 from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
 from polyarch.data.image_folders import read_image_folder
+from polyarch.data.imagenet16 import imagenet16_folder, read_imagenet16
 from polyarch.data.labels import check_counts
 from polyarch.data.loader_examples import read_loader
 from polyarch.data.locations import data_root
@@ -282,4 +283,7 @@ DATASETS: dict[str, NamedSource] = {
     "cifar10": _cifar(CIFAR10),
     "cifar100": _cifar(CIFAR100),
     "svhn": NamedSource("digits of house numbers, 32x32 colour, 73,257 + 26,032", read_svhn, svhn_folder),
+    "imagenet16_120": NamedSource(
+        "120 kinds of things, 16x16 colour, 151,700 + 6,000", read_imagenet16, imagenet16_folder
+    ),
 }

@@ -120,7 +120,7 @@ class WorkerPool:
         """Hands task(*arguments) to a worker."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
-                self._workers, mp_context=_start_method(), initializer=_start_worker, initargs=(str(self._path),)
+                self._workers, mp_context=start_method(), initializer=_start_worker, initargs=(str(self._path),)
             )
         with _importable_main():  # this is where workers start
             return self._pool.submit(_work, *arguments)
@@ -139,7 +139,7 @@ class WorkerPool:
         self.close()
 
 
-def _start_method() -> multiprocessing.context.BaseContext:
+def start_method() -> multiprocessing.context.BaseContext:
     """Starts workers without the threads and locks of this process.
 
     On Linux a fork server imports the modules that are loaded here and does nothing else: forking it takes

@@ -23,11 +23,11 @@ from polyarch.data import (
     preprocessing_from,
 )
 from polyarch.errors import CorruptFile, InvalidInput, PolyarchError
+from polyarch.export.checksums import check_files, sha256, write_metadata
 from polyarch.export.records import (
     ARCHITECTURE_FILE,
     FORMAT,
     INPUT_DTYPES,
-    METADATA_FILE,
     PROGRAM_FILES,
     WEIGHTS_FILE,
     Description,
@@ -39,7 +39,7 @@ from polyarch.export.records import (
     read_records,
 )
 from polyarch.export.weights import distinct_weights_of, load_weights, read_weights, weights_bytes, weights_of
-from polyarch.files import write_atomically, write_json
+from polyarch.files import json_text, write_atomically
 from polyarch.nn import StackedNetworks
 from polyarch.tasks import Calibration, Classification, Task
 
@@ -75,6 +75,7 @@ class Artifact:
         metrics: measurements, for the reader of the folder.
         exit_confidence: the confidence at which an example leaves a shared network early.
         masks: padded input -> the input that is true for its real tokens.
+        provenance: the fingerprints of the data and code behind the networks.
     """
 
     network: dict[str, Any]
@@ -89,6 +90,7 @@ class Artifact:
     metrics: dict[str, Any]
     exit_confidence: float | None = None
     masks: Mapping[str, str] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
     def shared(self) -> bool:
@@ -107,22 +109,27 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
     )
     for name in (ARCHITECTURE_FILE, *PROGRAM_FILES.values()):
         (folder / name).unlink(missing_ok=True)
+    described = json_text(description.model_dump(mode="json", exclude=None if artifact.shared else {"shared"}))
     write_atomically(folder / WEIGHTS_FILE, content)
     # Default values are left out, so that the files of separate networks stay as they were.
     without = {"inputs" if metadata.input is not None else "input"}
     without |= {"exit_confidence"} if artifact.exit_confidence is None else set()
-    write_json(folder / METADATA_FILE, metadata.model_dump(mode="json", exclude=without))
-    write_json(
-        folder / ARCHITECTURE_FILE, description.model_dump(mode="json", exclude=None if artifact.shared else {"shared"})
-    )
+    checksums = {WEIGHTS_FILE: sha256(content), ARCHITECTURE_FILE: sha256(described)}
+    write_metadata(folder, metadata.model_dump(mode="json", exclude=without), checksums)
+    write_atomically(folder / ARCHITECTURE_FILE, described)
 
 
-def read_artifact(folder: Path, build: Build) -> Artifact:
+def read_artifact(folder: Path, build: Build, *, verify: bool = True) -> Artifact:
     """Reads what ``write_artifact`` wrote, with the networks in evaluation mode.
 
     ``build`` decides which settings it accepts from a file; nothing here imports or unpickles anything.
+
+    Args:
+        verify: whether files must have the checksums of the metadata, where it has some.
     """
     description, metadata = read_records(folder)
+    if verify:
+        check_files(folder, (ARCHITECTURE_FILE, WEIGHTS_FILE))
     weights = read_weights(folder / WEIGHTS_FILE)
     try:
         task = metadata.described_task
@@ -148,6 +155,7 @@ def read_artifact(folder: Path, build: Build) -> Artifact:
         metrics=metadata.metrics,
         exit_confidence=metadata.exit_confidence,
         masks=metadata.masks,
+        provenance=metadata.provenance,
     )
 
 
@@ -203,6 +211,7 @@ def _records(artifact: Artifact) -> tuple[Description, Metadata]:
                 "threshold": artifact.calibration.threshold,
                 "exit_confidence": artifact.exit_confidence,
                 "metrics": artifact.metrics,
+                "provenance": artifact.provenance,
                 "versions": {
                     "polyarch": polyarch.__version__,
                     "torch": str(torch.__version__),

@@ -18,9 +18,10 @@ from polyarch.data import Column, Inputs, NamedInputs
 from polyarch.data.named_inputs import AnyInputs, cycled, mapped, shape_of, shape_text, type_of
 from polyarch.errors import ExportMismatch, InvalidInput, MissingExtra, PolyarchError, UnknownName
 from polyarch.export.artifact import Artifact
+from polyarch.export.checksums import CHECKSUMS, sha256, write_metadata
 from polyarch.export.programs import Forward, OnnxSession, Program, run_program
 from polyarch.export.records import METADATA_FILE, PROGRAM_FILES, one_line, read_object
-from polyarch.files import write_atomically, write_json
+from polyarch.files import write_atomically
 from polyarch.tasks import Regression
 
 BATCH_SIZES = (1, 2, 7, 64)
@@ -76,7 +77,7 @@ def export_programs(
                 f"Found a difference of {differences[file]:g}."
             )
         write_atomically(folder / file, content)
-        _note(folder, file, {"largest_difference": differences[file], "tolerance": tolerance})
+        _note(folder, file, {"largest_difference": differences[file], "tolerance": tolerance}, sha256(content))
     return differences
 
 
@@ -209,13 +210,15 @@ def _largest_difference(
     return largest
 
 
-def _note(folder: Path, file: str, record: dict[str, float] | None) -> None:
-    """Records a program in the metadata, or removes its record."""
+def _note(folder: Path, file: str, record: dict[str, float] | None, checksum: str = "") -> None:
+    """Records a program and its checksum in the metadata, or removes both."""
     metadata = read_object(folder / METADATA_FILE)
-    exports = {name: value for name, value in metadata["exports"].items() if name != file}
+    exports, checksums = (
+        {name: value for name, value in metadata.get(key, {}).items() if name != file} for key in ("exports", CHECKSUMS)
+    )
     if record is not None:
-        exports[file] = record
-    write_json(folder / METADATA_FILE, {**metadata, "exports": exports})
+        exports[file], checksums[file] = record, checksum
+    write_metadata(folder, {**metadata, "exports": exports}, checksums)
 
 
 @contextmanager

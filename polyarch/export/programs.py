@@ -1,7 +1,7 @@
 """What runs raw examples: preprocessing and networks in one program, and ONNX programs."""
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ class OnnxSession:
             import onnxruntime
         except ImportError:
             raise MissingExtra(feature, "onnx") from None
+        _refuse_external_data(content, feature)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 4  # errors are raised, so they need not be printed
@@ -59,6 +60,32 @@ class OnnxSession:
             shape = shape_text(NamedInputs.unchecked(named) if inputs is None else inputs)
             raise CorruptFile(f"Expected the ONNX program to accept shape {shape}. Found: {one_line(error)}.") from None
         return tuple(torch.from_numpy(value) for value in values)
+
+
+def _refuse_external_data(content: bytes, feature: str) -> None:
+    """Refuses programs whose tensors lie in other files: a program may read nothing but itself."""
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError, Message
+    except ImportError:
+        raise MissingExtra(feature, "onnx") from None
+
+    def places(message: Message) -> Iterator[str]:
+        if isinstance(message, onnx.TensorProto):
+            if message.data_location == onnx.TensorProto.EXTERNAL:
+                yield next((entry.value for entry in message.external_data if entry.key == "location"), "")
+            return
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                for part in value if isinstance(value, Sequence) else [value]:
+                    yield from places(part)
+
+    try:
+        place = next(places(onnx.ModelProto.FromString(content)), None)
+    except DecodeError as error:
+        raise CorruptFile(f"Expected an ONNX program. Found: {one_line(error)}.") from None
+    if place is not None:
+        raise CorruptFile(f"Expected an ONNX program without external data. Found a tensor in {place!r}.")
 
 
 class Program(nn.Module):

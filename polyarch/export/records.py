@@ -167,7 +167,9 @@ class Metadata(Record):
     exit_confidence: Share | None = None
     metrics: dict[str, Any] = {}
     versions: dict[str, str] = {}
+    provenance: dict[str, Any] = {}
     exports: dict[str, ExportRecord] = {}
+    checksums: dict[str, str] = {}
 
     @property
     def described_task(self) -> Task:

@@ -31,13 +31,29 @@ class ChannelGate:
     side: Side = "input"
 
 
-def sliced(module: nn.Module) -> bool:
-    """Whether a module is an ungrouped convolution or linear layer, whose kernel has one slice per input channel.
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
-    Kernels that are computed from other parameters, as in weight normalisation, do not count.
+
+def depthwise(module: nn.Module) -> bool:
+    """Whether a module is a convolution of each channel by itself."""
+    return isinstance(module, CONVOLUTIONS) and module.groups == module.in_channels == module.out_channels
+
+
+def sliced(module: nn.Module) -> bool:
+    """Whether a module is a convolution, transposed or not, or a linear layer, with a slice per input channel.
+
+    Depthwise convolutions, whose slices read one channel and make one, do not count, nor do kernels that are computed
+    from other parameters, as in weight normalisation.
     """
-    convolution = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) and module.groups == 1
-    return (convolution or isinstance(module, nn.Linear)) and "weight" in module._parameters
+    convolution = isinstance(module, CONVOLUTIONS) and (module.groups == 1 or module.groups < module.in_channels)
+    transposed = isinstance(module, TRANSPOSED) and module.groups == 1
+    return (convolution or transposed or isinstance(module, nn.Linear)) and "weight" in module._parameters
+
+
+def slice_count(module: nn.Module) -> int:
+    """The number of slices of a sliced module, that of its input channels."""
+    return int(module.in_features if isinstance(module, nn.Linear) else module.in_channels)  # type: ignore[arg-type]
 
 
 def install(module: nn.Module, gate: ChannelGate) -> None:

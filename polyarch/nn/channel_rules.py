@@ -1,25 +1,21 @@
-"""How each operation treats channels: which outputs are zero, which inputs it reads, and what remains of it."""
+"""How operations treat channels: which outputs are zero or fixed, which inputs they read, and what remains of them."""
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from polyarch.nn.channel_flow import ChannelFlow, Mask
-from polyarch.nn.operations import NARROW
-
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 Reads = Iterable[tuple[fx.Node, Mask]]
 
 
 class Rule(ABC):
-    """How an operation with some parameters treats channels; by default no output is zero and no input is read."""
+    """How an operation with some parameters treats channels; by default no output is fixed and no input is read."""
 
     def __init__(self, parameters: Iterable[nn.Parameter] = ()) -> None:
         self.parameters = tuple(parameters)
@@ -28,13 +24,41 @@ class Rule(ABC):
         """The output channels that are zero for any input."""
         return flow.nothing(node)
 
+    def fixed(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """The output channels that are constants, besides those that are zero."""
+        return flow.nothing(node)
+
+    def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
+        """The constants in the fixed output channels, (C,)."""
+        return flow.blank(node)
+
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The input channels that the output channels in ``flow.read`` depend on."""
         return ()
 
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The numbers of the channels that the output channels come from, (C,) for every input that is combined.
+
+        Empty if the operation makes new channels. Args: ``known`` has the numbers of the inputs' channels.
+        """
+        return []
+
     @abstractmethod
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """Adds the operation on the remaining channels to the new graph; returns its node and output channels."""
+
+    def carrier(self, flow: ChannelFlow, node: fx.Node) -> fx.Node:
+        """Zeros at the resolution of the output; see `ChannelFlow.carrier`.
+
+        By default that of an input of the same resolution; without one, the resolution for the example.
+        """
+        shape = flow.shape(node)
+        assert shape is not None
+        for source in node.all_input_nodes:
+            other = flow.shape(source)
+            if len(shape) > 2 and other is not None and other[2:] == shape[2:] and flow.axis(source) == flow.axis(node):
+                return flow.carrier(source)
+        return flow.zeros(node)
 
     def cost(self, flow: ChannelFlow, node: fx.Node) -> tuple[dict[nn.Parameter, int], float]:
         """How many numbers remain of each parameter, and the multiply-accumulates that remain per example."""
@@ -57,6 +81,25 @@ class BatchSize(Rule):
         return flow.batch_size(), flow.everything(node)
 
 
+class Resolution(Rule):
+    """Sizes of a value other than the batch size and the number of channels, which need none of its channels.
+
+    Args:
+        origin: the value.
+        place: the dimension, or a slice of dimensions.
+    """
+
+    def __init__(self, origin: fx.Node, place: int | slice) -> None:
+        super().__init__()
+        self.origin = origin
+        self.place = place
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """Reads the sizes off zeros of the same resolution."""
+        shape = flow.graph.call_function(getattr, (flow.carrier(self.origin), "shape"))
+        return flow.graph.call_function(operator.getitem, (shape, self.place)), flow.everything(node)
+
+
 class Opaque(Rule):
     """An unknown operation, assumed to read and make all channels."""
 
@@ -70,7 +113,7 @@ class Opaque(Rule):
 
 
 class Masked(Opaque):
-    """A gate on a value whose channels are in dimension ``dim`` other than 1: dropped channels stay as zeros."""
+    """A gate on a value whose first dimension is not the batch: dropped channels stay as zeros."""
 
     def __init__(self, name: str, dim: int) -> None:
         super().__init__()
@@ -92,54 +135,81 @@ class Channelwise(Rule):
 
     Args:
         zeros: an output channel is zero if ``all`` inputs are zero there, if ``any`` is, or ``never``.
+        constants: what becomes of constants: another one, ``computed`` pixel by pixel; the ``same``, in another
+            resolution; or something that varies, as at a border or by chance (``none``).
         parameters: weights that all channels share.
     """
 
-    def __init__(self, zeros: Literal["all", "any", "never"], parameters: Iterable[nn.Parameter] = ()) -> None:
+    def __init__(
+        self,
+        zeros: Literal["all", "any", "never"],
+        constants: Literal["computed", "same", "none"] = "computed",
+        parameters: Iterable[nn.Parameter] = (),
+    ) -> None:
         super().__init__(parameters)
         self.zeros = zeros
+        self.constants = constants
 
     def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
         """The channels in which all inputs, or any, are zero."""
         if self.zeros == "never":
             return flow.nothing(node)
-        zeros = torch.stack([flow.zero[source] for source in node.all_input_nodes])
+        zeros = torch.stack([flow.zero[source] for source in _values(flow, node)])
         return zeros.all(0) if self.zeros == "all" else zeros.any(0)
+
+    def fixed(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """The channels in which all inputs are fixed."""
+        if self.constants == "none":
+            return flow.nothing(node)
+        return torch.stack([flow.fixed[source] for source in _values(flow, node)]).all(0)
+
+    def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
+        """The operation on one pixel of constants."""
+        sources = _values(flow, node)
+        if self.constants == "same":
+            return flow.level(sources[0])
+        dims = flow.values[node].dim()
+
+        def pixel(source: fx.Node) -> Tensor:
+            form = [1] * dims
+            form[flow.axis(node)] = -1
+            return flow.level(source).clone().view(form)
+
+        args: Any = fx.map_arg(node.args, pixel)
+        kwargs: Any = fx.map_arg(node.kwargs, pixel)
+        if node.op == "call_module":
+            found = flow.current(node)(*args, **kwargs)
+        elif node.op == "call_method":
+            found = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        else:
+            target: Any = node.target
+            found = target(*args, **kwargs)
+        flat: Tensor = found.flatten()
+        return flat
+
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channels of every input."""
+        return [known[source] for source in _values(flow, node)]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The same channels of every input."""
-        return [(source, flow.read[node]) for source in node.all_input_nodes]
+        return [
+            (source, flow.everything(source) if flow.shape(source) is None else flow.read[node])
+            for source in node.all_input_nodes
+        ]
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """Applies the operation to the channels that are read."""
         return flow.repeat(node, flow.read[node]), flow.read[node]
 
+    def carrier(self, flow: ChannelFlow, node: fx.Node) -> fx.Node:
+        """That of an input, or what the operation makes of it if it changes the resolution."""
+        return super().carrier(flow, node) if self.constants == "computed" else flow.repeat_on_carrier(node)
+
     def cost(self, flow: ChannelFlow, node: fx.Node) -> tuple[dict[nn.Parameter, int], float]:
         """All shared parameters; multiply-accumulates in proportion to the channels."""
         sizes, macs = super().cost(flow, node)
-        return sizes, macs * _share(flow.read[node])
-
-
-class CutChannelwise(Channelwise):
-    """A module with weights for each channel: batch normalisation, depthwise convolution, PReLU."""
-
-    def __init__(self, module: nn.Module) -> None:
-        keeps_zeros = isinstance(module, nn.PReLU) or (depthwise(module) and module.bias is None)
-        super().__init__("all" if keeps_zeros else "never", module.parameters())
-
-    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
-        """Applies the module, cut to the channels that are read."""
-        module = flow.own(node)
-        _cut(module, flow.read[node])
-        for name in ("num_features", "num_parameters", "in_channels", "out_channels", "groups"):
-            if hasattr(module, name):
-                setattr(module, name, int(flow.read[node].sum()))
-        return super().make(flow, node)
-
-    def cost(self, flow: ChannelFlow, node: fx.Node) -> tuple[dict[nn.Parameter, int], float]:
-        """Parameters and multiply-accumulates in proportion to the channels."""
-        (sizes, macs), share = super().cost(flow, node), _share(flow.read[node])
-        return {parameter: round(size * share) for parameter, size in sizes.items()}, macs
+        return sizes, macs * share(flow.read[node])
 
 
 class Gated(Channelwise):
@@ -150,58 +220,36 @@ class Gated(Channelwise):
         self.name = name
 
     def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
-        """The zero channels of the input and the dropped ones."""
-        return super().zero(flow, node) | ~flow.keep[self.name]
+        """The dropped channels, and the zero channels of the input."""
+        return ~flow.keep[self.name] | (super().zero(flow, node) if self._aligned(flow, node) else flow.nothing(node))
+
+    def fixed(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """The fixed channels of the input."""
+        return super().fixed(flow, node) if self._aligned(flow, node) else flow.nothing(node)
+
+    def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
+        """The constants of the input."""
+        return flow.level(node.all_input_nodes[0]) if self._aligned(flow, node) else flow.blank(node)
+
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channels of the input, unless they are in another dimension."""
+        return super().origins(flow, node, known) if self._aligned(flow, node) else []
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The same channels of the input; all if its channels are in another dimension."""
+        return super().reads(flow, node) if self._aligned(flow, node) else Opaque.reads(self, flow, node)  # type: ignore[arg-type]
 
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """Takes the input's channels that are read, without a gate."""
-        return flow.take(node.all_input_nodes[0], flow.read[node]), flow.read[node]
+        (source,), read = node.all_input_nodes, flow.read[node]
+        if self._aligned(flow, node):
+            return flow.take(source, read), read
+        new = flow.take(source)
+        return (new if read.all() else flow.select(node, new, read.nonzero().flatten())), read
 
-
-class Layer(Rule):
-    """A convolution without groups or a linear layer, which reads all channels that are not zero."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__(module.parameters())
-        self.module = module
-
-    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
-        """All channels of a layer without bias whose input is zero."""
-        all_zero = bool(flow.zero[node.all_input_nodes[0]].all())
-        return flow.everything(node) if all_zero and self.module.bias is None else flow.nothing(node)
-
-    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
-        """All channels that are not zero, whichever outputs are read."""
-        (source,) = node.all_input_nodes
-        return [(source, ~flow.zero[source])]
-
-    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
-        """Applies the layer, cut to the remaining rows and columns; its bias alone if no column remains."""
-        ((_, columns),) = self.reads(flow, node)
-        rows, module = flow.read[node], flow.own(node)
-        _cut(module, rows, columns)
-        inputs, outputs = int(columns.sum()), int(rows.sum())
-        if not inputs:
-            return flow.constant(node, outputs, module.get_parameter("bias")), rows
-        kind = "features" if isinstance(module, nn.Linear) else "channels"
-        setattr(module, f"in_{kind}", inputs)
-        setattr(module, f"out_{kind}", outputs)
-        if isinstance(module, nn.Conv2d) and module.stride != (1, 1) and inputs < NARROW and _reads_pixels(module):
-            taken = flow.take(node.all_input_nodes[0], columns)
-            picked = flow.graph.call_function(F.avg_pool2d, (taken, 1, module.stride))
-            module.stride = (1, 1)
-            return flow.call(node, picked), rows
-        return flow.repeat(node, columns), rows
-
-    def cost(self, flow: ChannelFlow, node: fx.Node) -> tuple[dict[nn.Parameter, int], float]:
-        """Kernel and multiply-accumulates in proportion to rows and columns, the bias in proportion to rows."""
-        ((_, columns),) = self.reads(flow, node)
-        rows, weight = _share(flow.read[node]), self.module.get_parameter("weight")
-        sizes = {
-            parameter: round(parameter.numel() * rows * (_share(columns) if parameter is weight else 1))
-            for parameter in self.parameters
-        }
-        return sizes, flow.macs[node] * rows * _share(columns)
+    @staticmethod
+    def _aligned(flow: ChannelFlow, node: fx.Node) -> bool:
+        return flow.axis(node.all_input_nodes[0]) == flow.axis(node)
 
 
 class Flattened(Rule):
@@ -214,6 +262,18 @@ class Flattened(Rule):
     def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
         """All features of the channels that are zero."""
         return flow.zero[node.all_input_nodes[0]].repeat_interleave(self.size)
+
+    def fixed(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """All features of the channels that are fixed."""
+        return flow.fixed[node.all_input_nodes[0]].repeat_interleave(self.size)
+
+    def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
+        """The constant of a channel in each of its features."""
+        return flow.level(node.all_input_nodes[0]).repeat_interleave(self.size)
+
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channel of every feature."""
+        return [known[node.all_input_nodes[0]].repeat_interleave(self.size)]
 
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The channels of which at least one feature is read."""
@@ -232,11 +292,18 @@ class Sum(Channelwise):
     def __init__(self) -> None:
         super().__init__("all")
 
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The channels that are read, of every term that is not zero in them."""
+        return [(term, flow.read[node]) for term in _values(flow, node)]
+
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
-        """Adds up the terms that are not zero."""
+        """Adds up the terms that are not zero; a term that is constant has a single pixel."""
         read = flow.read[node]
         terms = [term for term in node.args if isinstance(term, fx.Node) and (read & ~flow.zero[term]).any()]
-        parts = [flow.take(term, read) for term in terms]
+        terms.sort(key=lambda term: bool((read & ~flow.fixed[term]).any()), reverse=True)
+        parts = [
+            flow.take(term, read) if (read & ~flow.fixed[term]).any() else flow.stored(term, read) for term in terms
+        ]
         return reduce(lambda total, part: flow.graph.call_function(operator.add, (total, part)), parts), read
 
 
@@ -247,6 +314,18 @@ class Concatenated(Rule):
         """The zero channels of all parts, concatenated."""
         return torch.cat([flow.zero[part] for part in self._parts(node)])
 
+    def fixed(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """The fixed channels of all parts, concatenated."""
+        return torch.cat([flow.fixed[part] for part in self._parts(node)])
+
+    def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
+        """The constants of all parts, concatenated."""
+        return torch.cat([flow.level(part) for part in self._parts(node)])
+
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The channels of all parts, concatenated."""
+        return [torch.cat([known[part] for part in self._parts(node)])]
+
     def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
         """The channels that each part contributes to those that are read."""
         parts = self._parts(node)
@@ -255,7 +334,7 @@ class Concatenated(Rule):
     def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
         """Concatenates the parts of which at least one channel is read."""
         parts = [flow.take(part, read) for part, read in self.reads(flow, node) if read.any()]
-        new = parts[0] if len(parts) == 1 else flow.graph.call_function(torch.cat, (parts, 1))
+        new = parts[0] if len(parts) == 1 else flow.graph.call_function(torch.cat, (parts, flow.axis(node)))
         return new, flow.read[node]
 
     @staticmethod
@@ -264,34 +343,58 @@ class Concatenated(Rule):
         return list(parts)
 
 
-def depthwise(module: nn.Module) -> bool:
-    """Whether a module is a convolution of each channel by itself."""
-    convolution = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-    return convolution and module.groups == module.in_channels == module.out_channels
+class Picked(Rule):
+    """Channels of a value by position: a part of it, or a shuffle, which may take several operations.
+
+    Args:
+        origin: the value.
+        index: the position of every output channel in it, (C,).
+    """
+
+    def __init__(self, origin: fx.Node, index: Tensor) -> None:
+        super().__init__()
+        self.origin = origin
+        self.index = index
+
+    def zero(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """The picked channels that are zero."""
+        return flow.zero[self.origin][self.index]
+
+    def fixed(self, flow: ChannelFlow, node: fx.Node) -> Mask:
+        """The picked channels that are fixed."""
+        return flow.fixed[self.origin][self.index]
+
+    def level(self, flow: ChannelFlow, node: fx.Node) -> Tensor:
+        """The picked constants."""
+        return flow.level(self.origin)[self.index.to(flow.level(self.origin).device)]
+
+    def origins(self, flow: ChannelFlow, node: fx.Node, known: Mapping[fx.Node, Tensor]) -> list[Tensor]:
+        """The picked channels."""
+        return [known[self.origin][self.index]]
+
+    def reads(self, flow: ChannelFlow, node: fx.Node) -> Reads:
+        """The picked channels that are read."""
+        found = flow.nothing(self.origin)
+        found[self.index[flow.read[node]]] = True
+        return [(self.origin, found)]
+
+    def make(self, flow: ChannelFlow, node: fx.Node) -> tuple[fx.Node, Mask]:
+        """Takes the channels that are read, in their new order."""
+        ((source, taken),) = self.reads(flow, node)
+        new, order = flow.take(source, taken), (taken.cumsum(0) - 1)[self.index[flow.read[node]]]
+        in_order = order.equal(torch.arange(len(order)))
+        return (new if in_order else flow.select(node, new, order)), flow.read[node]
+
+    def carrier(self, flow: ChannelFlow, node: fx.Node) -> fx.Node:
+        """That of the value."""
+        return flow.carrier(self.origin)
 
 
-def _reads_pixels(module: nn.Conv2d) -> bool:
-    """Whether each output depends on a single pixel; for strides with few inputs see `operations.pointwise`."""
-    return module.kernel_size == (1, 1) and module.padding in ((0, 0), "valid", "same")
-
-
-def _share(mask: Mask) -> float:
+def share(mask: Mask) -> float:
+    """The share of channels that a mask selects."""
     return float(mask.sum()) / len(mask)
 
 
-def _cut(module: nn.Module, rows: Mask, columns: Mask | None = None) -> None:
-    """Keeps these rows of all tensors of a layer, and these columns of its kernel."""
-    for name, parameter in list(module.named_parameters(recurse=False)):
-        value = _taken(parameter.detach(), 0, rows)
-        value = _taken(value, 1, columns) if columns is not None and name == "weight" else value
-        if parameter.dim() == 4 and parameter.is_contiguous(memory_format=torch.channels_last):
-            value = value.contiguous(memory_format=torch.channels_last)
-        setattr(module, name, nn.Parameter(value, requires_grad=parameter.requires_grad))
-    for name, buffer in module.named_buffers(recurse=False):
-        if buffer.dim():  # all but the count of batches
-            setattr(module, name, _taken(buffer, 0, rows))
-
-
-def _taken(value: Tensor, dim: int, mask: Mask) -> Tensor:
-    """Copies the entries of a dimension that a mask selects, by position because masks fail on the meta device."""
-    return value.index_select(dim, mask.nonzero().flatten().to(value.device))
+def _values(flow: ChannelFlow, node: fx.Node) -> list[fx.Node]:
+    """The inputs of a node that have channels."""
+    return [source for source in node.all_input_nodes if flow.shape(source) is not None]

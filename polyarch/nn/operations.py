@@ -170,12 +170,12 @@ class ReductionBlock(nn.Module):
         return call(self.body, x) + call(self.shortcut, x)
 
 
-def bottleneck(channels: int, inner: int, kernel: int = 3) -> nn.Sequential:
+def bottleneck(channels: int, inner: int, kernel: int = 3, *, bias: bool = False) -> nn.Sequential:
     """Pre-activation bottleneck without shortcut: BN-ReLU-1x1, BN-ReLU-kxk, BN-ReLU-1x1; keeps the shape."""
     return nn.Sequential(
-        nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, inner, 1, bias=False),
-        nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, inner, kernel, padding=kernel // 2, bias=False),
-        nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, channels, 1, bias=False),
+        nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, inner, 1, bias=bias),
+        nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, inner, kernel, padding=kernel // 2, bias=bias),
+        nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, channels, 1, bias=bias),
     )  # fmt: skip
 
 

@@ -35,13 +35,18 @@ def load_network(folder: Path) -> nn.Module:
     return networks[0]
 
 
-def load_artifact(folder: Path, *, module: Builder | None = None) -> Artifact:
-    """Loads an artifact in evaluation mode; ``module`` makes the user's own network, or is the class of their space."""
+def load_artifact(folder: Path, *, module: Builder | None = None, verify: bool = True) -> Artifact:
+    """Loads an artifact in evaluation mode.
+
+    Args:
+        module: makes the user's own network, or is the class of their space.
+        verify: whether files must have the checksums of the metadata, where it has some.
+    """
 
     def build(network: dict[str, Any], example: NetworkExample, task: Task) -> Extract:
         return _extract(network, example, task, module)
 
-    return read_artifact(folder, build)
+    return read_artifact(folder, build, verify=verify)
 
 
 def is_own_module(network: dict[str, Any]) -> bool:

@@ -14,7 +14,12 @@ with early exit."""
 
 
 def load_predictor(
-    folder: Path, mode: str | None = None, exit_above: float | None = None, *, module: Builder | None = None
+    folder: Path,
+    mode: str | None = None,
+    exit_above: float | None = None,
+    *,
+    module: Builder | None = None,
+    verify: bool = True,
 ) -> Predictor:
     """Loads a predictor from the folder of a run or of one artifact.
 
@@ -22,6 +27,7 @@ def load_predictor(
         mode: one of `FOLDERS`; by default the default predictor of the run, or the artifact itself.
         exit_above: the confidence of ``early-exit``; by default that of the artifact.
         module: makes the user's own network.
+        verify: whether files must have the checksums of the metadata, where it has some.
     """
     if mode is not None and mode not in FOLDERS:
         raise UnknownName("mode", mode, FOLDERS)
@@ -32,7 +38,8 @@ def load_predictor(
         raise InvalidInput(f"Expected the folder of a run for mode {mode}. Found no results.json in {folder}.")
     confidence = True if exit_above is None else exit_above
     early_exit = confidence if mode == "early-exit" else False
-    return Predictor.load(_folder(folder, mode) if is_run else folder, module=module, early_exit=early_exit)
+    chosen = _folder(folder, mode) if is_run else folder
+    return Predictor.load(chosen, module=module, early_exit=early_exit, verify=verify)
 
 
 def _folder(run: Path, mode: str | None) -> Path:

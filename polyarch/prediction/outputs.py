@@ -1,18 +1,15 @@
 """Writes predictions to a CSV file that is safe to open in a spreadsheet."""
 
 import csv
-import os
-import tempfile
+import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import torch
 from torch import Tensor
 
-from polyarch.errors import InvalidInput
+from polyarch.files import output_file
 from polyarch.prediction.inputs import Inputs
 from polyarch.prediction.predictor import Predictions, Predictor
 from polyarch.prediction.rows import columns_of, rows_of
@@ -34,25 +31,29 @@ class PredictionSummary:
 
 
 def write_predictions(path: Path, predictor: Predictor, inputs: Inputs, report: Report) -> PredictionSummary:
-    """Writes one line per example; the file appears once all of them are predicted."""
+    """Writes one line per example; a file appears once all of them are predicted, a stream has them at once."""
     done = flagged = depth = 0
     errors: list[Tensor] = []
     total = len(inputs.ids)
-    with _new_file(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["id", *columns_of(predictor)])
-        for batch in inputs.batches:
-            ids = inputs.ids[done : done + len(batch)]
-            predictions = predictor(batch, names=ids)
-            writer.writerows(_lines(ids, predictions, predictor))
-            if inputs.targets is not None:
-                targets = inputs.targets[done : done + len(batch)]
-                errors.append(_errors(predictor.task, predictions, targets))
-            flagged += int(predictions.flagged.sum())
-            if predictions.depths is not None:
-                depth += int(predictions.depths.sum())
-            done += len(batch)
-            report(done, total, "")
+    with output_file(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        try:
+            writer.writerow(["id", *columns_of(predictor)])
+            for batch in inputs.batches:
+                ids = inputs.ids[done : done + len(batch)]
+                predictions = predictor(batch, names=ids)
+                writer.writerows(_lines(ids, predictions, predictor))
+                if inputs.targets is not None:
+                    targets = inputs.targets[done : done + len(batch)]
+                    errors.append(_errors(predictor.task, predictions, targets))
+                flagged += int(predictions.flagged.sum())
+                if predictions.depths is not None:
+                    depth += int(predictions.depths.sum())
+                done += len(batch)
+                report(done, total, "")
+        finally:
+            text.detach()  # flushes; standard output is not ours to close
     metrics = _metrics(predictor.task, torch.cat(errors)) if errors else {}
     return PredictionSummary(done, flagged, metrics, depth / done if predictor.exits else None)
 
@@ -88,26 +89,3 @@ def _text(cell: str | float) -> str:
     if isinstance(cell, str):
         return spreadsheet_safe(cell)
     return str(cell) if isinstance(cell, int) else f"{cell:.7g}"
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[IO[str]]:
-    """A text file that appears at the end of the block, unless the block raises."""
-    if path.is_dir():
-        raise InvalidInput(f"Expected a file to write to. Got the folder {path}.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise InvalidInput(f"Expected to be able to write {path}. Found: {error.strerror}.") from None
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)  # temporary files are private
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -13,8 +13,9 @@ from polyarch.data import Column, Inputs, InputShape, InputType, NamedInputs, pa
 from polyarch.data.named_inputs import shape_of, shape_text, tensors_of, type_of
 from polyarch.errors import CorruptFile, DataError, InvalidInput, NotFiniteError
 from polyarch.export import Artifact, OnnxSession, Program, read_records
+from polyarch.export.checksums import check_files
 from polyarch.export.programs import Forward, run_program
-from polyarch.export.records import PROGRAM_FILES
+from polyarch.export.records import ARCHITECTURE_FILE, PROGRAM_FILES
 from polyarch.nn import Exits
 from polyarch.prediction.loading import is_own_module, load_artifact
 from polyarch.predictive import EarlyExit
@@ -86,7 +87,7 @@ class Predictor:
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, module: Builder | None = None, early_exit: bool | float = False
+        cls, folder: str | Path, *, module: Builder | None = None, early_exit: bool | float = False, verify: bool = True
     ) -> "Predictor":
         """Loads the folder of an artifact without importing or unpickling anything that its files name.
 
@@ -94,6 +95,7 @@ class Predictor:
             module: makes the user's own network; without it such an artifact runs its ``model.onnx``.
             early_exit: whether examples leave a mixture over depths early, which needs members that share one network:
                 True at the confidence of the artifact, or a confidence; above 1 no example leaves.
+            verify: whether files must have the checksums of the metadata, where it has some.
         """
         folder = Path(folder)
         description, metadata = read_records(folder)
@@ -109,11 +111,11 @@ class Predictor:
                 raise InvalidInput(
                     f"Expected a confidence for early exit. Got none, and found none that was chosen for {folder}."
                 )
-            forward, exits = _early_exit(load_artifact(folder, module=module), confidence)
+            forward, exits = _early_exit(load_artifact(folder, module=module, verify=verify), confidence)
         elif is_own_module(description.network) and module is None:
-            forward = _onnx_program(folder, metadata.described_task.readouts, metadata.input_shape)
+            forward = _onnx_program(folder, metadata.described_task.readouts, metadata.input_shape, verify=verify)
         else:
-            forward = Program.of(load_artifact(folder, module=module))
+            forward = Program.of(load_artifact(folder, module=module, verify=verify))
         return cls(
             forward=forward,
             task=metadata.described_task,
@@ -256,14 +258,18 @@ def _first(rows: Tensor, names: Sequence[str] | None) -> str:
     return names[row] if names else f"example {row}"
 
 
-def _onnx_program(folder: Path, readouts: Iterable[str], shape: InputShape) -> OnnxSession:
+def _onnx_program(folder: Path, readouts: Iterable[str], shape: InputShape, *, verify: bool) -> OnnxSession:
     path = folder / PROGRAM_FILES["onnx"]
+    if path.resolve().parent != folder.resolve():
+        raise CorruptFile(f"Expected {path} in the folder of the artifact. Found a link to {path.resolve()}.")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise CorruptFile(
             f"Expected {path}, to run a network of your own without its code. Found: {error.strerror}."
         ) from None
+    if verify:
+        check_files(folder, (ARCHITECTURE_FILE, PROGRAM_FILES["onnx"]))
     names = list(shape) if isinstance(shape, dict) else ["inputs"]
     return OnnxSession(content, "Running a network of your own without its code", readouts, names)
 

@@ -35,9 +35,11 @@ class Metric:
         """How much better a value is than another one: above 0 if it is better."""
         return value - other if self.goal == "maximise" else other - value
 
-    def best(self, items: Iterable[Item], value: Callable[[Item], float]) -> Item:
-        """The first of the items whose value is best."""
-        return max(items, key=lambda item: self.gain(value(item)))
+    def best(
+        self, items: Iterable[Item], value: Callable[[Item], float], loss: Callable[[Item], float] = lambda item: 0.0
+    ) -> Item:
+        """The first of the items whose value is best; of several such items, the one with the lowest loss."""
+        return max(items, key=lambda item: (self.gain(value(item)), -loss(item)))
 
 
 METRICS = {

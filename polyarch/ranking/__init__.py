@@ -12,10 +12,11 @@ from polyarch.ranking.halving import (
 )
 from polyarch.ranking.norm_modes import NormModes, norm_modes
 from polyarch.ranking.quality import RankQuality, rank_quality, top_k
+from polyarch.ranking.samples import RankSamples
 from polyarch.ranking.trust import Trust, trust
 
 __all__ = [
-    "TOP", "Comparison", "Difference", "Elimination", "Interval", "NormModes", "RankQuality", "TopArchitectures",
-    "Trust", "compare_estimators", "geometric_rungs", "halving_counts", "halving_on_curves", "halving_steps",
-    "norm_modes", "rank_quality", "successive_halving", "top_k", "trust",
+    "TOP", "Comparison", "Difference", "Elimination", "Interval", "NormModes", "RankQuality", "RankSamples",
+    "TopArchitectures", "Trust", "compare_estimators", "geometric_rungs", "halving_counts", "halving_on_curves",
+    "halving_steps", "norm_modes", "rank_quality", "successive_halving", "top_k", "trust",
 ]  # fmt: skip

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, Positions, Resamples
-from polyarch.ranking.correlations import Values, mean_correlation, paired_rows
+from polyarch.ranking.bootstrap import Interval
+from polyarch.ranking.correlations import Values, paired_rows
+from polyarch.ranking.samples import RankSamples
 
 TOP = 10
 """How many architectures count as the top."""
@@ -85,29 +86,17 @@ def compare_estimators(
         raise InvalidInput(f"Expected as many seeds and architectures of every estimator. Got {shapes}.")
     if k < 1:
         raise InvalidInput(f"Expected a top of 1 or more architectures. Got {k}.")
-    ((seeds, n),) = set(shapes.values())
-    samples = Resamples(n, seeds, confidence=confidence, resamples=resamples, seed=seed)
-
-    def correlations(drawn: Positions, columns: Positions) -> dict[str, float | None]:
-        chosen = np.ix_(drawn, columns)
-        return {name: mean_correlation("spearman", x[chosen], y[chosen]) for name, (x, y) in rows.items()}
-
-    def tops(drawn: Positions, columns: Positions) -> dict[str, float | None]:
-        chosen = np.ix_(drawn, columns)
-        return {name: float(_top(x[chosen], y[chosen], k).mean()) for name, (x, y) in rows.items()}
-
-    found, drawn = samples.whole(correlations), samples.draws(correlations)
-    best, best_drawn = (samples.whole(tops), samples.draws(tops)) if n > k else ({}, [])
+    ((_, n),) = set(shapes.values())
+    samples = RankSamples(truth, confidence=confidence, resamples=resamples, seed=seed)
+    correlations = {name: samples.spearman(scores) for name, scores in scores_by_name.items()}
+    best = {name: samples.top(scores, k) for name, scores in scores_by_name.items()} if n > k else {}
 
     def difference(first: str, second: str) -> Difference:
-        def interval(value: Mapping[str, float | None], draws: Sequence[Mapping[str, float | None]]) -> Interval:
-            return samples.interval(_minus(value, first, second), [_minus(draw, first, second) for draw in draws])
-
-        return Difference(first, second, interval(found, drawn), interval(best, best_drawn) if best else None)
+        top = samples.interval(best[first] - best[second]) if best else None
+        return Difference(first, second, samples.interval(correlations[first] - correlations[second]), top)
 
     def top(name: str) -> TopArchitectures:
-        mean = samples.interval(best[name], [draw[name] for draw in best_drawn])
-        return TopArchitectures(k, mean, float(_top(*rows[name], k).std(axis=1).mean()))
+        return TopArchitectures(k, samples.interval(best[name]), float(_top(*rows[name], k).std(axis=1).mean()))
 
     return Comparison({name: top(name) for name in best}, [difference(*pair) for pair in combinations(rows, 2)])
 
@@ -115,8 +104,3 @@ def compare_estimators(
 def _top(x: Values, y: Values, k: int) -> Values:
     """The truth y of the k highest predictions x in every row: (seeds, n) -> (seeds, k); the first ones win ties."""
     return np.take_along_axis(y, np.argsort(-x, axis=1, kind="stable")[:, :k], axis=1)
-
-
-def _minus(values: Mapping[str, float | None], first: str, second: str) -> float | None:
-    one, other = values[first], values[second]
-    return None if one is None or other is None else one - other

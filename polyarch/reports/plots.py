@@ -113,7 +113,7 @@ def posterior_bars(rows: Sequence[Row], over: str, chosen: int | None) -> Spec:
     """The probability of every value of a whole number as bars, one of them highlighted, and the prior as a line.
 
     Args:
-        rows: dictionaries with ``over``, ``q`` and, where there is one, ``prior``.
+        rows: dictionaries with ``over``, ``q`` and, where there are such, ``prior`` and another posterior, ``other``.
         over: the name of the number and of its field.
         chosen: the value that is highlighted.
     """
@@ -125,13 +125,15 @@ def posterior_bars(rows: Sequence[Row], over: str, chosen: int | None) -> Spec:
         scale=alt.Scale(domain=[row[over] for row in rows]),
         axis=alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=6),
     )
-    y, prior = (
+    has_other = any(row.get("other") is not None for row in rows)
+    y, prior, other = (
         alt.Y(f"{name}:Q", title="probability", scale=alt.Scale(zero=True), axis=alt.Axis(format="~%", tickCount=5))
-        for name in ("q", "prior")
+        for name in ("q", "prior", "other")
     )
     tooltip = [
         alt.Tooltip(f"{over}:O"),
         alt.Tooltip("q:Q", title="posterior", format=".2%"),
+        *([alt.Tooltip("other:Q", title="other posterior", format=".2%")] if has_other else []),
         *([alt.Tooltip("prior:Q", format=".2%")] if has_prior else []),
     ]
     layers = [
@@ -141,6 +143,8 @@ def posterior_bars(rows: Sequence[Row], over: str, chosen: int | None) -> Spec:
     ]
     if has_prior:
         layers.append(data(rows).mark_line(style="front").encode(x=x, y=prior))
+    if has_other:
+        layers.append(data(rows).mark_point(style="others", size=50, opacity=1).encode(x=x, y=other, tooltip=tooltip))
     return spec_of(layers, f"Probability of every {over}", height=HEIGHT - 40)
 
 

@@ -13,10 +13,12 @@ from polyarch.results.predictors import (
     Role,
     TaskRecord,
 )
+from polyarch.results.provenance import Provenance
 from polyarch.results.runs import Results, TrainingRecord, read_content
 from polyarch.results.sizes import SizeRecord
 
 __all__ = [
     "VERSION", "ConformalRecord", "Contender", "LevelPoint", "NetworkRecord", "NumberPoints", "PredictorRecord",
-    "Record", "ReliabilityBin", "Results", "Role", "SizeRecord", "TaskRecord", "TrainingRecord", "read_content",
+    "Provenance", "Record", "ReliabilityBin", "Results", "Role", "SizeRecord", "TaskRecord", "TrainingRecord",
+    "read_content",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from polyarch.errors import CorruptFile
 from polyarch.files import write_json
 from polyarch.plugins import method_named
 from polyarch.results.predictors import VERSION, Contender, PredictorRecord, Record, Role, TaskRecord
+from polyarch.results.provenance import Provenance
 
 RecordType = TypeVar("RecordType", bound=Record)
 
@@ -26,7 +27,8 @@ class Results(Record):
     """The whole file. Everything but ``seconds`` is the same bits for the same settings.
 
     ``record`` is the section of the method. ``default`` is the folder of the predictor that is *the* answer.
-    ``decisions`` say what was chosen for the user and why.
+    ``decisions`` say what was chosen for the user and why, ``provenance`` what the numbers come from, which earlier
+    files do not say.
     """
 
     version: int = VERSION
@@ -44,6 +46,7 @@ class Results(Record):
     predictors: list[PredictorRecord] = Field(default_factory=list)
     default: str | None = None
     decisions: list[str] = Field(default_factory=list)
+    provenance: Provenance | None = None
     seconds: dict[str, float] = Field(default_factory=dict)
 
     def found(self, kind: type[RecordType]) -> RecordType | None:

@@ -54,6 +54,7 @@ def artifact_of(run: Run, ensemble: Ensemble, record: PredictorRecord, calibrati
             **record.metrics,
             "detection": record.detection,
         },
+        provenance={} if run.provenance is None else run.provenance.model_dump(mode="json"),
         # Only one network for all members can stop on its way.
         exit_confidence=ensemble.exit_confidence if isinstance(ensemble.networks, Exits) else None,
     )

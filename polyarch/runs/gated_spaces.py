@@ -39,7 +39,7 @@ class MultiBranchSettings(GatedSettings, ImageSpaceSettings):
     blocks: PositiveInt = 1
     stages: Stages = 3
     branches: PositiveInt = 2
-    kernels: Kernels = (3, 5)
+    kernels: Kernels = (3,)
     stem_channels: PositiveInt = 16
 
 

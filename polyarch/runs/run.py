@@ -15,6 +15,7 @@ from polyarch.estimators import Estimator
 from polyarch.executors import Executor, Processes, Serial
 from polyarch.plugins import method_named
 from polyarch.randomness import generator_at
+from polyarch.results import Provenance
 from polyarch.runs.display import Display, Quiet
 from polyarch.runs.feed import Feed
 from polyarch.runs.networks import Networks
@@ -69,6 +70,7 @@ class Run:
         started: when the clock of ``max_minutes`` started.
         callbacks: the user's own, for the training of the supernet in this process.
         finish_now: whether nothing is trained any more, and the best so far delivered.
+        provenance: the fingerprints of data and code, once the run has begun.
     """
 
     settings: RunSettings
@@ -83,6 +85,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     callbacks: Sequence[Callback] = ()
     finish_now: bool = False
+    provenance: Provenance | None = None
 
     @classmethod
     def build(

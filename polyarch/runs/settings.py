@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from polyarch.errors import ConfigError, InvalidInput
-from polyarch.files import write_atomically
+from polyarch.files import reason_of, write_atomically
 from polyarch.plugins import DEFAULT_METHOD, METHODS, SPACES, SUPERNET_METHOD, method_named
 from polyarch.runs.sections import (
     DataSettings,
@@ -169,8 +169,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise ConfigError(f"Expected a run description at {path}. Found no such file.") from None
+    except OSError as error:
+        raise ConfigError(f"Expected a run description at {path}. Found: {reason_of(error)}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"Expected {path} to be TOML. Found: {error}.") from None
+    except RecursionError:
+        raise ConfigError(f"Expected {path} to be TOML. Found values nested too deeply.") from None
 
 
 FREE_TO_CHANGE = ("workers", "device")

@@ -135,13 +135,17 @@ class VectorDepthSettings(SpaceSettings):
 
 
 class ImageDepthSettings(ImageSpaceSettings):
-    """A convolutional residual network whose depth is the choice; ``gated`` adds gates on its channels."""
+    """A convolutional residual network whose depth is the choice.
+
+    ``bias`` gives the convolutions of its blocks biases; ``gated`` adds gates on its channels.
+    """
 
     network = ConvolutionalDepth
     kind: Literal["depth_cnn"] = "depth_cnn"
     max_depth: PositiveInt = 20
     channels: PositiveInt = 64
     inner_channels: PositiveInt = 32
+    bias: bool = False
     gated: bool = False
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:

@@ -114,6 +114,7 @@ def results_of(run: Run, outcome: Outcome) -> Results:
         predictors=outcome.predictors,
         default=outcome.default,
         decisions=[*run.settings.decisions, *outcome.decisions],
+        provenance=run.provenance,
         seconds=outcome.seconds,
     )
 

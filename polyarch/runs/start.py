@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from polyarch.plugins import method_named
 from polyarch.runs.checks import check_callbacks, check_wirings
 from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
+from polyarch.runs.lock import RunLock
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import PlannedStage, fitted, show_plan, timings_of
+from polyarch.runs.provenance import begin, go_on
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, resumed_settings
 from polyarch.runs.stage import stages_of
@@ -35,6 +38,7 @@ class Beginning:
         builder: makes the user's own network, instead of the space that the settings name.
         callbacks: the user's own, called in the training of the supernet.
         finish_now: whether a resumed run trains no more and delivers the best so far, for methods that can.
+        accept_changes: whether a run is resumed although its data or the user's code have changed.
     """
 
     out: Path
@@ -46,7 +50,13 @@ class Beginning:
     unlabelled: Any = None
     callbacks: Sequence[Callback] = ()
     finish_now: bool = False
+    accept_changes: bool = False
     started: float = field(default_factory=time.monotonic)
+
+    @cached_property
+    def lock(self) -> RunLock:
+        """Taken once the run begins or goes on; whoever is done with the run closes it."""
+        return RunLock(self.out)
 
     def start(self, asked: RunSettings) -> Run:
         """A new run: finds what is wrong before anything is written, and says what was chosen and how long it takes."""
@@ -64,7 +74,7 @@ class Beginning:
             decisions += [reason] if reason else []
         settings = decided(settings, decisions, self.display)
         show_plan(self.display, planned(settings), settings.workers)
-        return replace(run, settings=settings, workspace=Workspace.start(self.out, settings))
+        return self.begun(replace(run, settings=settings))
 
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """An earlier run, with its settings."""
@@ -78,12 +88,19 @@ class Beginning:
 
     def reopen(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """The same without a plan; its settings must be those that are asked for now."""
-        workspace, settings = Workspace.resume(self.out)
+        workspace, settings = Workspace.resume(self.out, self.lock)
         settings = resumed_settings(settings, content, _as_stored(overrides), origin)
-        return self._build(settings, workspace, self.data)
+        run = self._build(settings, workspace, self.data)
+        return replace(run, provenance=go_on(run, self.builder, accept_changes=self.accept_changes))
+
+    def begun(self, run: Run) -> Run:
+        """The run in its folder, with its settings and the fingerprints of its data."""
+        run = replace(run, workspace=Workspace.start(self.out, run.settings, self.lock))
+        return replace(run, provenance=begin(run, self.builder))
 
     def prepare(self, asked: RunSettings) -> tuple[Run, list[str]]:
         """A run with absolute paths and a space for the data, and what was chosen, in words; nothing is written."""
+        Workspace.check(self.out)
         asked = _with_whole_paths(asked)
         check_wirings(asked)
         data = self.data or load_data(asked.data, asked_kind(asked.task))

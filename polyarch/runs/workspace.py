@@ -8,8 +8,9 @@ from typing import Any
 
 from polyarch.errors import ConfigError
 from polyarch.executors.executor import Item, Mapper, Result
-from polyarch.files import Journal
+from polyarch.files import Journal, check_folder, reason_of, remove_temporaries
 from polyarch.runs.display import Report
+from polyarch.runs.lock import LOCK_FILE, RunLock
 from polyarch.runs.settings import RunSettings
 from polyarch.training import CheckpointStore
 
@@ -58,6 +59,7 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.settings = folder / "config.toml"
+        self.provenance = folder / "provenance.json"
         self.results = folder / "results.json"
         self.study = folder / "study.db"
         self.report = folder / "report.html"
@@ -67,25 +69,41 @@ class Workspace:
         self.truth = folder / "truth.npz"
         self.checkpoints = folder / "checkpoints"
 
-    @classmethod
-    def start(cls, folder: Path, settings: RunSettings) -> "Workspace":
-        """A new run in a new or empty folder."""
-        if (folder / "config.toml").exists():
-            raise ConfigError(f"Expected a folder without a run. Found one in {folder}; --resume goes on with it.")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    @staticmethod
+    def check(folder: Path) -> None:
+        """Refuses a folder in which a new run cannot begin."""
+        try:
+            if (folder / "config.toml").exists():
+                raise ConfigError(f"Expected a folder without a run. Found one in {folder}; --resume goes on with it.")
+            others = folder.exists() and (not folder.is_dir() or any(one.name != LOCK_FILE for one in folder.iterdir()))
+            check_folder(folder.absolute())
+        except OSError as error:
+            raise ConfigError(f"Expected a folder to write the run to. Got {folder}: {reason_of(error)}.") from None
+        if others:
             raise ConfigError(f"Expected a new or empty folder for the run. Found something else in {folder}.")
+
+    @classmethod
+    def start(cls, folder: Path, settings: RunSettings, lock: RunLock | None = None) -> "Workspace":
+        """A new run in a new or empty folder."""
+        cls.check(folder)
+        if lock is not None:
+            lock.acquire()
+            cls.check(folder)  # another process may have begun meanwhile
         workspace = cls(folder)
         settings.write(workspace.settings)
         workspace.log("started")
         return workspace
 
     @classmethod
-    def resume(cls, folder: Path) -> "tuple[Workspace, RunSettings]":
+    def resume(cls, folder: Path, lock: RunLock | None = None) -> "tuple[Workspace, RunSettings]":
         """An earlier run and its settings."""
         workspace = cls(folder)
         if not workspace.settings.exists():
             raise ConfigError(f"Expected a run to resume in {folder}. Found no config.toml there.")
         settings = RunSettings.read(workspace.settings)
+        if lock is not None:
+            lock.acquire()
+            remove_temporaries(folder)
         workspace.log("resumed")
         return workspace, settings
 

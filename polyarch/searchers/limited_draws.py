@@ -33,8 +33,8 @@ Posterior = KeepDrop | DepthAndChannels
 class LimitedDraws:
     """Draws from q within limits; each draw depends on its position alone.
 
-    Draws beyond the limits are rejected, which samples q conditioned on the limits. Where too few would be accepted,
-    the draws come from the tilted distribution
+    Draws beyond the limits, and those that drop so much that they ignore the input, are rejected, which samples q under
+    these conditions. Where too few would be within the limits, the draws come from the tilted distribution
 
         q_s(a) proportional to q(a) exp(-s cost(a)),   cost(a) = sum of the costs of kept slices as shares of limits
 
@@ -63,7 +63,7 @@ class LimitedDraws:
         generator = generator_at(self.seed, self.stream, position)
         for _ in range(ATTEMPTS):
             (architecture,) = self.distribution.sample(1, generator=generator)
-            if self.limits.allows(architecture):
+            if self.limits.allows(architecture) and not self.net.ignores_input(architecture):
                 return architecture
         raise self.limits.impossible()
 

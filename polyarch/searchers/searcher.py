@@ -12,7 +12,7 @@ import optuna
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from polyarch.errors import ImpossibleSpace, InvalidInput, NotFiniteError
+from polyarch.errors import CorruptFile, ImpossibleSpace, InvalidInput, NotFiniteError, first_line
 from polyarch.estimators import Goal
 from polyarch.randomness import derive_seed
 from polyarch.searchers.limits import Limits
@@ -63,6 +63,21 @@ class Searcher(ABC):
     @abstractmethod
     def finished(self) -> list[Evaluated]:
         """All scored architectures in the order of their proposal."""
+
+
+@contextmanager
+def reading_study(storage: Path) -> Iterator[None]:
+    """Turns errors of the data base in the block into one sentence that names its file."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        reason = getattr(error, "orig", None) or error
+        raise CorruptFile(
+            f"Expected {storage} to be a readable Optuna study. Found: {first_line(reason)}; if it is damaged, remove "
+            "it to search again."
+        ) from None
 
 
 class StudySearcher(Searcher):

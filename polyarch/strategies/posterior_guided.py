@@ -101,6 +101,9 @@ class GuidedDepth(PosteriorGuided):
 
     The sum over depths is exact, from one pass; every example has its own relaxed draw of channels. The posterior q is
     over depth and channels, the prior over the depth.
+
+    Args:
+        num_data: N, the number of training examples; that of the penalty by default, which may differ.
     """
 
     net: GatedDepthSupernet
@@ -113,6 +116,7 @@ class GuidedDepth(PosteriorGuided):
         optimizer: torch.optim.Optimizer,
         *,
         penalty: SpikeSlab,
+        num_data: int | None = None,
         temperature: float = 0.2,
         task: Task = CLASSES,
     ) -> None:
@@ -124,6 +128,7 @@ class GuidedDepth(PosteriorGuided):
             )
         self.joint = q
         self.prior = prior
+        self.num_data = num_data or penalty.num_data
 
     @property
     def posterior(self) -> DepthAndChannels:
@@ -134,7 +139,7 @@ class GuidedDepth(PosteriorGuided):
         """The negative log-likelihood expected over depths, plus the divergence of q(d), a scalar."""
         values = self.task.log_likelihood(self.net.forward_slices(inputs, keep), targets)  # (D+1, B)
         expected = (self.joint.depth.log_probabilities().exp().to(values) * values.mean(-1)).sum()
-        return self.joint.depth.kl(self.prior).to(expected) / self.penalty.num_data - expected
+        return self.joint.depth.kl(self.prior).to(expected) / self.num_data - expected
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
         """Loss and metric of predictions averaged over depths, with one hard draw of channels per example."""

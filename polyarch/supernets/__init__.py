@@ -12,6 +12,7 @@ from polyarch.supernets.macro import MacroSupernet
 from polyarch.supernets.mlp import MLPSupernet
 from polyarch.supernets.mobile import MobileSupernet
 from polyarch.supernets.module import ModuleSupernet, from_module
+from polyarch.supernets.narrowing import Narrowed, UniformWidth, narrowed, uniform_width
 from polyarch.supernets.nb101 import NB101Supernet
 from polyarch.supernets.nb201 import NB201Supernet
 from polyarch.supernets.packed_mlp import PackedMLPSupernet
@@ -33,7 +34,7 @@ __all__ = [
     "ChainSupernet", "ChosenOptions", "ConvolutionalDepth", "DartsRelaxation", "DartsSupernet", "DepthSupernet",
     "ElasticMLPSupernet", "ElasticSupernet", "FullyConnectedDepth", "GatedDepthSupernet", "GatedSupernet",
     "MLPSupernet", "MacroSupernet", "MobileSupernet", "ModuleSupernet", "NB101Relaxation", "NB101Supernet",
-    "NB201Supernet", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet", "ResNetSupernet",
-    "Supernet", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder", "probe", "relaxation_of",
-    "without_option",
+    "NB201Supernet", "Narrowed", "PackedMLPSupernet", "PooledSupernet", "Relaxation", "RepeatSupernet",
+    "ResNetSupernet", "Supernet", "UniformWidth", "WiredSupernet", "fairnas_chain", "from_module", "gate", "ladder",
+    "narrowed", "probe", "relaxation_of", "uniform_width", "without_option",
 ]  # fmt: skip

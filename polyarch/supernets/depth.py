@@ -89,7 +89,8 @@ class DepthSupernet(Supernet):
         """
         for block in self.blocks:
             assert isinstance(block, nn.Sequential)
-            nn.init.zeros_(block[-1].get_parameter("weight"))
+            for parameter in block[-1].parameters():
+                nn.init.zeros_(parameter)
         for parameter in self.last_layer.parameters():
             nn.init.zeros_(parameter)
 
@@ -142,6 +143,10 @@ class ConvolutionalDepth(DepthSupernet):
 
     The head pools, adds BN(ReLU(Linear)) and ends in a linear layer. All depths share its weights, but each exit has
     its own running averages, because batch statistics differ between depths.
+
+    Args:
+        bias: whether the convolutions of the blocks have biases, as in the authors' code. Those before a normalisation
+            change nothing; the last one shifts what a block adds.
     """
 
     def __init__(
@@ -152,10 +157,11 @@ class ConvolutionalDepth(DepthSupernet):
         max_depth: int = 20,
         channels: int = 64,
         inner_channels: int = 32,
+        bias: bool = False,
     ) -> None:
         super().__init__(max_depth)
         self.stem = nn.Sequential(nn.Conv2d(in_channels, channels, 5), nn.AvgPool2d(2))
-        self.blocks = nn.ModuleList(bottleneck(channels, inner_channels) for _ in range(max_depth))
+        self.blocks = nn.ModuleList(bottleneck(channels, inner_channels, bias=bias) for _ in range(max_depth))
         self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.hidden = nn.Sequential(nn.Linear(channels, channels), nn.ReLU())
         norms = [nn.BatchNorm1d(channels) for _ in range(max_depth + 1)]

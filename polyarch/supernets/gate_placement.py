@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from polyarch.data.named_inputs import Inputs, NamedInputs, mapped, shape_text
 from polyarch.errors import InvalidInput, PolyarchError, UnknownName, first_line
-from polyarch.nn.channel_gates import ChannelGate, install, sliced
+from polyarch.nn.channel_gates import ChannelGate, install, slice_count, sliced
 from polyarch.supernets.supernet import evaluating
 
 Groups = Mapping[str, Iterable[str]] | Callable[[str, nn.Module], str | None]
@@ -64,10 +64,11 @@ def _gate(model: nn.Module, path: str, group: str, sizes: Mapping[str, int | Non
     if path not in sizes:
         raise InvalidInput(f"Expected the network to use {path!r}. Got a pass that never reached it.")
     if sliced(module):
-        return ChannelGate(path, group, module.get_parameter("weight").shape[1])
+        return ChannelGate(path, group, slice_count(module))
     if next(module.parameters(), None) is not None:
         raise InvalidInput(
-            f"Expected {path!r} to be a convolution without groups, a linear layer or a module without parameters. "
+            f"Expected {path!r} to be a convolution, but no depthwise one, a linear layer or a module without "
+            "parameters. "
             f"Got {type(module).__name__}."
         )
     size = sizes[path]

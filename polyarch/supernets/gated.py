@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyarch.data.named_inputs import Inputs, NamedInputs, call_by_name, cycled, shape_of, tensors_of
 from polyarch.errors import InvalidInput
 from polyarch.nn import ChannelGraph, NetworkCost
-from polyarch.nn.channel_gates import ChannelGate, run_gated
+from polyarch.nn.channel_gates import ChannelGate, run_gated, slice_count
 from polyarch.nn.operations import inner
 from polyarch.spaces import Architecture, Choice, Gates, Space
 from polyarch.supernets.gate_placement import Groups, install_gates
@@ -114,9 +114,20 @@ class GatedSupernet(Supernet):
         """The network without the dropped slices and everything that nothing reads any more; see `ChannelGraph`.
 
         ``torch.fx`` must be able to trace the network's ``forward``. Several inputs are one argument of the result,
-        a mapping of their names.
+        a mapping of their names. Constants are folded as they are in evaluation; see `folds`.
         """
         return self.graph(architecture).removed(self.by_gate(self.slices(architecture)))
+
+    def ignores_input(self, architecture: Architecture) -> bool:
+        """Whether so much is dropped that the output is the same for all examples."""
+        return self.graph(architecture).ignores_input(self.by_gate(self.slices(architecture)))
+
+    def folds(self, architecture: Architecture) -> bool:
+        """Whether the extracted network has folded constants: then it equals the masked one in evaluation mode alone.
+
+        In training mode, batch normalisation would take the constants of a layer without inputs for its statistics.
+        """
+        return self.graph(architecture).folds(self.by_gate(self.slices(architecture)))
 
     def cost(self, architecture: Architecture) -> NetworkCost:
         """Parameters and multiply-accumulates of the extracted network, without extracting it."""
@@ -155,18 +166,31 @@ class GatedSupernet(Supernet):
     def square_norms(self) -> Tensor:
         """||m||^2 of the kernels of every group, (G,) in the order of ``groups``.
 
-        A gate on an output has no kernel: a channel passed on unchanged counts as the kernel 1.
+        A gate on an output has no kernel. A channel that it passes on counts as much as the mean slice of the kernels
+        that read it, which bear the decay: it is as dear as they are, and the prior alone does not decide it. A fixed
+        number, such as 1 for the identity, could not become smaller in training as kernels do.
         """
         positions = {group: position for position, group in enumerate(self.groups)}
         found = next(self.model.parameters()).new_zeros(len(positions))
         for gate in self.gates:
             if gate.side == "output":
-                found[positions[gate.group]] += gate.slices
+                found[positions[gate.group]] += gate.slices * self._mean_slice(gate)
         kernels = list(self._kernels())
         if not kernels:
             return found
         index = torch.tensor([positions[gate.group] for gate, _ in kernels], device=found.device)
         return found.index_add(0, index, torch.stack([inner(kernel, kernel) for _, kernel in kernels]))
+
+    def _mean_slice(self, gate: ChannelGate) -> Tensor:
+        """The mean squared norm of the slices that read the output of a gate, a scalar without gradient."""
+        layers = [self.model.get_submodule(name) for name in self._readers[gate.name]]
+        kernels = [(layer.get_parameter("weight").detach(), slice_count(layer)) for layer in layers]
+        means = [inner(kernel, kernel) / slices for kernel, slices in kernels]
+        return torch.stack(means).mean() if means else next(self.model.parameters()).new_zeros(())
+
+    @cached_property
+    def _readers(self) -> dict[str, list[str]]:
+        return self.graph(self.whole()).readers()
 
     def add_decay(self, factors: Sequence[float]) -> None:
         """Adds the gradient of sum_g factor_g ||m_g||^2 to that of the kernels.

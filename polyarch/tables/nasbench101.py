@@ -139,8 +139,10 @@ def convert_nasbench101(source: Path, out: Path, progress: Callable[[int], None]
             digest, epochs, _, _, metrics = json.loads(record)
             budget = BUDGETS.index(epochs)
             key = bytes.fromhex(digest)
+            if len(key) != 16:
+                raise ValueError(f"a hash of {len(key)} bytes")
             parameters, final = _last_evaluation(base64.b64decode(metrics, validate=True))
-        except (ValueError, TypeError, KeyError, struct.error) as error:
+        except (ValueError, TypeError, KeyError, RecursionError, struct.error) as error:
             raise CorruptFile(
                 f"Expected record {number} of {source} to be a run of NAS-Bench-101. Found: {first_line(error)}."
             ) from None
@@ -170,7 +172,10 @@ def _last_evaluation(metrics: bytes) -> tuple[int, list[float]]:
     seconds, *accuracies = (final[number] for number in (2, 3, 4, 5))
     if not all(isinstance(value, float) and 0 <= value <= 1 for value in accuracies) or not isinstance(seconds, float):
         raise ValueError("an accuracy outside of [0, 1]")
-    return int(dict(fields)[2]), [seconds, *(100 * float(value) for value in accuracies)]
+    parameters = dict(fields)[2]
+    if not isinstance(parameters, int) or parameters >= 1 << 31:
+        raise ValueError("no number of parameters")
+    return parameters, [seconds, *(100 * float(value) for value in accuracies)]
 
 
 def _write(

@@ -26,8 +26,8 @@ from polyarch.spaces import nb201_space, parse_nb201
 from polyarch.tables.curve_table import CurveTable
 from polyarch.tables.curves import Curves
 
-SCHEDULE = "200"
-"""The runs of 200 epochs; the files also contain runs of 12."""
+SCHEDULES = {"200": "", "12": "_12"}
+"""Runs by their epochs, each with cosine annealing to its end, and what follows the data set in the name of a table."""
 ENDING = ".pickle.pbz2"
 ACCURACY_STEP = 0.002
 """The resolution of packed accuracies in percent, a fifth of an image out of 10,000."""
@@ -48,11 +48,13 @@ On CIFAR-10 a search uses runs on half of the training images and validates on t
 from runs on all of them. ``valtest`` joins validation and test images; on the other two data sets it alone was measured
 after every epoch.
 """
+TABLES = tuple(f"{dataset}{ending}" for ending in SCHEDULES.values() for dataset in SETS)
+"""The names of the tables: of 200 epochs, then of 12."""
 
 
 @dataclass(eq=False)
 class _Collected:
-    """The cells of one data set."""
+    """The cells of one data set, trained with one schedule."""
 
     indices: list[tuple[int, ...]] = field(default_factory=list)
     curves: dict[str, list[NDArray[np.float32]]] = field(default_factory=lambda: defaultdict(list))
@@ -60,26 +62,26 @@ class _Collected:
 
 
 def convert_nats(source: Path, out: Path, progress: Callable[[int], None] | None = None) -> list[Path]:
-    """Writes one `CurveTable` file per data set: ``nats.npz`` becomes ``nats_cifar10.npz`` and so on.
+    """Writes a `CurveTable` per data set and schedule: ``nats_cifar10.npz`` and, of 12 epochs, ``nats_cifar10_12.npz``.
 
     Values are means over the runs of a cell. Measures taken after every epoch become curves, and the last value of
     every measure is a column. The accuracy is the last test accuracy.
 
     Args:
         source: the folder ``NATS-tss-v1_0-3ffb9-simple`` or its tar file.
-        out: the common name of the files.
+        out: the common name of the files, ``nats.npz`` above.
         progress: receives the number of cells read so far.
     """
-    collected = {name: _Collected() for name in SETS}
+    collected = {name: _Collected() for name in TABLES}
     expected = None
     for name, content in _contents(source):
         try:
             if name.startswith("meta"):
                 expected = len(content["meta_archs"])
                 continue
-            results = content[SCHEDULE]
-            for dataset, into in collected.items():
-                _collect(results, SETS[dataset], into)
+            for schedule, ending in SCHEDULES.items():
+                for dataset, sets in SETS.items():
+                    _collect(content[schedule], sets, collected[f"{dataset}{ending}"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, InvalidInput) as error:
             found = f"{type(error).__name__} {first_line(error)}"
             raise CorruptFile(f"Expected {name} to be results of NATS-Bench. Found: {found}.") from None
@@ -89,7 +91,7 @@ def convert_nats(source: Path, out: Path, progress: Callable[[int], None] | None
     if cells != expected:
         wanted = "a file meta.pickle.pbz2" if expected is None else f"{expected} cells"
         raise CorruptFile(f"Expected {wanted} in {source}. Found {cells} cells.")
-    return [_write(dataset, into, out) for dataset, into in collected.items()]
+    return [_write(name, into, out) for name, into in collected.items()]
 
 
 def _contents(source: Path) -> Iterator[tuple[str, Any]]:
@@ -190,7 +192,7 @@ def _curve(trial: dict[str, Any], examples: str, kind: str) -> NDArray[np.float6
     return np.array(values, dtype=np.float64)
 
 
-def _write(dataset: str, collected: _Collected, out: Path) -> Path:
+def _write(name: str, collected: _Collected, out: Path) -> Path:
     curves = {}
     for measure, rows in collected.curves.items():
         if min(map(len, rows)) == max(map(len, collected.curves["train_loss"])):
@@ -199,7 +201,7 @@ def _write(dataset: str, collected: _Collected, out: Path) -> Path:
             packed = measure.endswith("accuracy")
             curves[measure] = Curves.packed(values, ACCURACY_STEP) if packed else Curves.plain(values)
     accuracies = collected.columns["test_accuracy"]
-    table = CurveTable(f"nats-{dataset}", nb201_space(), collected.indices, accuracies, curves, collected.columns)
-    path = out.with_name(f"{out.stem}_{dataset}.npz")
+    table = CurveTable(f"nats-{name}", nb201_space(), collected.indices, accuracies, curves, collected.columns)
+    path = out.with_name(f"{out.stem}_{name}.npz")
     table.save(path)
     return path

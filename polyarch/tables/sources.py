@@ -12,7 +12,7 @@ from polyarch.tables.nasbench101 import NASBench101
 from polyarch.tables.nasbench201 import NASBench201
 from polyarch.tables.nasbench301 import NASBench301
 from polyarch.tables.nasbench_macro import load_macro
-from polyarch.tables.nats import SETS
+from polyarch.tables.nats import TABLES
 from polyarch.tables.spikenas import load_spikenas
 from polyarch.tables.truth import Truth
 
@@ -29,9 +29,9 @@ class TruthSource:
 def load_truth(name: str | Path) -> Truth:
     """Loads a truth by name, or a `CurveTable` from a file or the folder of a build.
 
-    ``nb201`` and ``nb201:cifar100_test_200`` (a column), ``nats:cifar10`` (a data set), ``macro``, ``spikenas``,
-    ``nb101:1`` (a 1shot1 space), ``nb301``, or the path of an ``.npz`` that `CurveTable.save` wrote or of a folder with
-    ``truth.npz``, optionally with a column after a colon.
+    ``nb201`` and ``nb201:cifar100_test_200`` (a column), ``nats:cifar10`` (a data set; ``nats:cifar10_12`` its runs of
+    12 epochs), ``macro``, ``spikenas``, ``nb101:1`` (a 1shot1 space), ``nb301``, or the path of an ``.npz`` that
+    `CurveTable.save` wrote or of a folder with ``truth.npz``, optionally with a column after a colon.
     """
     text = str(name)
     known, _, detail = text.partition(":")
@@ -63,10 +63,10 @@ def _nb101(detail: str) -> Truth:
 
 
 def _nats(detail: str) -> Truth:
-    dataset = detail or "cifar10"
-    if dataset not in SETS:
-        raise UnknownName("data set of NATS-Bench", dataset, SETS)
-    path = data_root() / "nas_bench_201" / f"nats_{dataset}.npz"
+    name = detail or "cifar10"
+    if name not in TABLES:
+        raise UnknownName("table of NATS-Bench", name, TABLES)
+    path = data_root() / "nas_bench_201" / f"nats_{name}.npz"
     if not path.is_file():
         raise MissingData(
             f"Expected the learning curves of NATS-Bench at {path}. Found no such file; POLYARCH_DATA names the data "
@@ -94,7 +94,8 @@ SOURCES = {
         lambda column: NASBench201.load(column=column) if column else NASBench201.load(),
     ),
     "nats": TruthSource(
-        "NATS-Bench, learning curves of the same cells, cifar10, cifar100 or imagenet16 after the colon",
+        "NATS-Bench, learning curves of the same cells, cifar10, cifar100 or imagenet16 after the colon; cifar10_12 "
+        "and so on are those of 12 epochs",
         "nas_bench_201/nats_cifar10.npz",
         _nats,
     ),

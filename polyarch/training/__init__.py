@@ -14,7 +14,7 @@ from polyarch.training.callbacks import (
 )
 from polyarch.training.checkpoint import CheckpointStore, CorruptCheckpoint
 from polyarch.training.collapse_guard import CollapseGuard, CollapseLimits
-from polyarch.training.expectation_step import ExpectationStep
+from polyarch.training.expectation_step import ExpectationStep, exact_log_posterior
 from polyarch.training.interruption import StopRequest, stop_on_signal
 from polyarch.training.laps import Laps
 from polyarch.training.loop import History, fit
@@ -30,5 +30,5 @@ __all__ = [
     "EarlyStopping", "EpochLog", "ExpectationStep", "FitState", "History", "Laps", "Row", "Schedule",
     "SearchDiagnostics", "SearchingStrategy", "SkipDropout", "SplitWeights", "StepProgress", "StopRequest",
     "TemperatureAnnealing", "TensorBoard", "TimeBudget", "TimeProgress", "Trapezoid", "WeightAverage", "WeightsFirst",
-    "WithinLimits", "cosine", "fit", "piecewise", "split_weights", "stop_on_signal",
+    "WithinLimits", "cosine", "exact_log_posterior", "fit", "piecewise", "split_weights", "stop_on_signal",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ Statistical Society B 39.
 """
 
 import torch
+from torch import Tensor
 
 from polyarch.data import BatchSource
 from polyarch.distributions import ArchDistribution, Categorical
@@ -63,13 +64,28 @@ class ExpectationStep(Callback):
     @torch.no_grad()
     def apply(self) -> None:
         """Takes one E step."""
-        self.net.train()
-        before = {name: buffer.clone() for name, buffer in self.net.named_buffers()}
-        architectures = self.q.architectures
-        totals = torch.zeros(len(architectures), dtype=torch.float64, device=self.q.logits.device)
-        for inputs, targets in self.train.epoch(0):
-            values = self.task.log_likelihood(self.net.forward_many(inputs, architectures), targets)  # (A, B)
-            totals += values.double().sum(-1)
-        for name, buffer in self.net.named_buffers():
-            buffer.copy_(before[name])
-        self.q.logits.copy_(log_posterior(totals, self.prior.log_prob(architectures).to(totals)))
+        self.q.logits.copy_(exact_log_posterior(self.net, self.prior, self.train, self.task))
+
+
+@torch.no_grad()
+def exact_log_posterior(net: Supernet, prior: ArchDistribution, train: BatchSource, task: Task = CLASSES) -> Tensor:
+    """log softmax_a( sum_n log p(y_n | x_n, a) + log prior(a) ) for the weights as they are: (A,), in float64.
+
+    One pass over the training set, with batch statistics as in training, so that it maximises the very bound that was
+    trained; the running averages of ``net`` do not change.
+
+    Args:
+        prior: over the architectures of ``net.space.members``.
+        train: all training examples, in order and not augmented.
+    """
+    net.train()
+    before = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    architectures = net.space.members
+    log_prior = prior.log_prob(architectures).double()
+    totals = torch.zeros_like(log_prior)
+    for inputs, targets in train.epoch(0):
+        values = task.log_likelihood(net.forward_many(inputs, architectures), targets)  # (A, B)
+        totals += values.double().sum(-1)
+    for name, buffer in net.named_buffers():
+        buffer.copy_(before[name])
+    return log_posterior(totals, log_prior)

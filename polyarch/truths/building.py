@@ -23,7 +23,7 @@ from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
 from polyarch.runs.start import Beginning, decided
 from polyarch.runs.training import sgd
-from polyarch.runs.workspace import Workspace, run_missing
+from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
 from polyarch.strategies import Supervised
 from polyarch.tables import CurveTable
@@ -111,7 +111,7 @@ def start_build(beginning: Beginning, asked: RunSettings) -> Run:
     planned = plan_build(run)
     settings = decided(run.settings, decisions, run.display)
     show_plan(run.display, planned, settings.workers)
-    return replace(run, settings=settings, workspace=Workspace.start(beginning.out, settings))
+    return beginning.begun(replace(run, settings=settings))
 
 
 def resume_build(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import httpx
 import numpy as np
@@ -100,6 +101,16 @@ class TestCommands:
         assert "40 examples, 40 flagged (100.0%): entropy above 0 nats" in everything.stdout, everything.stderr
         assert all(line["flag"] == "1" for line in read_csv(tmp_path / "new" / "all.csv"))
 
+    @pytest.mark.parametrize("out", ["-", "/dev/stdout"])
+    def test_standard_output_has_the_table_and_nothing_else(
+        self, out: str, table: pd.DataFrame, tmp_path: Path, folders: dict[str, Path], polyarch: Command
+    ) -> None:
+        table.to_csv(tmp_path / "rows.csv", index=False)
+        found = polyarch("predict", str(folders["table"]), str(tmp_path / "rows.csv"), "--out", out)
+        assert found.returncode == 0, found.stderr
+        assert len(list(csv.DictReader(found.stdout.splitlines()))) == 40
+        assert "40 examples" in found.stderr
+
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [
@@ -154,11 +165,11 @@ class TestCommands:
         found = [float(line["p:arm 0"]) for line in read_csv(tmp_path / "out.csv")]
         assert found == pytest.approx(expected[:, 0].tolist(), abs=1e-6)
 
-        def served(predictor: Predictor, **_: int) -> None:
+        def served(predictor: Predictor, **_: Any) -> None:
             assert torch.equal(predictor(vectors).probabilities, expected)
             raise InvalidInput("Expected no more. Got here.")
 
-        monkeypatch.setattr("polyarch.cli.prediction.create_application", served)
+        monkeypatch.setattr("polyarch.prediction.serving.workers.create_application", served)
         with pytest.raises(InvalidInput, match="Got here"):
             serve(run)
 
@@ -189,7 +200,8 @@ class TestCommands:
         finally:
             process.kill()
         assert process.returncode in (0, 130), errors
-        assert errors == ""
+        lines = [json.loads(line) for line in errors.splitlines()]
+        assert {(line["path"], line["status"]) for line in lines} == {("/health", 200), ("/predict", 200)}
 
 
 def _wait_for(client: httpx.Client) -> None:

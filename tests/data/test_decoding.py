@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from polyarch.data import decode_image
 from polyarch.data.decoding import read_header
+from polyarch.data.image_folders import image_files
 from polyarch.errors import CorruptFile, DataError
 from polyarch.randomness import generator_at
 
@@ -159,3 +161,31 @@ class TestDamage:
                 assert decode_image(damaged, (3, 8, 8), "damaged.png").shape == (3, 8, 8)
             except CorruptFile as error:
                 assert "damaged.png" in str(error)
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+
+
+class TestHostileFiles:
+    def test_only_documented_formats_reach_pillow(self, tmp_path: Path) -> None:
+        """Pillow would hand PostScript to Ghostscript."""
+        (tmp_path / "image.png").write_bytes(POSTSCRIPT)
+        for read in (read_header, lambda path: decode_image(path, (3, 9, 9))):
+            with pytest.raises(CorruptFile, match="readable image"):
+                read(tmp_path / "image.png")
+        with pytest.raises(CorruptFile, match="readable image"):
+            read_header(saved(colour(noise(3, 9, 9)), "TGA"))
+
+    @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM"])
+    def test_documented_formats_are_read(self, kind: str) -> None:
+        assert read_header(saved(colour(noise(3, 9, 8)), kind))[:2] == (8, 9)
+
+    def test_pipes_are_refused_and_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "image.png")
+        (tmp_path / "lost.png").symlink_to(tmp_path / "nothing")
+        with pytest.raises(CorruptFile, match="Found something else, such as a pipe"):
+            read_header(tmp_path / "image.png")
+        with pytest.raises(CorruptFile, match="Found something else, such as a pipe"):
+            list(image_files(tmp_path))
+        with pytest.raises(CorruptFile, match="no such file"):
+            read_header(tmp_path / "lost.png")

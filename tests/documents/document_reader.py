@@ -76,7 +76,7 @@ WITHOUT_PROGRAMS = ("README.md",)
 """Pages that tell to make such a run, but do not use its programs."""
 
 CLASSES = ("birds", "cats", "dogs")
-PRELOADED = Path(__file__).parent.parent / "preloaded.py"
+PRELOADED = Path(__file__).parent.parent / "processes" / "preloaded.py"
 
 
 class Reader:

@@ -245,10 +245,10 @@ def test_an_unfinished_folder_is_no_artifact(
     write_artifact(tmp_path, examples.image_artifact(1))
     (tmp_path / "model.onnx").write_bytes(b"old")
 
-    def killed(path: Path, value: object) -> None:
+    def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polyarch.export.artifact.write_json", killed)
+    monkeypatch.setattr("polyarch.export.artifact.write_metadata", killed)
     with pytest.raises(KeyboardInterrupt):
         write_artifact(tmp_path, examples.image_artifact(2))
     assert not (tmp_path / "model.onnx").exists()

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.files import Journal, write_atomically, write_json
+from polyarch.errors import InvalidInput
+from polyarch.files import (
+    Journal,
+    check_output,
+    is_stream,
+    new_file,
+    remove_temporaries,
+    write_atomically,
+    write_json,
+    write_output,
+)
 
 
 class Broken(BaseException):
@@ -71,6 +81,23 @@ class TestJournal:
         journal.append({"step": 4})
         assert Journal(path).records == [*self.records, {"step": 4}]
 
+    def test_any_flipped_bit_ends_the_journal_there(self, path: Path) -> None:
+        content = path.read_bytes()
+        ends = [index + 1 for index, byte in enumerate(content) if byte == ord("\n")]
+        for place in range(len(content)):
+            for bit in range(8):
+                damaged = bytearray(content)
+                damaged[place] ^= 1 << bit
+                path.write_bytes(damaged)
+                found = Journal(path).records
+                assert found == list(self.records[: sum(end <= place for end in ends)]) or found == list(self.records)
+
+    def test_journals_without_checksums_get_them(self, path: Path) -> None:
+        path.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+        assert Journal(path).records == list(self.records)
+        assert path.read_text().count('"crc32"') == 3
+        assert Journal(path).records == list(self.records)
+
     def test_opening_does_not_touch_a_whole_file(self, path: Path) -> None:
         before = path.stat().st_ino
         Journal(path)
@@ -98,3 +125,65 @@ class TestJournal:
         with pytest.raises(ValueError, match="JSON"):
             journal.append({"loss": float("nan")})
         assert Journal(path).records == journal.records == list(self.records)
+
+
+class TestOutputs:
+    """Files that a user names: whatever is no regular file is written through, and stays what it is."""
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_a_link_stays_and_its_target_is_replaced(self, tmp_path: Path, exists: bool) -> None:
+        target, link = tmp_path / "folder" / "target", tmp_path / "link"
+        target.parent.mkdir()
+        if exists:
+            target.write_text("old")
+        link.symlink_to(target)
+        write_output(link, "new")
+        assert link.is_symlink() and target.read_text() == "new"
+        assert list(target.parent.iterdir()) == [target]
+
+    def test_a_pipe_is_written_through(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            write_output(pipe, "through")
+            assert os.read(reader, 100) == b"through"
+        finally:
+            os.close(reader)
+        assert stat.S_ISFIFO(pipe.stat().st_mode) and is_stream(pipe)
+
+    def test_a_device_stays_a_device(self, tmp_path: Path) -> None:
+        link = tmp_path / "null"
+        link.symlink_to("/dev/null")
+        for path in (link, Path("/dev/null")):
+            write_output(path, "gone")
+        assert link.is_symlink() and stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+    def test_a_minus_is_standard_output(self, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+        write_output(Path("-"), "straße\n")
+        assert capsysbinary.readouterr().out == "straße\n".encode()
+
+    def test_what_cannot_be_a_file_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        (tmp_path / "loop").symlink_to(tmp_path / "loop")
+        for path, reason in (
+            (tmp_path, "Got the folder"),
+            (tmp_path / "file" / "x" / "y.csv", "Not a directory"),
+            (tmp_path / ("n" * 300), "name too long"),
+            (tmp_path / "loop", "loop"),
+        ):
+            with pytest.raises(InvalidInput, match=reason) as caught:
+                check_output(path)
+            assert "\n" not in str(caught.value)
+            with pytest.raises(InvalidInput, match=reason):
+                write_output(path, "x")
+
+    def test_what_killed_writers_left_is_removed(self, tmp_path: Path) -> None:
+        (tmp_path / "deep").mkdir()
+        with pytest.raises(Broken), new_file(tmp_path / "deep" / "file"):
+            left = next((tmp_path / "deep").iterdir())
+            (tmp_path / left.name).write_text("left by a killed writer")
+            raise Broken
+        (tmp_path / "kept").touch()
+        remove_temporaries(tmp_path)
+        assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "kept"]

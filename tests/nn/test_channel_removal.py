@@ -208,11 +208,10 @@ def test_a_producer_stays_while_somebody_reads_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bias", "norm", "left"),
-    [(False, False, set()), (True, False, {"branch.bias"}), (False, True, {"norm.weight", "norm.bias"})],
+    ("bias", "norm", "left"), [(False, False, set()), (True, False, {"_level_branch"}), (False, True, {"_level_norm"})]
 )
 def test_a_layer_without_input_is_its_constant(bias: bool, norm: bool, left: set[str]) -> None:
-    """Zero disappears from the addition; a bias, or what statistics make of zeros, stays."""
+    """Zero disappears from the addition; a bias, or what statistics make of zeros, stays as a parameter."""
     network = removed(Residual(bias=bias, norm=norm), IMAGES, branch=[0, 1, 2, 3])
     names = {name for name, _ in network.named_parameters()}
     assert names == {"stem.weight", "stem.bias", "last.weight", "last.bias"} | left
@@ -228,15 +227,14 @@ def test_a_change_in_place_does_not_reach_what_is_left_of_an_addition(activation
 
 
 @pytest.mark.parametrize(
-    ("between", "columns"),
-    [(nn.ReLU(), 2), (nn.Tanh(), 2), (nn.Sigmoid(), 4), (nn.Softplus(), 4), (nn.BatchNorm2d(4), 4)],
+    "between", [nn.ReLU(), nn.Tanh(), nn.Sigmoid(), nn.Softplus(), nn.BatchNorm2d(4), nn.AvgPool2d(2)]
 )
-def test_what_a_layer_does_not_read_because_it_is_zero(between: nn.Module, columns: int) -> None:
-    """Two channels of a pooling are dropped: zeros on the way to the next layer, unless they become something else."""
+def test_what_a_layer_does_not_read_because_it_is_constant(between: nn.Module) -> None:
+    """Two channels of a pooling are dropped: zeros or constants on the way to the next layer, whose bias adds them."""
     model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.MaxPool2d(2), between, nn.Conv2d(4, 3, 1))
     network = removed(model, IMAGES, **{"1": [0, 3]})
     assert layer_of(network, "0").weight.shape == (2, 2, 1, 1)
-    assert layer_of(network, "3").weight.shape == (3, columns, 1, 1)
+    assert layer_of(network, "3").weight.shape == (3, 2, 1, 1)
 
 
 def test_a_flattened_channel_goes_with_the_last_of_its_features() -> None:
@@ -497,11 +495,11 @@ def test_a_gate_inside_of_a_layer_of_torch() -> None:
         removed(sequences, IMAGES[:, :, 0], **{"1_linear1": [0]})
 
 
-def test_a_layer_on_sequences_keeps_its_size() -> None:
-    """Its channels are last of three: the kernel stays, and reads zeros."""
-    model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
-    network = removed(model, IMAGES[:, :, 0], **{"1": [0, 2]})
-    assert layer_of(network, "1").weight.shape == (3, 4)
+def test_a_layer_on_sequences_loses_rows_and_columns() -> None:
+    """Its channels are last of three."""
+    model = nn.Sequential(nn.Linear(6, 4), nn.GELU(), nn.Linear(4, 3))
+    network = removed(model, IMAGES[:, :, 0], **{"2": [0, 2]})
+    assert layer_of(network, "0").weight.shape == (2, 6) and layer_of(network, "2").weight.shape == (3, 2)
 
 
 def test_code_that_cannot_be_written_down_is_refused() -> None:

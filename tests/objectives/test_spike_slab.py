@@ -92,3 +92,38 @@ def test_mistakes(wrong: dict[str, float]) -> None:
     settings = {"num_data": 10, "length_scale": 1.0, **wrong}
     with pytest.raises(InvalidInput, match="or more"):
         SpikeSlab(**settings)  # type: ignore[arg-type]
+
+
+class Pooled(nn.Module):
+    """A pooling beside a convolution, read by one layer: a branch without and one with weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.convolution = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.pool, self.last = nn.AvgPool2d(3, 1, 1), nn.Conv2d(4, 5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        logits: Tensor = self.last(torch.relu(self.pool(x) + self.convolution(x))).mean((2, 3))
+        return logits
+
+
+@pytest.mark.parametrize("square_scale", [0.1, 50.0, 150.0])
+def test_the_prior_alone_treats_a_pooling_like_the_layer_that_reads_it(square_scale: float) -> None:
+    """At the best p for given kernels, and after the prior has shrunk the kernels, too: then p = 1/2, no collapse.
+
+    With the kernel 1 for a channel that is passed on, it would want p = sigmoid(d^2 / 2) whatever the kernels are.
+    """
+    model = Pooled().double()
+    net = gate(model, torch.randn(2, 2, 6, 6).double(), groups={"pool": ["pool"], "last": ["last"]})
+    q = KeepDrop(net.space, net.groups, drop=0.1).double()
+    objective = SpikeSlab(num_data=500_000, length_scale=square_scale**0.5)
+    for scale in (1.0, 0.1, 0.0):
+        with torch.no_grad():
+            model.last.weight.mul_(scale)
+        slices = float(model.last.weight.detach().square().sum()) / 4
+        with torch.no_grad():
+            q.logits.fill_(square_scale / 2 * slices)
+        (slope,) = torch.autograd.grad(objective(net.square_norms().detach(), q), [q.logits])
+        torch.testing.assert_close(slope, torch.zeros_like(slope), rtol=0, atol=1e-12)
+    assert q.drop.tolist() == [0.5, 0.5]

@@ -235,3 +235,10 @@ class TestNumbers:
             r2(torch.zeros(3, 1), torch.full((3, 1), math.nan))
         with pytest.raises(InvalidInput, match="variances above 0"):
             crps(GaussianMixture(torch.zeros(1, 2, 1), torch.zeros(1, 2, 1), torch.ones(1)), torch.zeros(2, 1))
+
+
+def test_the_loss_breaks_ties_between_the_best() -> None:
+    scores = {"a": (0.9, 0.3), "b": (0.95, 0.4), "c": (0.95, 0.2), "d": (0.95, 0.5)}
+    accuracy = METRICS["accuracy"]
+    assert accuracy.best(scores, lambda name: scores[name][0], loss=lambda name: scores[name][1]) == "c"
+    assert accuracy.best(scores, lambda name: scores[name][0]) == "b"

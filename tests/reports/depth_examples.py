@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from record_examples import contender, history, made, predictor
@@ -19,6 +19,7 @@ from polyarch.methods.depth.record import (
     DepthPredictor,
     DepthRecord,
     ExitPoint,
+    MixtureMeasure,
 )
 from polyarch.results import Results, Role, TrainingRecord
 
@@ -26,7 +27,7 @@ SIDE = 24
 ROLES = {
     PRUNED: Role.BEST,
     PRUNED_MIXTURE: Role.MIXTURE,
-    MIXTURE: Role.MIXTURE,
+    MIXTURE: Role.OTHER,
     FULL: Role.BASELINE,
     "depth 6 alone": Role.BEST,
 }
@@ -34,7 +35,10 @@ ROLES = {
 
 def spirals_results(**changes: Any) -> Results:
     """Two numbers per example, 21 depths, thousands of epochs; pruning loses a little."""
-    depths = measures(20, best=9, spread=3.0)
+    depths = [
+        one.model_copy(update={"exact": one.q, "learned": other.q})
+        for one, other in zip(measures(20, best=9, spread=3.0), measures(20, best=11, spread=4.0), strict=True)
+    ]
     record = DepthRecord(
         rule="argmax",
         chosen=9,
@@ -43,14 +47,21 @@ def spirals_results(**changes: Any) -> Results:
         prior="geometric, ratio 0.85",
         updates="gradient",
         depths=depths,
-        predictors=ways(depths, 9),
+        posterior="exact",
+        other_choices={"argmax": 11, "95%": 9, "expected": 12},
+        divergence=1.058,
+        weighting="learned",
+        mixtures=mixtures({"learned": (11, 0.05, 0.0447), "exact": (9, 0.06, 0.0472), "stacked": (20, 0.08, 0.051)}),
+        predictors=ways(depths, 9, 11),
         exits=exits(9),
         exit_confidence=0.9,
         functions=functions(range(21), classes=2),
     )
     data = {"name": "spirals", "classes": ["inner", "outer"], "input_shape": [2], "dtype": "float32"}
     content = {**_common(record), "data": {**data, "train": 150, "valid": 50, "test": 1800}, **changes}
-    content.setdefault("seconds", {"train": 21.4, "forward_full": 0.0021, "forward_pruned": 0.00095})
+    content.setdefault(
+        "seconds", {"train": 21.4, "forward_full": 0.0021, "forward_pruned": 0.00095, "forward_mixture": 0.0012}
+    )
     return made(content)
 
 
@@ -65,7 +76,7 @@ def photos_results(**changes: Any) -> Results:
         prior="geometric, ratio 0.85",
         updates="em",
         depths=depths,
-        predictors=ways(depths, 18),
+        predictors=ways(depths, 18, 18),
         exits=exits(18),
         exit_confidence=0.95,
     )
@@ -158,11 +169,22 @@ def measures(deepest: int, best: int, spread: float) -> list[DepthMeasure]:
     return found
 
 
-def ways(depths: Sequence[DepthMeasure], chosen: int) -> list[DepthPredictor]:
+def mixtures(found: Mapping[str, tuple[int, float, float]]) -> list[MixtureMeasure]:
+    """Weights -> the last depth that they use, validation loss and test loss."""
+    return [
+        MixtureMeasure(
+            weighting=name, weights=[1 / (depth + 1)] * (depth + 1), valid_loss=valid, loss=loss,
+            score=0.9861 if name == "learned" else 0.98,
+        )
+        for name, (depth, valid, loss) in found.items()
+    ]  # fmt: skip
+
+
+def ways(depths: Sequence[DepthMeasure], chosen: int, mixed: int) -> list[DepthPredictor]:
     """Pruning costs a little, alone more than as a mixture."""
     return [
         way(MIXTURE, depths[-1], score=0.9878, loss=0.0433, mean_probability=0.9631),
-        way(PRUNED_MIXTURE, depths[chosen], score=0.9861, loss=0.0447, mean_probability=0.9622),
+        way(PRUNED_MIXTURE, depths[mixed], score=0.9861, loss=0.0447, mean_probability=0.9622),
         way(PRUNED, depths[chosen]),
         way(FULL, depths[-1]),
     ]
@@ -170,7 +192,7 @@ def ways(depths: Sequence[DepthMeasure], chosen: int) -> list[DepthPredictor]:
 
 def way(name: str, measured: DepthMeasure, **changes: float) -> DepthPredictor:
     """The depth alone, with some numbers changed."""
-    content: dict[str, Any] = measured.model_dump(exclude={"depth", "q", "prior"})
+    content: dict[str, Any] = measured.model_dump(exclude={"depth", "q", "exact", "learned", "prior"})
     content |= {"blocks": measured.depth, "mean_probability": math.exp(-measured.loss)}
     content |= {"metrics": {"calibration_error": 0.0123}}
     return DepthPredictor(name=name, **{**content, **changes})

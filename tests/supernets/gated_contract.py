@@ -10,12 +10,28 @@ from polyarch.testing import SupernetContract
 
 
 class GatedContract(SupernetContract):
-    """As for all supernets, but the layers of a path run with all of their channels."""
+    """As for all supernets, but the layers of a path run with all of their channels.
+
+    An extracted network with folded constants equals its path in evaluation mode alone.
+    """
+
+    def test_extracted_network_follows_its_mode(self) -> None:
+        net, x, architectures = self._trained()
+        assert isinstance(net, GatedSupernet)
+        unfolded = [architecture for architecture in architectures if not net.folds(architecture)]
+        assert unfolded
+        for architecture in architectures:
+            network = net.extract(architecture)
+            for mode in (False, True) if architecture in unfolded else (False,):  # training updates the statistics
+                network.train(mode)
+                assert all(module.training == mode for module in network.modules())
+                self._assert_close(network(x), net.train(mode)(x, architecture))
 
     def test_a_path_computes_only_what_it_selects(self) -> None:
         """Here a path multiplies by zeros, and its kernels stay whole: what is left out has a gradient of zero."""
         net, x, architectures = self._trained()
-        for architecture in architectures:
+        assert isinstance(net, GatedSupernet)
+        for architecture in (one for one in architectures if not net.folds(one)):
             net.zero_grad(set_to_none=True)
             network = net.extract(architecture).train()
             squares = []

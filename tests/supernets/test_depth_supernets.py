@@ -27,6 +27,12 @@ def convolutional() -> ConvolutionalDepth:
         return ConvolutionalDepth(classes=3, max_depth=DEPTH, channels=4, inner_channels=2).double()
 
 
+def with_biases() -> ConvolutionalDepth:
+    """As the authors of variational depth search have it."""
+    with global_seed(0, "net"):
+        return ConvolutionalDepth(classes=3, max_depth=DEPTH, channels=4, inner_channels=2, bias=True).double()
+
+
 @pytest.fixture
 def x() -> Tensor:
     return torch.randn(6, 1, 8, 8, dtype=torch.float64, generator=generator_at(0, "inputs"))
@@ -48,7 +54,8 @@ def convolutional_head(net: ConvolutionalDepth, features: Tensor, depth: int) ->
 
 
 @pytest.mark.parametrize(
-    ("make", "head"), [(fully_connected, fully_connected_head), (convolutional, convolutional_head)]
+    ("make", "head"),
+    [(fully_connected, fully_connected_head), (convolutional, convolutional_head), (with_biases, convolutional_head)],
 )
 def test_exits_by_the_formula(
     make: Callable[[], DepthSupernet], head: Callable[[DepthSupernet, Tensor, int], Tensor], x: Tensor
@@ -62,7 +69,7 @@ def test_exits_by_the_formula(
         torch.testing.assert_close(net(x, architecture), head(net, features, depth), rtol=1e-12, atol=1e-12)
 
 
-both = pytest.mark.parametrize("make", [fully_connected, convolutional])
+both = pytest.mark.parametrize("make", [fully_connected, convolutional, with_biases])
 
 
 @both
@@ -127,12 +134,17 @@ def test_the_head_is_shared_by_all_depths() -> None:
     assert len({norm.weight for norm in net.norms}) == len({norm.bias for norm in net.norms}) == 1
 
 
+def test_biases_are_those_of_the_convolutions_in_the_blocks() -> None:
+    counts = [sum(parameter.numel() for parameter in make().parameters()) for make in (with_biases, convolutional)]
+    assert counts[0] - counts[1] == DEPTH * (2 + 2 + 4)
+
+
 def test_a_depth_of_zero_is_too_little() -> None:
     with pytest.raises(InvalidInput, match="maximum depth of 1 or more"):
         FullyConnectedDepth(features=2, classes=2, max_depth=0)
 
 
-@pytest.mark.parametrize("make", [fully_connected, convolutional])
+@both
 def test_a_start_at_zero_says_nothing_at_any_depth_and_can_learn(make: Callable[[], DepthSupernet], x: Tensor) -> None:
     net = make()
     net.start_at_zero()

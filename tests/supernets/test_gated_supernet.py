@@ -107,7 +107,7 @@ def test_layers_without_slices_of_their_own_are_not_gated_by_default() -> None:
     architecture = net.space.architecture(["drop", "keep"] * 10)
     x = torch.randn(3, 3, 6, generator=generator_at(0, "x"))
     torch.testing.assert_close(net.eval().extract(architecture)(x), net(x, architecture))
-    with pytest.raises(InvalidInput, match="Expected '3' to be a convolution without groups"):
+    with pytest.raises(InvalidInput, match="Expected '3' to be a convolution, but no depthwise one"):
         gate(nn.Sequential(*body, weight_norm(nn.Linear(4, 4))), torch.randn(4, 3, 6), groups={"all": ["3"]})
 
 
@@ -173,8 +173,10 @@ def test_square_norms_and_counts() -> None:
     weights = {name: net.model.get_submodule(name).get_parameter("weight") for name in ("left.0", "right", "merge")}
     norms = dict(zip(net.groups, net.square_norms(), strict=True))
     torch.testing.assert_close(norms["convolutions"], weights["left.0"].norm() ** 2 + weights["right"].norm() ** 2)
-    assert norms["pool"] == 4
-    assert gate(Branches(), images().float(), groups={"all": ["pool"]}).square_norms().tolist() == [4.0]
+    # four channels, each as dear as a slice of the layer that reads them
+    torch.testing.assert_close(norms["pool"], 4 * weights["merge"].norm() ** 2 / 7)
+    alone = gate(model := Branches(), images().float(), groups={"all": ["pool"]}).square_norms()
+    torch.testing.assert_close(alone, 4 * model.merge.weight.detach().norm()[None] ** 2 / 7)
     everything = sum(parameter.numel() for parameter in net.model.parameters())
     options = {name: "drop" if name in ("left.0[1]", "merge[0]") else "keep" for name in net.space.choice_names}
     # nobody else reads the first output of ``right``, so its row and bias go, too

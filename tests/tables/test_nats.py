@@ -20,6 +20,8 @@ from polyarch.tables import CurveTable, convert_nats
 SPACE = nb201_space()
 CELLS = [SPACE.architecture([operation] * 6) for operation in ("nor_conv_3x3", "skip_connect", "none")]
 EPOCHS = 4
+SHORT = 2
+"""Epochs of the runs that the files call 200 and 12."""
 EVERY_EPOCH = {  # what runs of 200 epochs have after every epoch, and what only at the end
     "cifar10-valid": (("x-valid",), ("ori-test",)),
     "cifar10": (("ori-test",), ()),
@@ -33,22 +35,22 @@ def value(*parts: object) -> float:
     return float(np.random.default_rng(list(map(ord, repr(parts)))).uniform(0, 100))
 
 
-def run(cell: int, dataset: str, seed: int, weights: Any = None) -> dict[str, Any]:
-    """`ResultsCount.state_dict()`."""
+def run(cell: int, dataset: str, seed: int, weights: Any = None, epochs: int = EPOCHS) -> dict[str, Any]:
+    """`ResultsCount.state_dict()`; a run of fewer epochs is the beginning of the longer one."""
     whole, last = EVERY_EPOCH[dataset]
-    keys = [f"{name}@{epoch}" for name in whole for epoch in range(EPOCHS)] + [f"{name}@{EPOCHS - 1}" for name in last]
+    keys = [f"{name}@{epoch}" for name in whole for epoch in range(epochs)] + [f"{name}@{epochs - 1}" for name in last]
     return {
         "name": dataset,
         "net_state_dict": weights,
-        "train_acc1es": OrderedDict((e, value(cell, dataset, seed, "train", "acc", e)) for e in range(EPOCHS)),
+        "train_acc1es": OrderedDict((e, value(cell, dataset, seed, "train", "acc", e)) for e in range(epochs)),
         "train_acc5es": None,
-        "train_losses": OrderedDict((e, value(cell, dataset, seed, "train", "loss", e)) for e in range(EPOCHS)),
-        "train_times": OrderedDict((e, 1.5) for e in range(EPOCHS)),
+        "train_losses": OrderedDict((e, value(cell, dataset, seed, "train", "loss", e)) for e in range(epochs)),
+        "train_times": OrderedDict((e, 1.5) for e in range(epochs)),
         "arch_config": {"channel": 16, "num_cells": 5, "arch_str": nb201_string(CELLS[cell]), "class_num": 10},
         "params": 0.1 + cell,
         "flop": 15.5 + cell,
         "seed": str(seed),
-        "epochs": EPOCHS,
+        "epochs": epochs,
         "latency": [0.014, 0.016],
         "eval_names": [*whole, *last],
         "eval_acc1es": {key: np.float64(value(cell, dataset, seed, "acc", key)) for key in keys},
@@ -57,13 +59,13 @@ def run(cell: int, dataset: str, seed: int, weights: Any = None) -> dict[str, An
     }
 
 
-def results(cell: int, seeds: tuple[int, ...], weights: Any = None) -> dict[str, Any]:
+def results(cell: int, seeds: tuple[int, ...], weights: Any = None, epochs: int = EPOCHS) -> dict[str, Any]:
     """`ArchResults.state_dict()`."""
     return {
         "arch_index": cell,
         "arch_str": nb201_string(CELLS[cell]),
         "all_results": {
-            (dataset, seed): run(cell, dataset, seed, weights) for dataset in EVERY_EPOCH for seed in seeds
+            (dataset, seed): run(cell, dataset, seed, weights, epochs) for dataset in EVERY_EPOCH for seed in seeds
         },
         "dataset_seed": {dataset: list(seeds) for dataset in EVERY_EPOCH},
         "clear_net_done": weights is None,
@@ -80,7 +82,7 @@ def write_folder(folder: Path, weights: Any = None) -> Path:
     meta = {"meta_archs": names, "total_archs": len(names), "arch2infos": None, "evaluated_indexes": set()}
     save(folder / "meta.pickle.pbz2", meta)
     for cell, seeds in enumerate([(777, 888, 999), (777,), (777, 999)]):
-        content = OrderedDict({"12": {}, "200": results(cell, seeds, weights)})
+        content = OrderedDict({"12": results(cell, seeds, weights, SHORT), "200": results(cell, seeds, weights)})
         save(folder / f"{cell:06d}.pickle.pbz2", content)
     return folder
 
@@ -101,9 +103,11 @@ def test_means_over_runs(tmp_path: Path, kind: str) -> None:
         source = tmp_path / "simple.tar"
     seen: list[int] = []
     written = convert_nats(source, tmp_path / "out" / "nats.npz", seen.append)
-    assert [path.name for path in written] == ["nats_cifar10.npz", "nats_cifar100.npz", "nats_imagenet16.npz"]
+    assert [path.name for path in written] == [
+        f"nats_{name}{ending}.npz" for ending in ("", "_12") for name in ("cifar10", "cifar100", "imagenet16")
+    ]
     assert seen == [1, 2, 3]
-    ten, hundred, imagenet = map(CurveTable.load, written)
+    ten, hundred, imagenet, short, *_ = map(CurveTable.load, written)
     epochs = range(EPOCHS)
     for index, cell in enumerate(CELLS):
         assert ten.accuracy(cell) == pytest.approx(mean(index, "cifar10", "acc", f"ori-test@{EPOCHS - 1}"))
@@ -124,11 +128,15 @@ def test_means_over_runs(tmp_path: Path, kind: str) -> None:
         assert hundred.value(cell, "valid_loss") == pytest.approx(
             mean(index, "cifar100", "loss", f"x-valid@{EPOCHS - 1}")
         )
+        assert short.accuracy(cell) == pytest.approx(mean(index, "cifar10", "acc", f"ori-test@{SHORT - 1}"))
+        for measure in ("train_loss", "valid_accuracy"):
+            assert short.curve(cell, measure).tolist() == ten.curve(cell, measure)[:SHORT].tolist()
+        assert short.value(cell, "train_seconds") == pytest.approx(1.5 * SHORT)
         assert ten.value(cell, "params_millions") == pytest.approx(0.1 + index)
         assert ten.value(cell, "latency_seconds") == pytest.approx(0.015)
         assert ten.value(cell, "train_seconds") == pytest.approx(1.5 * EPOCHS)
     both = ("train_loss", "train_accuracy")
-    assert ten.measures == (*both, "valid_loss", "valid_accuracy", "test_loss", "test_accuracy")
+    assert ten.measures == short.measures == (*both, "valid_loss", "valid_accuracy", "test_loss", "test_accuracy")
     assert hundred.measures == imagenet.measures == (*both, "valtest_loss", "valtest_accuracy")
     assert ten.space.canonical is not None
 
@@ -146,7 +154,7 @@ def test_a_run_that_diverged_ends_there(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "simple")
     content = results(1, (777,))
     content["all_results"]["cifar10-valid", 777]["train_losses"][2] = float("nan")
-    save(folder / "000001.pickle.pbz2", {"200": content})
+    save(folder / "000001.pickle.pbz2", {"200": content, "12": results(1, (777,), None, SHORT)})
     table = CurveTable.load(convert_nats(folder, tmp_path / "nats.npz")[0])
     assert [len(table.curve(cell, "train_loss")) for cell in CELLS] == [EPOCHS, 2, EPOCHS]
 
@@ -197,7 +205,14 @@ def test_incomplete_results(tmp_path: Path, change: Any) -> None:
     folder = write_folder(tmp_path / "simple")
     content = results(1, (777,))
     change(content)
-    save(folder / "000001.pickle.pbz2", {"200": content})
+    save(folder / "000001.pickle.pbz2", {"200": content, "12": results(1, (777,), None, SHORT)})
+    with pytest.raises(CorruptFile, match=r"Expected 000001\.pickle\.pbz2 to be results of NATS-Bench"):
+        convert_nats(folder, tmp_path / "nats.npz")
+
+
+def test_both_schedules_are_needed(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "simple")
+    save(folder / "000001.pickle.pbz2", {"200": results(1, (777,)), "12": {}})
     with pytest.raises(CorruptFile, match=r"Expected 000001\.pickle\.pbz2 to be results of NATS-Bench"):
         convert_nats(folder, tmp_path / "nats.npz")
 

@@ -39,7 +39,9 @@ def test_files(tmp_path: Path) -> None:
         load_truth(f"{path}:seconds")
 
 
-@pytest.mark.parametrize("name", ["nb301", "nb201", "nats", "nats:cifar100", "macro", "spikenas", "nb101", "nb101:2"])
+@pytest.mark.parametrize(
+    "name", ["nb301", "nb201", "nats", "nats:cifar100_12", "macro", "spikenas", "nb101", "nb101:2"]
+)
 def test_missing_data_say_how_to_get_them(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYARCH_DATA", str(tmp_path))
     with pytest.raises(MissingData) as caught:

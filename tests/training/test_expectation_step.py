@@ -19,8 +19,8 @@ from polyarch.objectives import ExactExpectation, categorical_log_likelihood, el
 from polyarch.randomness import generator_at, global_seed
 from polyarch.strategies import Variational
 from polyarch.supernets import ConvolutionalDepth, FullyConnectedDepth, Supernet, from_module
-from polyarch.testing import random_data, same_bits
-from polyarch.training import Callback, CheckpointStore, ExpectationStep, FitState, StopRequest, fit
+from polyarch.testing import StopAt, random_data, same_bits
+from polyarch.training import Callback, CheckpointStore, ExpectationStep, FitState, fit
 
 EXAMPLES = 24
 
@@ -149,18 +149,6 @@ def test_q_is_the_prior_before_the_first_e_step_and_changes_once_an_epoch(after:
         else:
             assert not start.equal(epochs[epoch - 1][0]) or epoch == 0
             assert (start - prior.log_probabilities()).abs().max() > 1e-3
-
-
-class StopAt(Callback):
-    """Asks for a stop after a step, as Ctrl-C would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.request = StopRequest()
-
-    def on_step_end(self, state: FitState, metrics: Any) -> None:
-        if state.step == self.step:
-            self.request.ask()
 
 
 @pytest.mark.parametrize("make", [fully_connected, own, lambda seed: own(seed, dropout=0.5)])

@@ -39,7 +39,7 @@ def search_together(
     together = _replicas(nets, sources)
     prior = depth_prior(nets[0].space, search.prior, search.prior_ratio).to(together.weight)
     q = ReplicatedDepths(together.replicas, prior.log_probabilities()).to(together.weight.device)
-    optimizer = search.optimizer(together, q)
+    optimizer = search.joint_optimizer(together, q)
     num_data = sources[0].num_examples
     strategy = ReplicatedVariational(together, q, optimizer, num_data=num_data)
     histories = _run(search, strategy, optimizer, sources, seed=seed)

@@ -1,4 +1,4 @@
-"""Spirals: are learned depths those where fixed depths do best, and what does pruning keep? (figure 2, left)"""
+"""Spirals: are learned depths those where fixed depths do best, and do they predict better? (figure 2, left)"""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from polyarch_experiments.depth.spirals import QUICK, SPIRALS, depths, measure_fixed, measure_learned, values
+import numpy as np
+
+from polyarch.ranking import Interval
+from polyarch.ranking.bootstrap import Positions, Resamples
+from polyarch_experiments.depth.spirals import QUICK, SPIRALS, depths, measure_fixed, measure_learned, values, weighted
+from polyarch_experiments.depth.verdict import all_of, claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Experiment, Settings
-from polyarch_experiments.figures import Spec, bars_and_points, summary
-from polyarch_experiments.measures import spread
+from polyarch_experiments.figures import Spec, bars_and_points, side_by_side, summary
+from polyarch_experiments.measures import rank_correlation, spread
 from polyarch_experiments.papers import VARIATIONAL_DEPTH
 from polyarch_experiments.results import Claim
 
 LEARNED = "learned"
+POSTERIORS = {"q": "learned q", "exact": "exact posterior"}
 
 
 def items(settings: Settings) -> dict[str, int | None]:
@@ -27,74 +33,129 @@ def run(settings: Settings, depth: int | None, folder: Path) -> dict[str, Any]:
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Means over seeds; a claim about an ordering is supported when the ordering of the means holds."""
+    """Rank correlations with bootstrap intervals, and differences paired by seed with Student's."""
     learned = runs[LEARNED]
-    pruned, full = values(learned, "pruned"), values(learned, "unpruned")
-    accuracy = {kind: values(learned, kind, "accuracy") for kind in ("pruned", "unpruned", "alone")}
-    fixed = {depth: values(runs[f"depth {depth}"], "test") for depth in settings["fixed_depths"]}
-    means = {depth: statistics.fmean(found) for depth, found in fixed.items()}
-    best = max(means, key=lambda depth: means[depth])
-    mass = _mean_q(learned)
-    shared = sum(mass[depth] for depth in means)
-    under_q = sum(mass[depth] * mean for depth, mean in means.items()) / shared
-    everywhere = statistics.fmean(means.values())
-    chosen = [round(depth) for depth in depths(learned)]
-    return [
-        Claim(
-            number=1,
-            text="The depths that get probability are those where networks of fixed depth do best.",
-            supported=under_q > everywhere and min(chosen) <= best <= max(chosen),
-            numbers=f"mean log p of fixed depths: {under_q:.3f} averaged under q, {everywhere:.3f} averaged over all "
-            f"depths; best fixed depth {best}, chosen depths {chosen}",
-            document="fixed depths peak where q has its mass (D = 50, chosen depth 9)",
-        ),
-        Claim(
-            number=1,
-            text="The pruned network has a higher test log-likelihood than networks of every fixed depth.",
-            supported=statistics.fmean(pruned) > means[best],
-            numbers=f"mean log p: pruned {spread(pruned, 3)}, best fixed depth {best} {spread(fixed[best], 3)}, "
-            f"fixed depth {max(means)} {spread(fixed[max(means)], 3)}; mean p: pruned "
-            f"{spread(values(learned, 'pruned', 'mean_p'), 3)}",
-            document="it does, for depths 1 to 50",
-        ),
-        Claim(
-            text="Pruning keeps log-likelihood (within 0.01 nats) and accuracy (within 0.5 points) of the mixture.",
-            supported=abs(statistics.fmean(pruned) - statistics.fmean(full)) <= 0.01
-            and abs(statistics.fmean(accuracy["pruned"]) - statistics.fmean(accuracy["unpruned"])) <= 0.005,
-            numbers=f"mean log p {spread(pruned, 4)} pruned, {spread(full, 4)} full; accuracy "
-            f"{spread(accuracy['pruned'], 4)} pruned, {spread(accuracy['unpruned'], 4)} full, "
-            f"{spread(accuracy['alone'], 4)} the chosen depth alone",
-            document="pruned and full predictions agree",
-        ),
+    found = {name: probability_against_score(settings, runs, name) for name in POSTERIORS}
+    numbers = f"best fixed depth on average {_best(settings, runs)}, chosen from the learned q "
+    numbers += f"{[round(depth) for depth in depths(learned, source='learned_depths')]}, from the exact posterior "
+    numbers += f"{[round(depth) for depth in depths(learned)]}"
+    document = "fixed depths peak where q has its mass (D = 50, chosen depth 9)"
+    claims = [
+        claim(
+            f"Depths with more probability by the {shown_name} are those where networks of fixed depth do better.",
+            lies(found[name], above=0),
+            f"Spearman of probability and test mean log p over depths {shown(found[name], 2)}; {numbers}",
+            number=1 if name == "q" else None,
+            document=document if name == "q" else "not in the paper",
+            ours="a rank correlation above 0, by a bootstrap over depths and seeds",
+        )
+        for name, shown_name in POSTERIORS.items()
     ]
+    return [*claims, against_fixed(settings, runs), _pruning(learned)]
+
+
+def probability_against_score(settings: Settings, runs: dict[str, Any], name: str) -> Interval:
+    """Spearman's correlation over depths of probability and test mean log p of fixed depths, both means over seeds.
+
+    With a bootstrap over depths and seeds: the seeds of a bootstrap sample are those of both sides.
+    """
+    shown_depths = settings["fixed_depths"]
+    q = np.array([[seed[name][depth] for depth in shown_depths] for seed in runs[LEARNED]["seeds"]])  # (seeds, depths)
+    truth = np.array([values(runs[f"depth {depth}"], "test") for depth in shown_depths]).T
+
+    def estimate(seeds: Positions, rows: Positions) -> float | None:
+        first, second = (side[seeds][:, rows].mean(0).tolist() for side in (q, truth))
+        return rank_correlation(first, second) if len(set(rows.tolist())) > 2 else None
+
+    samples = Resamples(len(shown_depths), seeds=len(q))
+    return samples.interval(samples.whole(estimate), samples.draws(estimate))
+
+
+def chosen_fixed(settings: Settings, runs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The network of fixed depth with the highest validation mean log p, seed by seed, with its ``depth``."""
+    found = []
+    for seed in range(settings["seeds"]):
+        sides = {depth: runs[f"depth {depth}"]["seeds"][seed] for depth in settings["fixed_depths"]}
+        depth = max(sides, key=lambda one: sides[one]["valid"])
+        found.append({**sides[depth], "depth": depth})
+    return found
+
+
+def against_fixed(settings: Settings, runs: dict[str, Any], where: str = "") -> Claim:
+    """The mixture of a learned depth against the fixed depth that validation points choose, paired by seed."""
+    learned, fixed = runs[LEARNED], chosen_fixed(settings, runs)
+    theirs = [seed["test"]["mean_log_p"] for seed in fixed]
+    difference = paired(values(learned, "pruned"), theirs)
+    others = ", ".join(f"{name} {spread(weighted(learned, name), 3)}" for name in ("learned", "exact", "stacked"))
+    taken = ", ".join(seed["weighting"] for seed in learned["seeds"])
+    best = _best(settings, runs)
+    return claim(
+        f"The pruned mixture has a higher test log-likelihood than the fixed depth chosen on validation data{where}.",
+        lies(difference, above=0),
+        f"difference of mean log p {shown(difference)}; mixture {spread(values(learned, 'pruned'), 3)} (weights chosen "
+        f"on validation data: {taken}; by weights: {others}), fixed depth {spread(theirs, 3)} (depths "
+        f"{[seed['depth'] for seed in fixed]}); best fixed depth by test points, {best}: "
+        f"{spread(values(runs[f'depth {best}'], 'test'), 3)}",
+        number=1,
+        document="it does, against depths 1 to 50",
+    )
+
+
+def _pruning(learned: dict[str, Any]) -> Claim:
+    sides = {
+        name: (paired(weighted(learned, weights), values(learned, full)),
+               paired(weighted(learned, weights, "accuracy"), values(learned, full, "accuracy")))
+        for name, weights, full in (("learned", "learned", "unpruned learned"), ("exact", "exact", "unpruned"))
+    }  # fmt: skip
+    log_p, accuracy = sides["learned"]
+    told = [f"{name} q: mean log p {shown(one, 4)}, accuracy {shown(two, 4)}" for name, (one, two) in sides.items()]
+    return claim(
+        "Pruning keeps the log-likelihood (within 0.01 nats) and accuracy (within 0.5 points) of the mixture.",
+        all_of([lies(log_p, above=-0.01, below=0.01), lies(accuracy, above=-0.005, below=0.005)]),
+        f"pruned minus full: {'; '.join(told)}; KL(learned || exact) "
+        f"{shown(over_seeds([seed['kl'] for seed in learned['seeds']]), 2)} nats",
+        document="pruned and full predictions agree",
+        ours="0.01 nats and 0.5 points, for the learned q as in the paper",
+    )
+
+
+def _best(settings: Settings, runs: dict[str, Any]) -> int:
+    """The fixed depth with the highest mean log p on test points."""
+    means: dict[int, float] = {
+        depth: statistics.fmean(values(runs[f"depth {depth}"], "test")) for depth in settings["fixed_depths"]
+    }
+    return max(means, key=lambda depth: means[depth])
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """The posterior with the fixed depths above it."""
-    bars = [{"x": depth, "mean": value} for depth, value in enumerate(_mean_q(runs[LEARNED]))]
+    """Both posteriors with the fixed depths above them."""
     points = [{"x": depth, **summary(values(runs[f"depth {depth}"], "test"))} for depth in settings["fixed_depths"]]
-    title = f"Spirals, D = {settings['max_depth']}, {settings['seeds']} seeds"
-    return {
-        "posterior": bars_and_points(
-            bars, points, "depth", "q(depth), mean over seeds", "test mean log p, fixed depth", title
+    panels = []
+    for name, title in POSTERIORS.items():
+        columns = zip(*(seed[name] for seed in runs[LEARNED]["seeds"]), strict=True)
+        bars = [{"x": depth, "mean": statistics.fmean(column)} for depth, column in enumerate(columns)]
+        panels.append(
+            bars_and_points(
+                bars,
+                points,
+                "depth",
+                "probability, mean over seeds",
+                "test mean log p, fixed depth",
+                f"{title.capitalize()}, D = {settings['max_depth']}",
+            )
         )
-    }
+    return {"posterior": side_by_side(*panels)}
 
 
-def _mean_q(learned: dict[str, Any]) -> list[float]:
-    """q averaged over seeds."""
-    columns = zip(*(seed["q"] for seed in learned["seeds"]), strict=True)
-    return [statistics.fmean(column) for column in columns]
-
-
+FIXED_DEPTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50]
 SPIRAL_DEPTH = Experiment(
     name="spiral_depth",
     document=VARIATIONAL_DEPTH,
     claim="A learned, pruned depth beats networks of every fixed depth on spirals (figure 2, left).",
     presets={
         "quick": {**QUICK, "fixed_depths": [1, 3, 5]},
-        "cpu": {**SPIRALS, "fixed_depths": list(range(1, 21))},
-        "paper": {**SPIRALS, "max_depth": 50, "epochs": 100_000, "fixed_depths": list(range(1, 51))},
+        "cpu": {**SPIRALS, "max_depth": 50, "epochs": 8000, "fixed_depths": FIXED_DEPTHS},
+        "paper": {**SPIRALS, "max_depth": 50, "epochs": 8000, "fixed_depths": list(range(1, 51))},
     },
     items=items,
     task=run,

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from polyarch_experiments.depth.spirals import QUICK, SPIRALS, depths, mean_depth, measure_learned, values
+from polyarch.ranking import Interval
+from polyarch_experiments.depth.spirals import QUICK, SPIRALS, depths, measure_learned, values, weighted
+from polyarch_experiments.depth.verdict import all_of, claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, side_by_side, summary, with_spread
 from polyarch_experiments.measures import rank_correlation, spread
@@ -51,48 +53,64 @@ def _numbers(settings: Settings, runs: dict[str, Any]) -> str:
     parts = []
     for value in settings["values"]:
         one = _at(settings, runs, value)
-        parts.append(f"{value}: depth {spread(depths(one), 1)}, log p {spread(values(one, 'pruned'), 3)}")
+        learned = spread(depths(one, source="learned_depths"), 1)
+        parts.append(f"{value}: depth {spread(depths(one), 1)} (learned q {learned}), log p {spread(_log_p(one), 3)}")
     return "; ".join(parts)
 
 
-def _depth_correlation(settings: Settings, runs: dict[str, Any], most: float = float("inf")) -> float:
-    """Spearman's correlation of the value with the mean chosen depth."""
+def _depth_correlation(settings: Settings, runs: dict[str, Any], most: float = float("inf")) -> Interval:
+    """Spearman's correlation of the value with the chosen depth, seed by seed."""
     kept = [value for value in settings["values"] if value <= most]
-    return rank_correlation(kept, [mean_depth(_at(settings, runs, value)) for value in kept])
+    by_seed = zip(*(depths(_at(settings, runs, value)) for value in kept), strict=True)
+    return over_seeds([rank_correlation(kept, chosen) for chosen in by_seed])
 
 
-def _range(settings: Settings, runs: dict[str, Any], low: float, high: float) -> tuple[float, float] | None:
-    """How far the mean chosen depths and the mean log p at values in low..high lie apart; None for fewer than two."""
-    kept = [_at(settings, runs, value) for value in settings["values"] if low <= value <= high]
-    if len(kept) < 2:
-        return None
-    chosen = [mean_depth(one) for one in kept]
-    logs = [statistics.fmean(values(one, "pruned")) for one in kept]
-    return max(chosen) - min(chosen), max(logs) - min(logs)
+def _stability(
+    settings: Settings, runs: dict[str, Any], low: float, high: float, measure: Callable[[dict[str, Any]], list[float]]
+) -> dict[float, Interval]:
+    """How far a measure at other values in low..high is from that at the lowest of them, paired by seed."""
+    kept = [value for value in settings["values"] if low <= value <= high]
+    return {
+        value: paired(measure(_at(settings, runs, value)), measure(_at(settings, runs, kept[0]))) for value in kept[1:]
+    }
+
+
+def _log_p(run: dict[str, Any]) -> list[float]:
+    return values(run, "pruned")
+
+
+def _apart(found: dict[float, Interval], digits: int) -> str:
+    return ", ".join(f"{shown(interval, digits)} at {value}" for value, interval in found.items()) or "not measured"
 
 
 def judge_max_depth(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Stable up to 50, unstable after."""
-    apart = _range(settings, runs, 20, 50)
-    shown = f"depths differ by {apart[0]:.1f}, log p by {apart[1]:.3f}; " if apart else ""
+    chosen, logs = (_stability(settings, runs, 20, 50, measure) for measure in (depths, _log_p))
+    learned = _stability(settings, runs, 20, 50, lambda run: depths(run, source="learned_depths"))
+    within = [lies(one, above=-2, below=2) for one in chosen.values()]
+    within += [lies(one, above=-STABLE, below=STABLE) for one in logs.values()]
     beyond = [value for value in settings["values"] if value > 50]
-    spreads = {value: _std(values(_at(settings, runs, value), "pruned")) for value in settings["values"]}
+    spreads = {value: _std(_log_p(_at(settings, runs, value))) for value in settings["values"]}
     before = max(spread for value, spread in spreads.items() if value <= 50)
     return [
-        Claim(
+        claim(
+            "Chosen depth (within 2 blocks) and log-likelihood (within 0.05 nats) are stable for D = 20 to 50.",
+            all_of(within),
+            f"exact posterior, depth against that at D = 20: {_apart(chosen, 1)}; log p against that at D = 20: "
+            f"{_apart(logs, 3)}; depth from the learned q against that at D = 20: {_apart(learned, 1)}; "
+            f"{_numbers(settings, runs)}",
             number=2,
-            text="Chosen depth (within 2 blocks) and log-likelihood (within 0.05 nats) are stable for D = 20 to 50.",
-            supported=apart[0] <= 2 and apart[1] <= STABLE if apart else None,
-            numbers=shown + _numbers(settings, runs),
             document="both are stable up to about D = 50",
+            ours="2 blocks and 0.05 nats",
         ),
-        Claim(
-            number=2,
-            text="Beyond D = 50 the results become unstable (larger spread over seeds).",
-            supported=max(spreads[value] for value in beyond) > 1.5 * before if beyond else None,
-            numbers=f"standard deviation of log p: at most {before:.3f} up to D = 50; "
+        claim(
+            "Beyond D = 50 the results become unstable (larger spread over seeds).",
+            max(spreads[value] for value in beyond) > 1.5 * before if beyond else None,
+            f"standard deviation of log p over {settings['seeds']} seeds: at most {before:.3f} up to D = 50; "
             + "; ".join(f"{spreads[value]:.3f} at D = {value}" for value in beyond),
+            number=2,
             document="both become unstable",
+            ours="a spread 1.5 times as large; no interval",
         ),
     ]
 
@@ -100,22 +118,23 @@ def judge_max_depth(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 def judge_width(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Wider networks need fewer blocks."""
     correlation = _depth_correlation(settings, runs)
-    apart = _range(settings, runs, 20, 500)
+    logs = _stability(settings, runs, 20, 500, _log_p)
     widest = max(settings["values"])
     return [
-        Claim(
+        claim(
+            "The chosen depth falls as the width grows.",
+            lies(correlation, below=0),
+            f"Spearman {shown(correlation, 2)}; {_numbers(settings, runs)}",
             number=3,
-            text="The chosen depth falls as the width grows.",
-            supported=correlation <= -0.5,
-            numbers=f"Spearman {correlation:.2f}; {_numbers(settings, runs)}",
             document="it falls over widths 1 to 1000",
         ),
-        Claim(
+        claim(
+            f"The test log-likelihood is stable (within 0.05 nats) for widths 20 to {min(widest, 500)}.",
+            all_of([lies(one, above=-STABLE, below=STABLE) for one in logs.values()]),
+            f"log p against that at width 20: {_apart(logs, 3)}",
             number=3,
-            text=f"The test log-likelihood is stable (within 0.05 nats) for widths 20 to {min(widest, 500)}.",
-            supported=apart[1] <= STABLE if apart else None,
-            numbers=f"log p differs by {apart[1]:.3f}" if apart else "fewer than two widths in this range",
             document="stable for widths 20 to 500",
+            ours="0.05 nats",
         ),
     ]
 
@@ -124,11 +143,11 @@ def judge_rotation(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """More complex data need more blocks."""
     correlation = _depth_correlation(settings, runs)
     return [
-        Claim(
+        claim(
+            "The chosen depth grows with the rotation of the spirals.",
+            lies(correlation, above=0),
+            f"Spearman {shown(correlation, 2)}; {_numbers(settings, runs)}",
             number=4,
-            text="The chosen depth grows with the rotation of the spirals.",
-            supported=correlation >= 0.5,
-            numbers=f"Spearman {correlation:.2f}; {_numbers(settings, runs)}",
             document="it grows with the rotation",
         )
     ]
@@ -138,11 +157,11 @@ def judge_points(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """More data allow more blocks, up to a point."""
     correlation = _depth_correlation(settings, runs, most=500)
     return [
-        Claim(
+        claim(
+            "The chosen depth grows with the number of training points up to about 500.",
+            lies(correlation, above=0),
+            f"Spearman up to 500 points {shown(correlation, 2)}; {_numbers(settings, runs)}",
             number=4,
-            text="The chosen depth grows with the number of training points up to about 500.",
-            supported=correlation >= 0.5,
-            numbers=f"Spearman up to 500 points {correlation:.2f}; {_numbers(settings, runs)}",
             document="it grows until about 500 points and is stable from there",
         )
     ]
@@ -151,16 +170,32 @@ def judge_points(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """The chosen depth and the test log-likelihood over the setting that changes."""
     title = TITLES[settings["changes"]]
-    chosen, logs = (
-        [{"x": value, **summary(measure(_at(settings, runs, value)))} for value in settings["values"]]
-        for measure in (depths, lambda one: values(one, "pruned"))
-    )
+    kinds = {"exact posterior": "depths", "learned q": "learned_depths"}
+    chosen = [
+        {"x": value, "series": name, **summary(depths(_at(settings, runs, value), source=source))}
+        for name, source in kinds.items()
+        for value in settings["values"]
+    ]
+    logs = [
+        {"x": value, "series": name, **summary(measure(_at(settings, runs, value)))}
+        for name, measure in _measures().items()
+        for value in settings["values"]
+    ]
     log = settings["changes"] in ("width", "train")
     return {
         settings["changes"]: side_by_side(
-            with_spread(chosen, title, "chosen depth (argmax)", log=log),
-            with_spread(logs, title, "test mean log p, pruned", log=log),
+            with_spread(chosen, title, "chosen depth (argmax)", series="", log=log),
+            with_spread(logs, title, "test mean log p", series="", log=log),
         )
+    }
+
+
+def _measures() -> dict[str, Callable[[dict[str, Any]], list[float]]]:
+    """What is drawn of the test log-likelihood: pruned and whole mixtures overlap in the paper."""
+    return {
+        "pruned, weights by validation": _log_p,
+        "pruned, learned q": lambda run: weighted(run, "learned"),
+        "all depths, learned q": lambda run: values(run, "unpruned learned"),
     }
 
 
@@ -178,7 +213,7 @@ def _sweep(
         presets={
             "quick": {**QUICK, "changes": changes, "values": quick},
             "cpu": {**SPIRALS, "changes": changes, "values": cpu},
-            "paper": {**SPIRALS, "changes": changes, "epochs": 100_000, "values": paper},
+            "paper": {**SPIRALS, "changes": changes, "epochs": 8000, "values": paper},
         },
         items=items,
         task=run,

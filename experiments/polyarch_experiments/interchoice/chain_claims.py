@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,74 +13,67 @@ from polyarch.ranking.bootstrap import bootstrap
 from polyarch.ranking.correlations import correlation
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.interchoice.chain_networks import alone, supernets
-from polyarch_experiments.interchoice.training_costs import increase
-from polyarch_experiments.interchoice.weighted_supernets import agreement, correlations, gains
-from polyarch_experiments.measures import spread
+from polyarch_experiments.interchoice.interchoice_claims import (
+    AGREEMENT,
+    MINUS_BASE,
+    RESAMPLES,
+    agreement_change,
+    gain_of,
+    increases,
+)
+from polyarch_experiments.interchoice.training_costs import extra_seconds
+from polyarch_experiments.interchoice.weighted_supernets import correlations
 from polyarch_experiments.results import Claim
+from polyarch_experiments.verdict import claim, finding, interval_in_words, paired
 
-NEARLY_NOTHING = 1.05
-"""More of the time of a step counts as a cost: the threshold is ours."""
-RESAMPLES = 300
+NEARLY_NOTHING = 5.0
+"""More percent of the time of a step count as a cost."""
+NONE = 0.2
+"""A smaller correlation, to either side, counts as none."""
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Means over seeds."""
-    kinds = list(settings["weights"])
-    found = supernets(settings, runs, kinds)
-    extra = [kind for kind in kinds if kind != "base"]
-    gained = {kind: gains(ranked) for kind, ranked in found.items()}
-    means = {kind: statistics.fmean(values) for kind, values in gained.items()}
-    agreed = agreements(settings, runs)
-    ratios = {kind: found / runs["cost"]["seconds"]["base"] for kind, found in runs["cost"]["seconds"].items()}
-    return [
-        Claim(
-            number=2,
-            text="On a chain, extra weights lower the agreement of seeds (Kendall's tau).",
-            supported=all(statistics.fmean(agreed[kind]) < statistics.fmean(agreed["base"]) for kind in extra),
-            numbers=", ".join(f"{kind} {spread(values, 3)}" for kind, values in agreed.items()) + " (pairs of seeds)",
-            document="Kendall's tau 0.761 without extra weights, 0.730 bias, 0.700 and 0.703 split (table 2)",
-        ),
-        Claim(
-            number=2,
-            text="On a chain, both biases and split weights select better networks (improvement of the top 10).",
-            supported=means["bias"] > means["base"] < max(means[kind] for kind in extra if kind != "bias"),
-            numbers=", ".join(f"{kind} {spread(values, 2)}" for kind, values in gained.items()),
-            document="both improve the top 10, less than in only conv (figure 5)",
-        ),
-        Claim(
-            number=3,
-            text="On a chain, extra weights cost nearly nothing: at most 5 % of the time of a step.",
-            supported=max(ratios.values()) <= NEARLY_NOTHING,
-            numbers="; ".join(
-                f"{kind} {increase(runs['cost']['seconds'], kind)} time, {increase(runs['cost']['bytes'], kind)} memory"
-                for kind in extra
-            ),
-            document="bias and split +1 % time; 96 % of the memory of a GPU (table 1)",
-        ),
-        _truth(settings, runs),
-        _statistics(settings, runs),
-    ]
+    """Table 1 and 2, and figures 5 to 7."""
+    return [*_weights(settings, runs), _truth(settings, runs), _statistics(settings, runs)]
 
 
-def agreements(settings: Settings, runs: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Kendall's tau of the scores of every two seeds, by kind of weights; 0 where all scores of a seed are alike."""
-    found = {}
-    for kind in settings["weights"]:
-        agreed = agreement([runs[f"{kind}, seed {seed}"] for seed in range(settings["seeds"])])
-        found[kind] = [value or 0.0 for value in agreed.kendall_of_pairs] if agreed else []
-    return found
+def _weights(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:
+    extra = [kind for kind in settings["weights"] if kind != "base"]
+    scored = {kind: [runs[f"{kind}, seed {seed}"] for seed in range(settings["seeds"])] for kind in settings["weights"]}
+    yield claim(
+        "On a chain, extra weights lower the agreement of seeds (Kendall's tau).",
+        [finding(kind, agreement_change(scored[kind], scored["base"]), below=0) for kind in extra],
+        AGREEMENT,
+        number=2,
+        document="Kendall's tau 0.761 without extra weights, 0.730 bias, 0.700 and 0.703 split (table 2)",
+    )
+    found = supernets(settings, runs, list(settings["weights"]))
+    yield claim(
+        "On a chain, both biases and split weights select better networks.",
+        [finding(kind, gain_of(found[kind], found["base"]), above=0) for kind in extra],
+        MINUS_BASE,
+        number=2,
+        document="both improve the top 10, less than in only conv (figure 5)",
+    )
+    yield claim(
+        "On a chain, extra weights cost nearly nothing.",
+        [finding(f"{kind}, per cent", extra_seconds(runs["cost"], kind), below=NEARLY_NOTHING) for kind in extra],
+        f"time of a step, the interval is over steps; memory: {increases(runs['cost']['bytes'])}",
+        number=3,
+        document="bias and split +1 % time; 96 % of the memory of a GPU (table 1)",
+        ours=f"less than {NEARLY_NOTHING:g} % of a step is nearly nothing",
+    )
 
 
 def _truth(settings: Settings, runs: Mapping[str, Any]) -> Claim:
     train, test = (alone(settings, runs, side) for side in ("train", "test"))
-    between = _kendall(train.mean(0), test.mean(0))
-    none = None if between.low is None or between.high is None else between.low <= 0 <= between.high
-    return Claim(
-        text="The training accuracy of networks trained alone says nothing on their test accuracy.",
-        supported=none,
-        numbers=f"Kendall's tau {_in_words(between)}; of the test accuracies of one training with the mean of "
-        f"{len(test)}: {_in_words(_kendall(test[0], test.mean(0)))}",
+    single = _kendall(test[0], test.mean(0))
+    return claim(
+        "The training accuracy of networks trained alone says nothing on their test accuracy.",
+        [finding("Kendall's tau", _kendall(train.mean(0), test.mean(0)), above=-NONE, below=NONE)],
+        f"of the test accuracies of one training with the mean of {len(test)}: {interval_in_words(single, 2)}",
         document="no correlation (figure 6); 0.72 of one training with the mean of two (appendix A)",
+        ours=f"a correlation of less than {NONE:g} counts as none",
     )
 
 
@@ -90,21 +82,16 @@ def _kendall(x: NDArray[np.float64], y: NDArray[np.float64]) -> Interval:
     return bootstrap(lambda drawn: correlation("kendall", x[drawn], y[drawn]), len(x), resamples=RESAMPLES)
 
 
-def _in_words(found: Interval) -> str:
-    return "unknown" if found.low is None else f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
-
-
 def _statistics(settings: Settings, runs: Mapping[str, Any]) -> Claim:
     names = ["base", *settings["baselines"]]
     kept, reset = (
         [tau for ranked in supernets(settings, runs, names, scores).values() for tau in correlations(ranked)]
         for scores in ("val_acc", "reset")
     )
-    worse = [after < before for before, after in zip(kept, reset, strict=True)]
-    return Claim(
-        text="To reset the statistics of batch normalisation before they adapt makes rankings worse.",
-        supported=sum(worse) > len(worse) / 2 and statistics.fmean(reset) < statistics.fmean(kept),
-        numbers=f"Kendall's tau with the truth {spread(kept, 2)} without and {spread(reset, 2)} with it; worse in "
-        f"{sum(worse)} of {len(worse)} supernets",
+    worse = sum(after < before for before, after in zip(kept, reset, strict=True))
+    return claim(
+        "To reset the statistics of batch normalisation before they adapt makes rankings worse.",
+        [finding("Kendall's tau with the truth, reset minus adapted", paired(reset, kept), below=0)],
+        f"worse in {worse} of {len(kept)} supernets, over which the interval is",
         document="detrimental in nearly all tested cases (appendix B)",
     )

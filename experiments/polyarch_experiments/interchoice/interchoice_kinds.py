@@ -2,66 +2,63 @@
 
 from __future__ import annotations
 
-import statistics
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec
 from polyarch_experiments.interchoice import interchoice_figures
-from polyarch_experiments.interchoice.training_costs import increase
-from polyarch_experiments.interchoice.weighted_supernets import (
-    PAPER_CELLS,
-    gains,
-    items,
-    run,
-    runs_with,
-    short_recipe,
-    weights_of,
-)
-from polyarch_experiments.measures import spread
+from polyarch_experiments.interchoice.interchoice_claims import MINUS_BASE, gain_of, increases
+from polyarch_experiments.interchoice.training_costs import extra_seconds
+from polyarch_experiments.interchoice.weighted_supernets import PAPER_CELLS, items, run, runs_with, short_recipe
 from polyarch_experiments.papers import INTERCHOICE_WEIGHTS
 from polyarch_experiments.results import Claim
+from polyarch_experiments.verdict import claim, finding
 
 ATTENTION = ("attention", "deep attention")
+MINUS_BIAS = "normalised improvement of the top 10 minus that with a bias"
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """What appendix D says of shared biases and attention, by means over seeds and spaces."""
-    kinds, spaces = weights_of(settings), settings["spaces"]
-    gained = {kind: [gain for s in spaces for gain in gains(runs_with(settings, runs, s, kind))] for kind in kinds}
-    means = {kind: statistics.fmean(values) for kind, values in gained.items()}
-    least = statistics.fmean(gains(runs_with(settings, runs, "only conv", "base")))
-    most = max(statistics.fmean(gains(runs_with(settings, runs, "only conv", kind))) for kind in ATTENTION)
-    numbers = "improvement of the top 10: " + ", ".join(f"{kind} {spread(gained[kind], 2)}" for kind in kinds)
-    seconds = {space: runs[f"{space}, cost"]["seconds"] for space in spaces}
-    return [
-        Claim(
-            text="A shared bias selects worse networks than one for every combination of choices.",
-            supported=means["shared bias"] < means["bias"],
-            numbers=numbers,
-            document="slightly worse and less robust (appendix D)",
-        ),
-        Claim(
-            text="Attention selects worse networks than biases do, and in only conv better ones than no extra weights.",
-            supported=max(means[kind] for kind in ATTENTION) < means["bias"] and most > least,
-            numbers=f"{numbers}; in only conv {most:.2f} with and {least:.2f} without",
-            document="generally worse than biases, yet both can beat the only-convolutions baseline (appendix D)",
-        ),
-        Claim(
-            text="Shared biases and attention take more time than a bias.",
-            supported=all(found[kind] > found["bias"] for found in seconds.values() for kind in _slower(found)),
-            numbers="; ".join(
-                f"{space}: " + ", ".join(f"{kind} {increase(found, kind)}" for kind in found if kind != "base")
-                for space, found in seconds.items()
-            )
-            + " of the time of a step",
-            document="a shared bias +38 to 128 % on NAS-Bench-201, attention much slower (appendix D)",
-        ),
-    ]
+    """What appendix D says of shared biases and attention."""
+    return list(_claims(settings, runs))
 
 
-def _slower(kinds: Any) -> list[str]:
-    return [kind for kind in kinds if kind.startswith("shared bias") or kind in ATTENTION]
+def _claims(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:
+    def gain(space: str, kind: str, than: str) -> Any:
+        return gain_of(*(runs_with(settings, runs, space, one) for one in (kind, than)))
+
+    spaces = settings["spaces"]
+    yield claim(
+        "A shared bias selects worse networks than one for every combination of choices.",
+        [finding(f"in {space}", gain(space, "shared bias", "bias"), below=0) for space in spaces],
+        MINUS_BIAS,
+        document="slightly worse and less robust (appendix D)",
+    )
+    yield claim(
+        "Attention selects worse networks than a bias.",
+        [finding(f"{kind} in {space}", gain(space, kind, "bias"), below=0) for space in spaces for kind in ATTENTION],
+        MINUS_BIAS,
+        document="generally worse than biases (appendix D)",
+    )
+    yield claim(
+        "In only conv, attention selects better networks than no extra weights.",
+        [finding(kind, gain("only conv", kind, "base"), above=0) for kind in ATTENTION],
+        MINUS_BASE,
+        document="both kinds can beat the only-convolutions baseline (appendix D)",
+    )
+    costs = {space: runs[f"{space}, cost"] for space in spaces}
+    yield claim(
+        "A shared bias and attention take more time than a bias.",
+        [
+            finding(f"{kind} in {space}, per cent", extra_seconds(found, kind, "bias"), above=0)
+            for space, found in costs.items()
+            for kind in ("shared bias", *ATTENTION)
+        ],
+        "; ".join(f"{space}: {increases(found['seconds'])}" for space, found in costs.items())
+        + " of the time of a step without extra weights",
+        document="a shared bias +38 to 128 % on NAS-Bench-201, attention much slower (appendix D)",
+    )
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:

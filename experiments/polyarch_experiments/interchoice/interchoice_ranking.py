@@ -2,115 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping
 from typing import Any
 
 from polyarch_experiments.experiment import Experiment, Settings
+from polyarch_experiments.interchoice.interchoice_claims import judge
 from polyarch_experiments.interchoice.interchoice_figures import figures, tables
-from polyarch_experiments.interchoice.training_costs import increase
-from polyarch_experiments.interchoice.weighted_supernets import (
-    PAPER_CELLS,
-    SPACES,
-    TABLE_5,
-    agreement,
-    gains,
-    items,
-    run,
-    runs_with,
-    short_recipe,
-    weights_of,
-)
-from polyarch_experiments.measures import spread
+from polyarch_experiments.interchoice.weighted_supernets import PAPER_CELLS, SPACES, TABLE_5, items, run, short_recipe
 from polyarch_experiments.papers import INTERCHOICE_WEIGHTS
-from polyarch_experiments.results import Claim
-
-NEUTRAL = 0.02
-"""A normalised improvement that differs by less counts as the same."""
-
-
-def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Means over seeds; the criteria were written before the runs."""
-    kinds = weights_of(settings)
-    gained = {(s, k): gains(runs_with(settings, runs, s, k)) for s in settings["spaces"] for k in kinds}
-    means = {key: statistics.fmean(values) for key, values in gained.items()}
-    better = {
-        space: max(means[space, kind] for kind in kinds if kind != "base") - means[space, "base"]
-        for space in settings["spaces"]
-    }
-    cells = [space for space in ("only conv", "no zero", "all") if space in better]
-    known = len(cells) == 3
-    return [
-        Claim(
-            number=1,
-            text="Inter-choice weights help most in only conv, are neutral without zero, and can hurt with all "
-            "operations (normalised improvement of the top 10 by the better of bias and split).",
-            supported=better["only conv"] > NEUTRAL and better["only conv"] > max(better["no zero"], better["all"])
-            if known
-            else None,
-            numbers="; ".join(
-                f"{space}: " + ", ".join(f"{kind} {spread(gained[space, kind], 2)}" for kind in kinds)
-                for space in settings["spaces"]
-            ),
-            document="better selections in only conv, equal ones without zero, partly worse ones with all",
-        ),
-        _agreement(settings, runs, means),
-        *_costs(settings, {space: runs[f"{space}, cost"] for space in settings["spaces"]}),
-    ]
-
-
-def _agreement(settings: Settings, runs: Mapping[str, Any], means: Mapping[tuple[str, str], float]) -> Claim:
-    kinds = weights_of(settings)
-    found = {(s, k): agreement(runs_with(settings, runs, s, k)) for s in settings["spaces"] for k in kinds}
-    known = {key: value.kendall.value for key, value in found.items() if value and value.kendall.value is not None}
-    average = {kind: statistics.fmean([v for (_, k), v in known.items() if k == kind] or [0.0]) for kind in kinds}
-    gain = {kind: statistics.fmean(means[space, kind] for space in settings["spaces"]) for kind in kinds}
-    extra = [kind for kind in kinds if kind != "base"]
-    lower = max(average[kind] for kind in extra) < average["base"]
-    selected = max(gain[kind] for kind in extra) > gain["base"]
-    return Claim(
-        number=2,
-        text="They lower the agreement of seeds (Kendall's tau) while selecting better networks.",
-        supported=(lower and selected) if known else None,
-        numbers="; ".join(
-            f"{kind}: agreement {average[kind]:.2f}, improvement of the top 10 {gain[kind]:.2f}" for kind in kinds
-        )
-        + " (means over spaces)",
-        document="Kendall's tau 0.761 base, 0.730 bias, 0.700 split",
-    )
-
-
-def _costs(settings: Settings, costs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Claim]:
-    """Time and memory; of the memory, only the paper's own batches of its own images are a fair test."""
-    is_fair = settings.get("cost_run", settings["run"]) == PAPER_CELLS
-    cells = {space: found for space, found in costs.items() if space != "macro"}
-
-    def numbers(measure: str) -> str:
-        return "; ".join(
-            f"{space}: "
-            + ", ".join(f"{kind} {increase(found[measure], kind)}" for kind in found[measure] if kind != "base")
-            for space, found in costs.items()
-        )
-
-    times = [found["seconds"]["bias"] / found["seconds"]["base"] for found in cells.values()]
-    sizes = [size / found["bytes"]["base"] for found in cells.values() for size in found["bytes"].values()]
-    return [
-        Claim(
-            number=3,
-            text="A bias costs less than 18 % of a training step on NAS-Bench-201, the least that the paper reports.",
-            supported=max(times) < 1.18 if times else None,
-            numbers=f"{numbers('seconds')} of the time of a step",
-            document="bias +18 to 38 % on NAS-Bench-201 and +1 % on the chain; split +1 to 21 % and +1 %",
-        ),
-        Claim(
-            number=3,
-            text="Inter-choice weights take at most 12 % more memory in training on NAS-Bench-201.",
-            supported=max(sizes) <= 1.12 if sizes and is_fair else None,
-            numbers=f"{numbers('bytes')} of weights, momentum, gradients and activations"
-            + ("" if is_fair else "; small images have small activations: a fair test takes those of the paper"),
-            document="15.8 % of a GPU's memory without them and 17.4 % with a bias; split at most +1 %",
-        ),
-    ]
 
 
 def _macro(channels: int, head_channels: int, **recipe_options: Any) -> dict[str, Any]:
@@ -168,4 +66,5 @@ INTERCHOICE_RANKING = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
+    gradual=True,
 )  # fmt: skip

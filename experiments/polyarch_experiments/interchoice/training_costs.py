@@ -17,17 +17,19 @@ from torch import Tensor, nn
 
 from polyarch.data import Batch
 from polyarch.randomness import generator_at
+from polyarch.ranking import Interval
 from polyarch.strategies import Strategy
 from polyarch.training.split_weights import split_weights
 from polyarch_experiments.experiment import Table
 from polyarch_experiments.ranked_supernets import trial_of
+from polyarch_experiments.verdict import over_seeds
 
 STEPS = 24
 """So many steps are weighed, and as many timed."""
 
 
 def training_costs(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The median ``seconds`` of a training step and the ``bytes`` that training takes, by kind of weights.
+    """The ``bytes`` that training takes and the ``seconds`` of a step, median and all ``steps``, by kind of weights.
 
     Every kind takes the same paths on the same batches, in turn, so that what else the machine does disturbs all alike.
 
@@ -36,8 +38,16 @@ def training_costs(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """
     kinds = {kind: _Steps.of(content) for kind, content in contents.items()}
     found = {kind: max(steps.bytes(step) for step in range(STEPS)) for kind, steps in kinds.items()}
-    seconds = [{kind: steps.seconds(step) for kind, steps in kinds.items()} for step in range(STEPS)]
-    return {"seconds": {kind: statistics.median(row[kind] for row in seconds) for kind in kinds}, "bytes": found}
+    rows = [{kind: steps.seconds(step) for kind, steps in kinds.items()} for step in range(STEPS)]
+    seconds = {kind: [round(row[kind], 5) for row in rows] for kind in kinds}
+    medians = {kind: statistics.median(values) for kind, values in seconds.items()}
+    return {"seconds": medians, "bytes": found, "steps": seconds}
+
+
+def extra_seconds(costs: Mapping[str, Any], kind: str, than: str = "base") -> Interval:
+    """By how many percent the steps of a kind of weights take longer than those of another, paired step by step."""
+    pairs = zip(costs["steps"][kind], costs["steps"][than], strict=True)
+    return over_seeds([100 * ours / theirs - 100 for ours, theirs in pairs])
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,7 @@ def saved_bytes(work: Callable[[], object], *, besides: Iterable[Tensor] = ()) -
     return sum(kept.values())
 
 
-def cost_table(costs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
+def cost_table(costs: Mapping[str, Mapping[str, Any]]) -> Table:
     """Seconds and memory of every space and kind, and the increase over ``base``.
 
     Args:

@@ -22,9 +22,10 @@ from polyarch.runs.networks import to_device
 from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws, Limits, best_draw
 from polyarch.searchers.limited_draws import Posterior
 from polyarch.spaces import Architecture
-from polyarch.strategies import PosteriorGuided, Supervised
+from polyarch.strategies import Distilled, PosteriorGuided, Supervised
 from polyarch.supernets import GatedSupernet, gate, probe
-from polyarch.training import WithinLimits
+from polyarch.training import Callback, WithinLimits
+from polyarch.training.callbacks import FitState
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.images import Images, fit_cosine, logits_of, measure, sgd
 
@@ -32,9 +33,9 @@ STATISTICS_BATCHES = 8
 """Of training images, for statistics of normalisation layers that are estimated anew."""
 
 FAMILIES = {
-    "MI": "multi-branch ResNet, kernels 3 and 5",
-    "M": "multi-branch ResNet, kernels 3",
-    "EI": "ENAS cells, kernels 3 and 5",
+    "MI": "multi-branch ResNet, wide",
+    "M": "multi-branch ResNet",
+    "EI": "ENAS cells, wide",
     "E": "ENAS cells",
     "R": "ResNet, kernels 3 and 5",
     "D": "DenseNet",
@@ -43,37 +44,58 @@ FAMILIES = {
 SMALL: Settings = {
     "size": 16, "train": 4000, "valid": 1000, "test": 2000, "cutout": False, "width": 8, "blocks": 1,
     "batch_size": 32, "epochs": 16, "learning_rate": 0.05, "weight_decay": 5e-4,
-    "square_length_scale": 13.3, "q_rate_factor": 25.0, "drop": 0.1, "temperature": 0.2, "candidates": 64,
-    "tuning_epochs": 5, "tuning_rate": 0.01,
+    "square_length_scale": 50.0, "prior_examples": 500_000, "q_rate_factor": 25.0, "drop": 0.1, "temperature": 0.2,
+    "candidates": 64, "tuning_epochs": 5, "tuning_rate": 0.01,
+    "families": {
+        "MI": {"width": 13, "square_length_scale": 150.0},
+        "EI": {"width": 16, "square_length_scale": 0.1},
+        "E": {"square_length_scale": 0.1},
+    },
 }  # fmt: skip
 """Images, networks and training that two cores have time for; `TINY` takes seconds, `LARGE` is the paper's setting.
 
-d^2 / N is that of the paper. Two thousand steps are few for drop probabilities to move far, so their learning rate is
-higher than in the paper, which trains for 600,000 steps.
+d^2 and N are those of the paper, by family: M with 96 channels and MI with 160, E and EI with twice as many. Two
+thousand steps are few for drop probabilities to move far, so their learning rate is higher than in the paper, which
+trains for 600,000 steps.
 """
 TINY: Settings = {
     **SMALL, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4, "epochs": 1, "candidates": 3,
-    "tuning_epochs": 1,
+    "tuning_epochs": 1, "families": {"MI": {"width": 7, "square_length_scale": 150.0}},
+}  # fmt: skip
+_CELLS: Settings = {
+    "blocks": 5, "square_length_scale": 0.1, "epochs": 630, "restart_epochs": 10, "learning_rate": 0.05,
 }  # fmt: skip
 LARGE: Settings = {
     **SMALL, "size": None, "train": 45_000, "valid": 5000, "test": 10_000, "cutout": True, "width": 96, "blocks": 4,
-    "batch_size": 128, "epochs": 1800, "learning_rate": 0.2, "square_length_scale": 150.0, "q_rate_factor": 1.0,
-    "candidates": 1500, "tuning_epochs": 100,
+    "batch_size": 128, "epochs": 1800, "learning_rate": 0.01, "q_rate_factor": 1.0, "candidates": 1500,
+    "tuning_epochs": 100,
+    "families": {
+        "MI": {"width": 160, "square_length_scale": 150.0},
+        "E": {"width": 40, **_CELLS},
+        "EI": {"width": 75, **_CELLS},
+        "R": {"width": 32},
+        "D": {"width": 32},
+    },
 }  # fmt: skip
+"""The widths of E and EI are those at which our cells have the paper's 4.6 and 15.3 million parameters."""
+
+
+def of_family(settings: Settings, family: str) -> Settings:
+    """The settings with those of a family in place."""
+    return {**settings, **settings["families"].get(family, {})}
 
 
 def build(settings: Settings, family: str, images: Images, seed: int) -> GatedSupernet:
-    """A network of a family with fresh weights and gates."""
+    """A network of a family with fresh weights and gates, of the size that the settings say."""
     width, blocks = settings["width"], settings["blocks"]
     shape: dict[str, Any] = {"in_channels": images.train.input_shape[0], "classes": images.train.classes}
     with global_seed(seed, "network"):
         model: MultiBranchResNet | EnasNetwork | InflatedResNet | DenseNet
         match family:
             case "MI" | "M":
-                kernels = (3, 5) if family == "MI" else (3,)
-                model = MultiBranchResNet(width=width, blocks=blocks, kernels=kernels, **shape)
+                model = MultiBranchResNet(width=width, blocks=blocks, **shape)
             case "EI" | "E":
-                model = EnasNetwork(width=width, cells=blocks, inflated=family == "EI", **shape)
+                model = EnasNetwork(width=width, cells=blocks, **shape)
             case "R":
                 model = InflatedResNet(width=width, blocks=(blocks,) * 3, **shape)
             case "D":
@@ -88,6 +110,7 @@ def search_of(settings: Settings) -> PosteriorSearch:
     """How the settings learn the posterior."""
     return PosteriorSearch(
         length_scale=math.sqrt(settings["square_length_scale"]),
+        prior_examples=settings["prior_examples"],
         drop=settings["drop"],
         temperature=settings["temperature"],
         learning_rate=settings["learning_rate"],
@@ -105,29 +128,57 @@ def learn(
     store: Path,
     limits: Limits | None = None,
 ) -> PosteriorGuided:
-    """Trains kernels and, unless they are fixed, drop probabilities; within limits, if there are any."""
+    """Trains kernels and drop probabilities, within limits, if there are any; fixed probabilities rise from 0."""
     strategy = search.strategy(net, num_data=len(images.train))
     source = images.training_batches(images.train, settings["batch_size"], seed)
-    within = [] if limits is None else [WithinLimits(strategy, limits, seed=seed)]
+    callbacks: list[Callback] = [] if limits is None else [WithinLimits(strategy, limits, seed=seed)]
+    if not search.learned:
+        callbacks.append(RisingDropout(strategy.q, search.drop))
     fit_cosine(
-        settings, strategy, strategy.optimizer, source, images.batches(images.valid), seed, store, callbacks=within
+        settings, strategy, strategy.optimizer, source, images.batches(images.valid), seed, store, callbacks=callbacks
     )
     net.eval()
     return strategy
 
 
-def train_plain(settings: Settings, images: Images, network: nn.Module, seed: int, store: Path) -> nn.Module:
-    """Trains a network without gates, by the same recipe with weight decay on everything."""
+class RisingDropout(Callback):
+    """A predefined dropout rate for all channels that rises linearly from 0 to its value at the end of the training.
+
+    So trained are the one-shot networks of Bender et al. (2018), "Understanding and Simplifying One-Shot Architecture
+    Search", which the paper's random draws come from.
+    """
+
+    def __init__(self, q: KeepDrop, drop: float) -> None:
+        self.q = q
+        self.drop = drop
+
+    def on_step_start(self, state: FitState) -> None:
+        """Sets the rate; it follows from the step alone."""
+        share = (state.step + 1) / state.total_steps
+        with torch.no_grad():
+            self.q.logits.fill_(math.log(share * self.drop) - math.log1p(-share * self.drop))
+
+
+def train_plain(
+    settings: Settings, images: Images, network: nn.Module, seed: int, store: Path, teacher: nn.Module | None = None
+) -> nn.Module:
+    """Trains a network without gates, by the same recipe with weight decay on everything; a teacher is distilled."""
     optimizer = sgd(settings, network)
     source = images.training_batches(images.train, settings["batch_size"], seed)
-    fit_cosine(settings, Supervised(network, optimizer), optimizer, source, images.batches(images.valid), seed, store)
+    strategy = Supervised(network, optimizer)
+    if teacher is not None:
+        strategy = Distilled(network, optimizer, teacher=teacher.eval())
+    fit_cosine(settings, strategy, optimizer, source, images.batches(images.valid), seed, store)
     return network.eval()
 
 
-def tune(settings: Settings, images: Images, network: nn.Module, seed: int, store: Path) -> nn.Module:
+def tune(
+    settings: Settings, images: Images, network: nn.Module, seed: int, store: Path, teacher: nn.Module | None = None
+) -> nn.Module:
     """Trains an extracted network a little further."""
     short = {**settings, "epochs": settings["tuning_epochs"], "learning_rate": settings["tuning_rate"]}
-    return train_plain(short, images, network, derive_seed(seed, "tuning"), store)
+    short.pop("restart_epochs", None)
+    return train_plain(short, images, network, derive_seed(seed, "tuning"), store, teacher)
 
 
 @dataclass(frozen=True)

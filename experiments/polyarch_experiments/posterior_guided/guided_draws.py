@@ -21,6 +21,7 @@ from polyarch_experiments.posterior_guided.gated_networks import (
     Drawn,
     build,
     learn,
+    of_family,
     random_search,
     search_of,
     tested,
@@ -43,6 +44,7 @@ def run(settings: Settings, item: FamilyAndSeed, folder: Path) -> dict[str, Any]
     """Trains the same network three times: with learned drop probabilities, with fixed ones, and without gates."""
     name, seed = item
     data, family = name.split(", ")
+    settings = of_family(settings, family)
     images = Images.of(settings, data, seed)
     store = store_of(folder, name, seed)
     search = search_of(settings)
@@ -111,9 +113,9 @@ GUIDED_DRAWS = Experiment(
     name="guided_draws",
     document=POSTERIOR_GUIDED_SEARCH,
     claim="Networks drawn with learned drop probabilities, against draws at one rate for all, with the same expected "
-    "share of channels: from the same weights (flat), and from weights that were trained with that one rate (random). "
-    "The best of all draws by validation images stands for each, without and with further training; the network "
-    "without gates, trained alone, stands beside them.",
+    "share of channels: from the same weights (flat), and from weights that were trained with that one rate, a "
+    "predefined dropout that rises from 0 (random). The best of all draws by validation images stands for each, "
+    "without and with further training; the network without gates, trained alone, stands beside them.",
     presets={
         "quick": {
             **_CPU, **TINY, "data": ["digits"], "seeds": {"MI": 1, "E": 1}, "best_of": [1, 3], "members": 2,

@@ -38,7 +38,7 @@ GUIDED_FAMILIES = replace(
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, **LARGE, "data": ["cifar10"], "width": 32, "seeds": {"R": 3, "D": 3}, "best_of": [50, 500, 1500],
+            **_CPU, **LARGE, "data": ["cifar10"], "seeds": {"R": 3, "D": 3}, "best_of": [50, 500, 1500],
             "outside": {"cifar10": ["svhn", "fashion_mnist"]},
         },
     },

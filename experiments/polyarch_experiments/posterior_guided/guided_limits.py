@@ -20,6 +20,7 @@ from polyarch_experiments.posterior_guided.gated_networks import (
     Drawn,
     build,
     learn,
+    of_family,
     search_of,
     tested,
     tune,
@@ -48,6 +49,7 @@ def run(settings: Settings, item: LimitAndSeed, folder: Path) -> dict[str, Any]:
     """Learns a posterior, within the limit or not, and draws networks that keep it."""
     name, seed = item
     data, when = name.split(", ")
+    settings = of_family(settings, settings["family"])
     images = Images.of(settings, data, seed)
     store = store_of(folder, name, seed)
     net = build(settings, settings["family"], images, seed)

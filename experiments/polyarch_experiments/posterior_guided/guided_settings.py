@@ -13,7 +13,16 @@ from polyarch_experiments.figures import Spec, side_by_side, summary, with_sprea
 from polyarch_experiments.images import NAMES, Images, store_of
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import POSTERIOR_GUIDED_SEARCH
-from polyarch_experiments.posterior_guided.gated_networks import LARGE, SMALL, TINY, Drawn, build, learn, search_of
+from polyarch_experiments.posterior_guided.gated_networks import (
+    LARGE,
+    SMALL,
+    TINY,
+    Drawn,
+    build,
+    learn,
+    of_family,
+    search_of,
+)
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 
@@ -45,6 +54,7 @@ def run(settings: Settings, item: VariantAndSeed, folder: Path) -> dict[str, Any
     name, seed = item
     data, variant = name.split(", ")
     kind, value = variant.split()
+    settings = of_family(settings, settings["family"])
     images = Images.of(settings, data, seed)
     search = search_of(settings)
     match kind:
@@ -195,25 +205,24 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
 
 _CPU: Settings = {
     **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": 2, "family": "MI", "candidates": 16,
-    "square_length_scales": [4.4, 13.3, 44.4], "temperatures": [2 / 3],
-    "constant_decays": [1.2e-3],
+    "square_length_scale": 150.0, "square_length_scales": [50.0, 150.0, 500.0], "temperatures": [2 / 3],
+    "constant_decays": [1.2e-4],
 }  # fmt: skip
 
 GUIDED_SETTINGS = Experiment(
     name="guided_settings",
     document=POSTERIOR_GUIDED_SEARCH,
     claim="The best of some draws under other length scales of the prior, another temperature of the relaxation, and a "
-    "constant in place of d^2 (1 - p) / (2N), about the mean of what it stands for. N is eleven times smaller here "
-    "than in the paper, and so is every d^2.",
+    "constant in place of d^2 (1 - p) / (2N), about the mean of what it stands for. N is the paper's 500,000.",
     presets={
         "quick": {
-            **_CPU, **TINY, "data": ["digits"], "seeds": 1, "square_length_scales": [4.4, 13.3],
-            "temperatures": [2 / 3], "constant_decays": [1e-3],
+            **_CPU, **TINY, "data": ["digits"], "seeds": 1, "square_length_scale": 150.0,
+            "square_length_scales": [50.0, 150.0], "temperatures": [2 / 3], "constant_decays": [1.2e-4],
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, **LARGE, "data": ["cifar10"], "seeds": 3, "square_length_scales": [50.0, 150.0, 250.0, 500.0],
-            "temperatures": [2 / 3], "constant_decays": [2.5e-4],
+            **_CPU, **LARGE, "data": ["cifar10"], "seeds": 3, "square_length_scale": 150.0,
+            "square_length_scales": [50.0, 150.0, 250.0, 500.0], "temperatures": [2 / 3], "constant_decays": [1.2e-4],
         },
     },
     items=items,

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Iterator
-from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from polyarch.methods.differentiable.tuning import Tuner
-from polyarch.objectives import InnerSGD, Tensors, direct_gradient
-from polyarch.randomness import generator_at
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Row, Spec, lines, side_by_side, summary, with_spread
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.fourier import RegressionData, fourier
+from polyarch_experiments.training_speed.fourier_fixed_point import fixed_point
+from polyarch_experiments.training_speed.fourier_search import NEAR, decay_of, search, sotl
+from polyarch_experiments.verdict import claim, finding, over_seeds, paired
 
-NEAR = 0.5
-"""MaxDeg has found the degree when it is this near: rounded, it is the degree. From below, a search that jumps past it
-has reached it too."""
+AT_REST = 0.1
+"""A search is at rest when MaxDeg moves by less in the second half of its steps, and ends this near its fixed point."""
 HELD_OUT = 0.2
 """The share of the points that no step is taken on."""
-DRAWN = 100
-"""Points of a curve that are kept."""
 
 
 def items(settings: Settings) -> dict[str, dict[str, Any]]:
@@ -45,9 +36,9 @@ def items(settings: Settings) -> dict[str, dict[str, Any]]:
             searches[f"{decay}T {unroll}"] = {**common, "unroll": unroll, "even": bool(decay)}
         searches[f"{decay}validation"] = {**common, "unroll": min(unrollings), "even": bool(decay), "validation": True}
     return {
-        f"{name} seed {seed}": {"seed": seed, **search}
+        f"{name} seed {seed}": {"seed": seed, **one}
         for seed in range(settings["seeds"])
-        for name, search in {"sweep": {}, **searches}.items()
+        for name, one in {"sweep": {}, **searches}.items()
     }
 
 
@@ -59,120 +50,143 @@ def run(settings: Settings, item: dict[str, Any], folder: Path) -> dict[str, Any
     valid, train = (RegressionData(*(part[rows] for part in data)) for rows in (slice(held_out), slice(held_out, None)))
     if "start" not in item:
         return {
-            "sotl": {str(degree): _sotl(settings, train, degree, seed) for degree in range(settings["max_degree"] + 1)}
+            "sotl": {str(degree): sotl(settings, train, degree, seed) for degree in range(settings["max_degree"] + 1)}
         }
-    return _search(settings, item, train, valid)
-
-
-def gated_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
-    """The mean square error of sum_j w_j g_j phi_j(x) with the gate g_j = (tanh(MaxDeg - j) + 1) / 2."""
-    degrees = torch.arange(len(weights["w"]))
-    gates = (torch.tanh(settings["max_degree"] - degrees) + 1) / 2
-    return plain_loss({"w": weights["w"] * gates}, settings, batch)
-
-
-def plain_loss(weights: Tensors, settings: Tensors, batch: Any) -> Tensor:
-    """The mean square error of sum_j w_j phi_j(x)."""
-    features, targets = batch
-    error: Tensor = (features @ weights["w"] - targets).square().mean()
-    return error
-
-
-def _batches(data: RegressionData, size: int, seed: int, stream: str) -> Iterator[RegressionData]:
-    """Without end, in a new order every epoch."""
-    epoch = 0
-    while True:
-        order = torch.randperm(len(data.targets), generator=generator_at(seed, stream, epoch))
-        for rows in order.split(size):
-            yield RegressionData(data.features[rows], data.targets[rows])
-        epoch += 1
-
-
-def _sotl(settings: Settings, train: RegressionData, degree: int, seed: int) -> float:
-    """The sum of training losses of a model of fixed degree, from zero weights."""
-    kept = RegressionData(train.features[:, : degree + 1], train.targets)
-    batches = list(islice(_batches(kept, settings["batch_size"], seed, "order"), settings["sweep_steps"]))
-    found = direct_gradient(plain_loss, {"w": torch.zeros(degree + 1)}, {}, batches, InnerSGD(settings["rate"]))
-    return sum(found.losses)
-
-
-def _search(settings: Settings, item: dict[str, Any], train: RegressionData, valid: RegressionData) -> dict[str, Any]:
-    unroll, size, seed = item["unroll"], settings["batch_size"], item["seed"]
-    decay = settings["decay"] * (unroll / settings["unroll"] if item.get("even") else 1)
-    tuner = Tuner(
-        gated_loss,
-        {"w": torch.zeros(settings["max_degree"] + 1)},
-        {"max_degree": float(item["start"])},
-        InnerSGD(settings["rate"]),
-        outer=partial(torch.optim.SGD, lr=settings["outer_rate"], weight_decay=decay),
-        clip=float("inf"),
-    )
-    batches = islice(_batches(train, size, seed, "order"), item["steps"])
-    held_out = _batches(valid, size, seed, "valid") if item.get("validation") else None
-    blocks = tuner.run(batches, unroll, held_out)
-    curve = [block.settings["max_degree"].item() for block in blocks[1:]] + [tuner.settings["max_degree"].item()]
-    reached = next((at for at, value in enumerate(curve) if value >= settings["degree"] - NEAR), None)
-    stride = max(1, len(curve) // DRAWN)
-    return {
-        "curve": [[unroll * (at + 1), round(curve[at], 4)] for at in range(0, len(curve), stride)],
-        "final": curve[-1],
-        "reached": None if reached is None else unroll * (reached + 1),
-    }
+    return search(settings, item, train, valid)
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """The sweep, both sides, T, and validation loss."""
+    """The sweep, both sides, T, and validation loss; intervals are over seeds."""
     degree, unrollings = settings["degree"], settings["unrollings"]
     sums = [run["sotl"] for run in _of(settings, runs, "sweep")]
     best = [int(min(one, key=one.__getitem__)) for one in sums]
-    finals = {start: [run["final"] for run in _of(settings, runs, f"start {start}")] for start in settings["starts"]}
-    floors = {math.floor(value) for values in finals.values() for value in values}
-    shortest = min(unrollings)
+    margins = [
+        min(100 * (value / one[str(degree)] - 1) for at, value in one.items() if int(at) != degree) for one in sums
+    ]
+    shortest, longest = min(unrollings), max(unrollings)
     steps = {name: _steps(settings, runs, name) for name in _names(settings)}
-    means = {name: statistics.fmean(found) for name, found in steps.items()}
-    by_length = [means[f"T {unroll}"] for unroll in unrollings]
-    even = [means[f"even T {unroll}"] for unroll in unrollings]
     told = {name: _told(settings, found) for name, found in steps.items()}
     return [
-        Claim(
+        claim(
+            "Over fixed degrees, SoTL is lowest at the true one.",
+            [finding("per cent that the next one is above it", over_seeds(margins), above=0)],
+            f"lowest at {', '.join(map(str, best))} (true: {degree}); {_above(sums, degree)}",
             number=16,
-            text="Over fixed degrees, SoTL is lowest at the true one, with every seed.",
-            supported=set(best) == {degree},
-            numbers=f"lowest at {', '.join(map(str, best))} (true: {degree}); {_above(sums, degree)}",
             document="figure 4.2: degree 3 trains fastest",
         ),
-        Claim(
+        *_rest_claims(settings, runs),
+        claim(
+            "The larger T, the fewer training steps until the degree is reached from below.",
+            [
+                finding(
+                    f"fewer with T {other} than with T {one}", paired(steps[f"T {one}"], steps[f"T {other}"]), above=0
+                )
+                for one, other in pairwise(unrollings)
+            ],
+            f"steps until MaxDeg is {degree - NEAR}: "
+            + "; ".join(f"T {unroll}: {told[f'T {unroll}']}" for unroll in unrollings)
+            + f"; with one decay for all, their fixed points differ: {_bound_for(settings)}",
             number=17,
-            text=f"Gradient search ends within {NEAR} of the true degree from every start and with every seed.",
-            supported=all(abs(value - degree) <= NEAR for values in finals.values() for value in values),
-            numbers=f"T = {settings['unroll']}, MaxDeg at the end: "
-            + "; ".join(f"from {start}: {spread(values, 2)}" for start, values in finals.items())
-            + f"; terms up to MaxDeg, as the thesis keeps them: {', '.join(f'{kept}' for kept in sorted(floors))}",
-            document="figure 4.3a: converges towards 3 from all starts, T = 25",
-        ),
-        Claim(
-            number=17,
-            text="The larger T, the fewer training steps until the degree is reached from below.",
-            supported=all(one >= other for one, other in pairwise(by_length)) and by_length[0] > by_length[-1],
-            numbers=f"steps until MaxDeg is {degree - NEAR}: "
-            + "; ".join(f"T {unroll}: {told[f'T {unroll}']}" for unroll in unrollings),
             document="figure 4.3b: significantly faster with higher T, from -1",
         ),
-        Claim(
+        claim(
+            f"SoTL is faster than the validation loss, both with T = {shortest}.",
+            [finding("fewer steps", paired(steps["validation"], steps[f"T {shortest}"]), above=0)],
+            f"SoTL {told[f'T {shortest}']}, validation loss {told['validation']}",
             number=17,
-            text=f"SoTL is faster than the validation loss, both with T = {shortest}.",
-            supported=means[f"T {shortest}"] < means["validation"],
-            numbers=f"SoTL {told[f'T {shortest}']}, validation loss {told['validation']}; with an even decay: "
-            f"SoTL {told[f'even T {shortest}']}, validation loss {told['even validation']}",
             document="figure 4.3b: T = 2 (val) is the slowest",
         ),
-        Claim(
-            text="The gain is not only that the decay of MaxDeg acts once per T steps: with a decay that is even per "
-            "training step, the largest T still takes at least 10% fewer steps than the smallest.",
-            supported=even[-1] <= 0.9 * even[0],
-            numbers="; ".join(f"T {unroll}: {told[f'even T {unroll}']}" for unroll in unrollings),
+        claim(
+            "SoTL is faster than the validation loss with a decay that is even per training step, too, so that "
+            f"both are bound for about the same MaxDeg (T = {shortest}).",
+            [finding("fewer steps", paired(steps["even validation"], steps[f"even T {shortest}"]), above=0)],
+            f"SoTL {told[f'even T {shortest}']}, validation loss {told['even validation']}",
+        ),
+        claim(
+            "The gain is not only that the decay of MaxDeg acts once per T steps: with a decay that is even per "
+            "training step, the largest T still takes fewer steps than the smallest.",
+            [finding("fewer steps", paired(steps[f"even T {shortest}"], steps[f"even T {longest}"]), above=0)],
+            "; ".join(f"T {unroll}: {told[f'even T {unroll}']}" for unroll in unrollings),
         ),
     ]
+
+
+def _rest_claims(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
+    """Where searches from all starts are after half of their steps and at the end, by both rules."""
+    degree, starts = settings["degree"], settings["starts"]
+    ends = {start: _of(settings, runs, f"start {start}") for start in starts}
+    values = [run[when] for found in ends.values() for run in found for when in ("half", "final")]
+    rest = _fixed_point(settings, settings["unroll"])
+    floors = {math.floor(value) for value in values}
+    lengths = {"half": settings["long_steps"] // 2, "final": settings["long_steps"]}
+    return [
+        claim(
+            "Gradient search is near the true degree from every start, and still is after twice as many steps.",
+            [
+                finding(
+                    f"MaxDeg from {start} after {steps:,} steps",
+                    over_seeds([run[when] for run in found]),
+                    above=degree - NEAR,
+                    below=degree + NEAR,
+                )
+                for start, found in ends.items()
+                for when, steps in lengths.items()
+            ],
+            f"T = {settings['unroll']}",
+            number=17,
+            document="figure 4.3a: converges towards 3 from all starts, T = 25",
+            ours=f"within {NEAR} of the degree",
+        ),
+        claim(
+            "The terms up to MaxDeg, which the thesis keeps, are those of the true degree at both lengths.",
+            [
+                finding(
+                    f"MaxDeg from {start} at the end",
+                    over_seeds([run["final"] for run in found]),
+                    above=degree,
+                    below=degree + 1,
+                )
+                for start, found in ends.items()
+            ],
+            f"rounded down, of all seeds and both lengths: {', '.join(map(str, sorted(floors)))}",
+            number=17,
+            document="section 4.1.2: terms of degree at most MaxDeg",
+        ),
+        claim(
+            "The search is at rest: MaxDeg hardly moves in the second half of the steps, and ends near the fixed point "
+            "that follows from the two decays in closed form.",
+            [
+                finding(
+                    f"{name} from {start}", over_seeds([value(run) for run in found]), above=-AT_REST, below=AT_REST
+                )
+                for start, found in ends.items()
+                for name, value in (
+                    ("moved", lambda run: run["final"] - run["half"]),
+                    ("beyond the fixed point", lambda run: run["final"] - rest),
+                )
+            ],
+            f"fixed point {rest:.3f}",
+            ours=f"{AT_REST}",
+        ),
+    ]
+
+
+def _fixed_point(settings: Settings, unroll: int, *, even: bool = False, validation: bool = False) -> float:
+    return fixed_point(
+        settings["degree"],
+        decay=decay_of(settings, unroll, even=even),
+        weight_decay=settings["weight_decay"],
+        rate=settings["rate"],
+        steps=unroll,
+        validation=validation,
+    )
+
+
+def _bound_for(settings: Settings) -> str:
+    """The fixed points of the searches that differ in what is differentiated."""
+    found = {f"T {unroll}": _fixed_point(settings, unroll) for unroll in settings["unrollings"]}
+    found["validation"] = _fixed_point(settings, min(settings["unrollings"]), validation=True)
+    return ", ".join(f"{name} {value:.2f}" for name, value in found.items())
 
 
 def _of(settings: Settings, runs: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -238,10 +252,12 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     }
 
 
+# A decay of the weights of a tenth of that of MaxDeg puts the fixed point for T = 25 between k and k + 1 for every true
+# degree k from 0 to 8, in closed form; no other is chosen by what the searches find.
 _CPU: Settings = {
     "points": 10_000, "degree": 3, "max_degree": 21, "batch_size": 64, "rate": 0.01, "sweep_steps": 500, "steps": 3000,
-    "long_steps": 12_000, "starts": [-1, 1, 6, 10, 15], "unroll": 25, "unrollings": [2, 10, 50, 100],
-    "outer_rate": 0.01, "decay": 0.4, "seeds": 3,
+    "long_steps": 24_000, "starts": [-1, 1, 6, 10, 15], "unroll": 25, "unrollings": [2, 10, 50, 100],
+    "outer_rate": 0.01, "decay": 0.4, "weight_decay": 0.04, "seeds": 3,
 }  # fmt: skip
 
 FOURIER_DEGREE = Experiment(

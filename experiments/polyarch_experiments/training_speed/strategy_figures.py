@@ -7,30 +7,38 @@ from typing import Any
 
 from polyarch.ranking.halving import geometric_rungs, halving_on_curves
 from polyarch_experiments.consistency import self_consistency
+from polyarch_experiments.distinct_cells import TRUTHS, typicality
 from polyarch_experiments.experiment import Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, lines, scatter, side_by_side, summary
 from polyarch_experiments.improvement import improvement
 from polyarch_experiments.measures import spread
 from polyarch_experiments.seeds import runs_of
+from polyarch_experiments.training_speed.strategy_claims import RankedRuns
 from polyarch_experiments.training_speed.strategy_scores import (
+    CELLS,
     ESTIMATORS,
     NAMES,
+    arrived,
     correlation,
     correlation_along,
     curves_of,
+    estimators_of,
     scores_of,
     top_kept,
     top_of,
     truth_of,
 )
+from polyarch_experiments.verdict import interval_in_words
 
+COMPARED = ("val_acc", "val_acc_after", "val_acc_mini", "tl_mini", "sovl", "params", "macs", "synflow", "naswot")
+"""What SoTL is compared with."""
 ELIMINATION = (2, 3, 4)
 """Of so many architectures one goes on to the next rung."""
 
 
 def table(settings: Settings, runs: Mapping[str, Any], truth: str, measure: Callable[..., float], digits: int) -> Table:
     """Strategies by estimators: mean and spread over seeds."""
-    known = truth_of(runs, truth)
+    known, estimators = truth_of(runs, truth), estimators_of(runs)
     rows = [
         [
             NAMES[strategy],
@@ -38,20 +46,35 @@ def table(settings: Settings, runs: Mapping[str, Any], truth: str, measure: Call
                 spread(
                     [measure(run, estimator, known) for run in runs_of(runs, settings["strategies"], strategy)], digits
                 )
-                for estimator in ESTIMATORS
+                for estimator in estimators
             ),
         ]
         for strategy in settings["strategies"]
     ]
-    return Table(["strategy", *ESTIMATORS.values()], rows)
+    return Table(["strategy", *estimators.values()], rows)
 
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
-    """Table 4.1 against both truths, and what early elimination keeps."""
+    """Table 4.1 against all truths, table 4.5, and what early elimination keeps."""
+    settings = arrived(settings, runs)
+    if not settings["strategies"]:
+        return {}
     n, own = len(truth_of(runs, "nb201")), len(truth_of(runs, "own"))
     found = {
+        **(typicality(runs[CELLS]) if CELLS in runs else {}),
         f"Spearman with the NAS-Bench-201 test accuracy ({n} cells)": table(settings, runs, "nb201", correlation, 2),
         f"Mean NAS-Bench-201 test accuracy of the top 10 of {n}, in percent": table(settings, runs, "nb201", top_of, 2),
+        "SoTL minus other estimators: difference of Spearman's correlations with its interval": _differences(
+            settings, runs
+        ),
+    }
+    for truth in ("cifar100", "imagenet16") if CELLS in runs else ():
+        caption = f"the test accuracy on {TRUTHS[truth][1]} (supernets and scores are those of CIFAR-10)"
+        found[f"Spearman with {caption}"] = table(settings, runs, truth, correlation, 2)
+        found[f"Top 10 by {caption}, in percent"] = table(settings, runs, truth, top_of, 2)
+    found |= {
+        "Gradients and the number of parameters: Spearman with the truth, and with the number of parameters (P) "
+        "(table 4.5)": _gradients(settings, runs),
         "Kendall's tau between the seeds of a strategy": _consistency(settings, runs),
         "Early elimination on the running SoTL: share of the full ranking's top 10 that is kept, and of its steps that "
         "are taken": _elimination(settings, runs),
@@ -61,6 +84,46 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
             settings, runs, "own", correlation, 2
         )
     return found
+
+
+def _differences(settings: Settings, runs: Mapping[str, Any]) -> Table:
+    ranked = RankedRuns(settings["strategies"], runs, truth_of(runs, "nb201"))
+    others = [name for name in COMPARED if name in estimators_of(runs)]
+    rows = [
+        [
+            NAMES[strategy],
+            *(
+                interval_in_words(
+                    ranked.samples.interval(ranked.spearman(strategy, "sotl") - ranked.spearman(strategy, other)), 2
+                )
+                for other in others
+            ),
+        ]
+        for strategy in settings["strategies"]
+    ]
+    return Table(["strategy", *(ESTIMATORS[name] for name in others)], rows)
+
+
+def _gradients(settings: Settings, runs: Mapping[str, Any]) -> Table:
+    truth = truth_of(runs, "nb201")
+    rows = []
+    for strategy in settings["strategies"]:
+        found = runs_of(runs, settings["strategies"], strategy)
+        sizes = [dict(zip(truth, scores_of(run, "params", list(truth)), strict=True)) for run in found]
+        rows.append(
+            [
+                NAMES[strategy],
+                *(
+                    spread([correlation(run, name, truth) for run in found], 2)
+                    for name in ("sotl", "sog", "sogn", "params")
+                ),
+                *(
+                    spread([correlation(run, name, size) for run, size in zip(found, sizes, strict=True)], 2)
+                    for name in ("sotl", "sog", "sogn")
+                ),
+            ]
+        )
+    return Table(["strategy", "SoTL", "SoG", "SoGN", "parameters", "SoTL-P", "SoG-P", "SoGN-P"], rows)
 
 
 def _consistency(settings: Settings, runs: Mapping[str, Any]) -> Table:
@@ -83,7 +146,7 @@ def _elimination(settings: Settings, runs: Mapping[str, Any]) -> Table:
         kept, cost = [], []
         for strategy in settings["strategies"]:
             for run in runs_of(runs, settings["strategies"], strategy):
-                losses = curves_of(run)
+                losses = curves_of(run, list(truth_of(runs, "nb201")))
                 blocks = losses.shape[1]
                 full = halving_on_curves(losses, [blocks])
                 found = halving_on_curves(
@@ -97,11 +160,14 @@ def _elimination(settings: Settings, runs: Mapping[str, Any]) -> Table:
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Table 4.1 as bars, correlation along the short run (figure 4.6), improvement curves, and scores against truth."""
-    truth = truth_of(runs, "nb201")
+    settings, truth = arrived(settings, runs), truth_of(runs, "nb201")
+    if not settings["strategies"]:
+        return {}
     bars = [
         {"x": ESTIMATORS[name], "series": NAMES[strategy]}
         | summary([correlation(run, name, truth) for run in runs_of(runs, settings["strategies"], strategy)])
-        for name in ("sotl", "sotl_last", "val_acc", "tl_mini", "sovl", "sog", "params")
+        for name in ("sotl", "sotl_last", "val_acc", "tl_mini", "sovl", "sog", "params", "macs", "synflow", "naswot")
+        if name in estimators_of(runs)
         for strategy in settings["strategies"]
     ]
     steps = settings["run"]["scores"]["steps"]

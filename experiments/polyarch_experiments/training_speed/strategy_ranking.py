@@ -2,56 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from polyarch.errors import NotFiniteError
 from polyarch.methods.one_shot import THESIS_PROXIMAL
 from polyarch.runs.retraining import Retraining
-from polyarch.spaces import Architecture, nb201_space
+from polyarch.spaces import Architecture
 from polyarch.truths.building import CurveTraining
+from polyarch_experiments.distinct_cells import describe_cells, distinct_cells
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.papers import TRAINING_SPEED
-from polyarch_experiments.ranked_supernets import fixed_set, recipe, score_cells, seconds_of, train_supernet, trial_of
+from polyarch_experiments.ranked_supernets import recipe, score_cells, seconds_of, train_supernet, trial_of
 from polyarch_experiments.seeds import seeded
-from polyarch_experiments.training_speed.strategy_claims import judge
+from polyarch_experiments.training_speed.strategy_claims import HEADLINE, judge
 from polyarch_experiments.training_speed.strategy_figures import figures, tables
-from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS
+from polyarch_experiments.training_speed.strategy_scores import CELLS, ESTIMATORS
 from polyarch_experiments.training_speed.thesis_recipe import OTHER_RATE, SINGLE_PATH_RATE, thesis_recipe
 
 PASSES = {"fair": 5, "multi_path": 4, "reptile": 4, "meta_prox": 4, "multi_path_meta_prox": 16}
 """Passes over every batch: paths times inner steps. The other strategies take one."""
 
 StrategyAndSeed = tuple[str, int]
-"""A strategy and a seed, or ``truth`` and the number of a share of the architectures."""
+"""A strategy and a seed, ``truth`` and the number of a share of the architectures, or ``cells`` and 0."""
 
 TOGETHER = 4
 """Architectures of one item that trains them alone: the data are loaded once for all of them."""
 
 
 def items(settings: Settings) -> dict[str, StrategyAndSeed]:
-    """Every strategy with every seed, and the architectures that are trained alone, some at a time."""
+    """What the cells are; every strategy with every seed, those of the headline claims first; cells trained alone."""
+    strategies = settings["strategies"]
+    first = {name: count for name, count in strategies.items() if name in HEADLINE}
+    rest = {name: count for name, count in strategies.items() if name not in HEADLINE}
     shares = -(-settings["own_truth"] // TOGETHER)
-    return {**seeded(settings["strategies"]), **{f"truth {share}": ("truth", share) for share in range(shares)}}
+    return {
+        CELLS: (CELLS, 0),
+        **(seeded(first) if first else {}),
+        **(seeded(rest) if rest else {}),
+        **{f"truth {share}": ("truth", share) for share in range(shares)},
+    }
 
 
 def run(settings: Settings, item: StrategyAndSeed, folder: Path) -> dict[str, Any]:
-    """Trains a supernet and scores the fixed set of cells with it, or trains some of these cells alone."""
+    """Describes the cells, trains a supernet and scores them with it, or trains some of them alone."""
     name, number = item
-    architectures = fixed_set(nb201_space(), settings["architectures"])
+    if name == CELLS:
+        return describe_cells(settings["architectures"])
+    cells = distinct_cells(settings["architectures"])
     if name == "truth":
-        kept = architectures[: settings["own_truth"]][TOGETHER * number : TOGETHER * (number + 1)]
-        return _alone(settings, kept, folder)
+        kept = cells[: settings["own_truth"]][TOGETHER * number : TOGETHER * (number + 1)]
+        return {"accuracies": accuracies_alone(settings["run"], settings["alone"], kept, folder / "alone")}
     store = folder / f"{name}-{number}"
     trained = train_supernet(content_of(settings, name), number, store)
     rows = score_cells(
         trained,
         tuple(ESTIMATORS),
-        architectures=settings["architectures"],
+        cells,
         valid_examples=settings["valid_examples"],
         journal=store / "checkpoints" / "scored.jsonl",
     )
-    return {"scored": rows, "seconds": seconds_of(trained, architectures), "valid_examples": len(trained.feed.valid)}
+    return {"scored": rows, "seconds": seconds_of(trained, cells), "valid_examples": len(trained.feed.valid)}
 
 
 def content_of(settings: Settings, strategy: str) -> dict[str, Any]:
@@ -69,24 +81,31 @@ def content_of(settings: Settings, strategy: str) -> dict[str, Any]:
     return {**run, "train": train, "scores": scores}
 
 
-def _alone(settings: Settings, architectures: list[Architecture], folder: Path) -> dict[str, Any]:
-    """Test accuracies (percent) of cells trained from scratch, on fewer images than the supernet sees."""
-    content = {**settings["run"], **settings["alone"], "data": {**settings["run"]["data"], **settings["alone"]["data"]}}
-    train = CurveTraining(Retraining(trial_of(content), folder / "alone"))
+def accuracies_alone(
+    content: Settings, alone: Settings, architectures: Sequence[Architecture], folder: Path
+) -> dict[str, float]:
+    """Test accuracies (percent) of architectures trained from scratch.
+
+    Args:
+        content: the description of the run of the supernet.
+        alone: what differs from it, such as fewer images.
+    """
+    described = {**content, **alone, "data": {**content["data"], **alone["data"]}}
+    train = CurveTraining(Retraining(trial_of(described), folder))
     found = {}
     for architecture in architectures:
         result = train((architecture, 0))
         if "failure" in result:
             raise NotFiniteError(result["failure"])
         found[architecture.key] = round(100 * result["test_accuracy"], 3)
-    return {"accuracies": found}
+    return found
 
 
 _CPU: Settings = {
     "strategies": {
         "single_path": 2, "fair": 2, "multi_path": 2, "reptile": 2, "meta_prox": 2, "multi_path_meta_prox": 1,
     },
-    "architectures": 64, "own_truth": 64, "valid_examples": 2500, "passes": 16,
+    "architectures": 128, "own_truth": 64, "valid_examples": 2500, "passes": 16,
     "run": recipe(size=16, cells=1, epochs=16, steps=50, rate=0.001),
     "alone": {
         "data": {"limit": 10_000},
@@ -95,6 +114,17 @@ _CPU: Settings = {
 }  # fmt: skip
 
 _THESIS = thesis_recipe(rate=OTHER_RATE)
+
+_LONG: Settings = {
+    "strategies": {
+        "fair": 2, "single_path": 2, "multi_path": 2, "reptile": 2, "meta_prox": 2, "multi_path_meta_prox": 2,
+    },
+    "architectures": 128, "own_truth": 0, "valid_examples": 2500, "passes": 80,
+    "rates": {"single_path": SINGLE_PATH_RATE},
+    "run": recipe(size=16, cells=1, epochs=80, steps=100, rate=OTHER_RATE),
+}  # fmt: skip
+_LONG["run"]["train"]["proximal"] = THESIS_PROXIMAL
+"""The size of `supernet_recipe`, with the passes at which it ranked well, and short runs as in the thesis."""
 
 STRATEGY_RANKING = Experiment(
     name="strategy_ranking",
@@ -108,6 +138,7 @@ STRATEGY_RANKING = Experiment(
             "alone": {"data": {"limit": 200}, "retrain": {"epochs": 1}},
         },
         "cpu": _CPU,
+        "long": _LONG,
         "paper": {
             "strategies": dict.fromkeys(_CPU["strategies"], 3), "architectures": 200, "own_truth": 0,
             "valid_examples": 25_000, "rates": {"single_path": SINGLE_PATH_RATE},
@@ -119,4 +150,5 @@ STRATEGY_RANKING = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
+    gradual=True,
 )  # fmt: skip

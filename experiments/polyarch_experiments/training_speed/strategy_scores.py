@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from polyarch.errors import InvalidInput
 from polyarch.ranking import rank_quality, top_k
+from polyarch_experiments.distinct_cells import TRUTHS
 from polyarch_experiments.experiment import Settings
+from polyarch_experiments.ranked_supernets import curves_in
 from polyarch_experiments.seeds import runs_of
 
 Values = NDArray[np.float64]
@@ -31,26 +33,61 @@ ESTIMATORS = {
     "tl_mini": "TLMini",
     "val_acc": "ValAcc",
     "val_acc_mini": "ValAccMini",
+    "val_acc_after": "ValAcc after the run",
     "sog": "SoG",
     "sogn": "SoGN",
     "params": "parameters",
     "macs": "MACs",
+    "synflow": "SynFlow",
+    "naswot": "NASWOT",
 }
+CELLS = "cells"
+"""The item that describes the cells."""
 
 
 def truth_of(runs: Mapping[str, Any], name: str) -> dict[str, float]:
-    """The true accuracy (percent) by key: of the published table, or of the networks trained here."""
+    """The true accuracy (percent) by key: of the published table, or ``own`` of the networks trained here.
+
+    Args:
+        name: ``nb201`` for CIFAR-10, or another of `TRUTHS`.
+    """
+    if name in TRUTHS:
+        return {key: values[name] for key, values in runs[CELLS]["truths"].items()} if CELLS in runs else {}
     if name == "own":
         found = [run["accuracies"] for key, run in runs.items() if key.startswith("truth ")]
         return {key: accuracy for accuracies in found for key, accuracy in accuracies.items()}
-    first = next(run for key, run in runs.items() if not key.startswith("truth "))
+    first = next(iter(supernets(runs)), {"scored": []})
     return {row["architecture"]: row["nb201"] for row in first["scored"]}
 
 
+def supernets(runs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The runs that trained a supernet."""
+    return [run for run in runs.values() if "scored" in run]
+
+
+def estimators_of(runs: Mapping[str, Any]) -> dict[str, str]:
+    """The estimators that the runs have, with what people call them: earlier ones have fewer."""
+    known = supernets(runs)[0]["scored"][0]["scores"]
+    return {name: shown for name, shown in ESTIMATORS.items() if name in known}
+
+
+def arrived(settings: Settings, runs: Mapping[str, Any]) -> Settings:
+    """The same settings with the strategies and seeds whose runs are there: an experiment that still runs has fewer."""
+    counts = {
+        name: sum(f"{name} seed {seed}" in runs for seed in range(count))
+        for name, count in settings["strategies"].items()
+    }
+    return {**settings, "strategies": {name: count for name, count in counts.items() if count}}
+
+
 def scores_of(run: Mapping[str, Any], estimator: str, keys: Sequence[str]) -> list[float]:
-    """Higher is better for all but costs, which count as predictions too: larger networks are expected to be better."""
+    """Higher is better for all but costs, which count as predictions too: larger networks are expected to be better.
+
+    Networks without a finite score, such as those in which nothing reaches the output, come last.
+    """
     by_key = {row["architecture"]: row["scores"][estimator] for row in run["scored"]}
-    return [by_key[key] for key in keys]
+    last = min((score for score in by_key.values() if score is not None), default=0.0) - 1
+    return [last if by_key[key] is None else by_key[key] for key in keys]
 
 
 def correlation(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -> float:
@@ -66,9 +103,10 @@ def top_of(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -
     return top_k(scores_of(run, estimator, keys), list(truth.values()), min(10, len(keys)))
 
 
-def curves_of(run: Mapping[str, Any]) -> Values:
+def curves_of(run: Mapping[str, Any], keys: Sequence[str]) -> Values:
     """(n, blocks) mean training losses of the short runs."""
-    return np.array([row["losses"] for row in run["scored"]])
+    curves = dict(zip((row["architecture"] for row in run["scored"]), curves_in(run["scored"]), strict=True))
+    return np.array([curves[key] for key in keys])
 
 
 def correlation_along(
@@ -79,8 +117,8 @@ def correlation_along(
     for strategy in settings["strategies"]:
         curves = []
         for run in runs_of(runs, settings["strategies"], strategy):
-            sums = -np.cumsum(curves_of(run), axis=1)  # (n, blocks), in the order of the scored architectures
-            known = [truth[row["architecture"]] for row in run["scored"]]
+            sums = -np.cumsum(curves_of(run, list(truth)), axis=1)  # (n, blocks)
+            known = list(truth.values())
             curves.append([rank_quality(column, known, resamples=1).spearman.value or 0.0 for column in sums.T])
         found[strategy] = np.mean(curves, axis=0).tolist()
     return found

@@ -12,6 +12,7 @@ from polyarch.data import Inputs
 from polyarch.distributions import Categorical
 from polyarch.errors import ConfigError
 from polyarch.methods.depth.functions import depth_functions
+from polyarch.methods.depth.posterior import DepthPosterior
 from polyarch.methods.depth.record import (
     FULL,
     MIXTURE,
@@ -21,9 +22,11 @@ from polyarch.methods.depth.record import (
     DepthPredictor,
     DepthRecord,
     ExitPoint,
+    MixtureMeasure,
 )
-from polyarch.methods.depth.search import RULES, choose_depth, depth_prior, expected_depth, prune
+from polyarch.methods.depth.search import RULES, choose_depth, expected_depth
 from polyarch.methods.depth.settings import DepthSettings
+from polyarch.methods.depth.weighting import WeightedMixture, Weighting, preferred, weighted_mixtures
 from polyarch.nn import Repeat, StackedNetworks
 from polyarch.predictive import choose_confidence, exit_curve
 from polyarch.results import NetworkRecord, Role
@@ -38,7 +41,7 @@ from polyarch.tasks import Classification
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 TIMED_BATCH = 64
-ROLES = {PRUNED: Role.BEST, PRUNED_MIXTURE: Role.MIXTURE, MIXTURE: Role.MIXTURE, FULL: Role.BASELINE}
+ROLES = {PRUNED: Role.BEST, PRUNED_MIXTURE: Role.MIXTURE, MIXTURE: Role.OTHER, FULL: Role.BASELINE}
 """The ways to predict."""
 
 
@@ -62,30 +65,42 @@ def depths_of(space: Space) -> list[int]:
 
 
 def choose(run: Run, outcome: Outcome) -> None:
-    """Chooses a depth by the rule, prunes, and exports the pruned network alone and as a mixture, the default."""
+    """Chooses a depth from the posterior and exports the network of this depth, and a mixture of depths, the default.
+
+    Validation examples choose the weights of the mixture, unless the settings do; see `weighted_mixtures`.
+    """
     space, depths, settings = run.net.space, depths_of(run.net.space), run.settings.section(DepthSettings)
-    (probabilities,) = (outcome.training.q or {}).values()
-    smallest = torch.finfo(torch.float32).tiny
-    learned = Categorical(space, torch.tensor(probabilities).clamp_min(smallest).log(), learnable=False)
+    posterior = DepthPosterior.of(run, outcome.training)
+    sources = {"learned": posterior.learned, "exact": posterior.exact}
+    choices = {name: {rule: choose_depth(one, rule) for rule in RULES} for name, one in sources.items()}
+    kept = {name: _within_limits(run, found[settings.rule]) for name, found in choices.items()}
+    q, chosen = sources[settings.posterior], kept[settings.posterior]
+    (other,) = sources.keys() - {settings.posterior}
     network = _exits(run, space.members)
     exits = MemberOutputs.of(run, network)
-    choices = {rule: choose_depth(learned, rule) for rule in RULES}
-    chosen = _within_limits(run, choices[settings.rule])
-    weights = prune(learned, chosen).probabilities.double().clamp_min(smallest)
-    weights = weights / weights.sum()
-    kept = space.members[: chosen + 1]
-    mixture = Ensemble(PRUNED_MIXTURE, kept, _exits(run, kept), weights.tolist())
+    mixtures = weighted_mixtures(
+        exits, {name: (one, kept[name]) for name, one in sources.items()}, _within_limits(run, len(depths) - 1)
+    )
+    weighting = preferred(mixtures, settings.weighting)
+    weights = mixtures[weighting].weights
+    members = space.members[: len(weights)]
+    mixture = Ensemble(PRUNED_MIXTURE, members, _exits(run, members), weights.tolist())
     curve, confidence = _early_exit(exits, mixture, depths) if isinstance(run.task, Classification) else ([], None)
     pruned = _alone(run, space.members[chosen])
     record = DepthRecord(
         rule=settings.rule,
         chosen=depths[chosen],
-        choices={rule: depths[position] for rule, position in choices.items()},
-        expected=depths[0] + expected_depth(learned.log_probabilities().exp()),
+        choices={rule: depths[position] for rule, position in choices[settings.posterior].items()},
+        posterior=settings.posterior,
+        other_choices={rule: depths[position] for rule, position in choices[other].items()},
+        divergence=posterior.divergence,
+        expected=depths[0] + expected_depth(q.log_probabilities().exp()),
         prior=_prior_in_words(run),
         updates=settings.updates,
-        depths=_measures(run, exits, learned),
-        predictors=_ways(run, exits, learned, chosen, weights),
+        depths=_measures(run, exits, posterior, q),
+        weighting=weighting,
+        mixtures=[_mixture_measure(exits, name, one) for name, one in mixtures.items()],
+        predictors=_ways(run, exits, chosen, weights, q),
         exits=curve,
         exit_confidence=confidence,
         functions=depth_functions(run, network, depths),
@@ -98,19 +113,30 @@ def choose(run: Run, outcome: Outcome) -> None:
     outcome.record, outcome.predictors = record, write_predictors(run, sides)
     outcome.comparison = [contender(way.name, ROLES[way.name], [_network_record(way, space)]) for way in ways]
     outcome.default = run.workspace.posterior.name
+    outcome.decisions.append(weighting_in_words(record, settings.weighting))
     outcome.artifact = {
         "architecture": space.members[chosen].to_dict(),
         "score": ways[0].score,
         "parameters": parameter_count(pruned),
     }
-    outcome.seconds |= forward_times(run, pruned)
+    outcome.seconds |= forward_times(run, {"forward_pruned": pruned, "forward_mixture": mixture.networks})
 
 
-def forward_times(run: Run, network: nn.Module) -> dict[str, float]:
-    """The seconds of a forward pass of a network and of the full depth, on some test examples."""
+def weighting_in_words(record: DepthRecord, asked: Weighting) -> str:
+    """Which weights the mixture has, and why."""
+    (depth,) = (way.blocks for way in record.predictors if way.name == PRUNED_MIXTURE)
+    said = f"mixture of the depths up to {depth}: {record.weighting} weights"
+    if asked != "best":
+        return f"{said}, as asked for"
+    *others, last = (f"{one.valid_loss:.4f} {one.weighting}" for one in record.mixtures)
+    return f"{said}, which have the lowest validation loss ({', '.join(others)} and {last}, cross-validated)"
+
+
+def forward_times(run: Run, networks: Mapping[str, nn.Module]) -> dict[str, float]:
+    """The seconds of a forward pass of networks and of the full depth, on some test examples."""
     full = run.net.extract(run.net.space.members[-1]).eval()
     inputs = next(iter(run.feed.in_order(run.feed.data.test).epoch(0))).inputs[:TIMED_BATCH]
-    return forward_seconds({"forward_full": full, "forward_pruned": network}, inputs)
+    return forward_seconds({"forward_full": full, **networks}, inputs)
 
 
 def _exits(run: Run, architectures: Sequence[Architecture]) -> nn.Module:
@@ -161,35 +187,42 @@ def _early_exit(exits: MemberOutputs, mixture: Ensemble, depths: Sequence[int]) 
     return points, choose_confidence(on_valid, full)
 
 
-def _measures(run: Run, exits: MemberOutputs, learned: Categorical) -> list[DepthMeasure]:
+def _measures(run: Run, exits: MemberOutputs, posterior: DepthPosterior, q: Categorical) -> list[DepthMeasure]:
     space = run.net.space
-    prior = depth_prior(space, run.settings.section(DepthSettings).prior, run.settings.train.prior_ratio)
-    columns = (learned.log_probabilities().exp().tolist(), prior.log_probabilities().exp().tolist())
+    named = {"q": q, "exact": posterior.exact, "learned": posterior.learned, "prior": posterior.prior}
+    shares = {name: one.log_probabilities().exp().tolist() for name, one in named.items()}
     found = []
-    for position, (depth, q, p) in enumerate(zip(depths_of(space), *columns, strict=True)):
-        alone = torch.zeros(position + 1, dtype=torch.float64)
-        alone[position] = 1.0
-        measured = exits.measure(alone)
+    for position, depth in enumerate(depths_of(space)):
+        measured = exits.measure(_one_hot(position))
         found.append(
             DepthMeasure(
                 depth=depth,
                 parameters=run.net.parameter_count(space.members[position]),
-                q=q,
-                prior=p,
+                **{name: values[position] for name, values in shares.items()},
                 **{name: measured[name] for name in ("valid_score", "valid_loss", "score", "loss")},
             )
         )
     return found
 
 
-def _ways(run: Run, exits: MemberOutputs, learned: Categorical, chosen: int, pruned: Tensor) -> list[DepthPredictor]:
-    """The ways to predict, from the whole mixture to the pruned network alone."""
+def _mixture_measure(exits: MemberOutputs, name: str, mixture: WeightedMixture) -> MixtureMeasure:
+    measured = exits.measure(mixture.weights)
+    return MixtureMeasure(
+        weighting=name,
+        weights=mixture.weights.tolist(),
+        valid_loss=mixture.valid_loss,
+        score=measured["score"],
+        loss=measured["loss"],
+    )
+
+
+def _ways(run: Run, exits: MemberOutputs, chosen: int, weights: Tensor, q: Categorical) -> list[DepthPredictor]:
+    """The ways to predict: all depths weighted by q, the mixture with its weights, and one depth alone."""
     space = run.net.space
     deepest = len(space.members) - 1
-    everything = learned.log_probabilities().double().exp()
     ways = {
-        MIXTURE: (deepest, everything),
-        PRUNED_MIXTURE: (chosen, pruned),
+        MIXTURE: (deepest, q.log_probabilities().exp()),
+        PRUNED_MIXTURE: (len(weights) - 1, weights),
         PRUNED: (chosen, _one_hot(chosen)),
         FULL: (deepest, _one_hot(deepest)),
     }

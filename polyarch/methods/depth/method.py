@@ -51,6 +51,8 @@ class DepthMethod(Method):
         if found:
             deepest = max(one.depth for one in found.depths)
             yield f"Depth: {found.chosen} of {deepest} by rule {found.rule}"
+            if found.divergence is not None:
+                yield f"KL(learned q || exact posterior): {found.divergence:.3f} nats"
 
     def report(self, results: Results) -> Section:
         from polyarch.methods.depth.report import section

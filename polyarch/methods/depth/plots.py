@@ -16,7 +16,10 @@ Values = dict[str, Callable[[DepthMeasure], float]]
 def depth_charts(record: DepthRecord, text: ScoreText) -> Iterator[tuple[str, Spec]]:
     """Ids of places on the page and what is drawn there."""
     if record.is_learned:
-        rows: list[Row] = [{"depth": one.depth, "q": one.q, "prior": one.prior} for one in record.depths]
+        rows: list[Row] = [
+            {"depth": one.depth, "q": one.q, "prior": one.prior, "other": record.other_posterior(one)}
+            for one in record.depths
+        ]
         yield "depth-posterior", posterior_bars(rows, "depth", record.chosen)
     else:
         yield "depth-loss", _by_depth(record, {"validation": lambda one: one.valid_loss}, "validation loss (nats)")

@@ -12,8 +12,8 @@ PRUNED_MIXTURE, PRUNED = "pruned mixture", "pruned network alone"
 class DepthMeasure(Record):
     """One depth alone: the predictions of its head, no mixture; losses are mean negative log-likelihoods in nats.
 
-    ``q`` is the learned probability, None for the baseline that trains every depth alone. Values without ``valid_`` are
-    of test data.
+    ``q`` is the posterior from which the depth was chosen: ``exact``, for the final weights, or ``learned`` with them.
+    All are None for the baseline that trains every depth alone. Values without ``valid_`` are of test data.
     """
 
     depth: int
@@ -23,6 +23,8 @@ class DepthMeasure(Record):
     score: float
     loss: float
     q: float | None = None
+    exact: float | None = None
+    learned: float | None = None
     prior: float | None = None
 
 
@@ -42,6 +44,20 @@ class DepthPredictor(Record):
     loss: float
     mean_probability: float | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
+
+
+class MixtureMeasure(Record):
+    """The mixture of the depths up to the chosen one with one kind of weights.
+
+    ``valid_loss`` is cross-validated for stacked weights, which are fitted to validation data. Values without
+    ``valid_`` are of test data.
+    """
+
+    weighting: str
+    weights: list[float]
+    valid_loss: float
+    score: float
+    loss: float
 
 
 class ExitPoint(Record):
@@ -75,9 +91,11 @@ class DepthFunctions(Record):
 class DepthRecord(Record):
     """How deep a network needs to be: the chosen depth, every depth alone, and ways to predict.
 
-    ``rule`` chose among ``choices``, which map rules to depths. For the baseline that trains every depth alone the rule
-    is validation, there are no choices, and prior and updates are empty. ``exit_confidence`` was chosen on validation
-    data.
+    ``rule`` chose among ``choices``, which map rules to depths, from the ``posterior`` of this name, exact or learned;
+    ``other_choices`` are those from the other one. ``divergence`` is KL(learned || exact) in nats. ``weighting`` names
+    the weights of the mixture that predicts, out of ``mixtures``. For the baseline that trains every depth alone the
+    rule is validation, there are no choices, and prior and updates are empty. ``exit_confidence`` was chosen on
+    validation data.
     """
 
     rule: str
@@ -88,6 +106,11 @@ class DepthRecord(Record):
     updates: str
     depths: list[DepthMeasure]
     predictors: list[DepthPredictor]
+    posterior: str = "learned"
+    other_choices: dict[str, int] = Field(default_factory=dict)
+    divergence: float | None = None
+    weighting: str = ""
+    mixtures: list[MixtureMeasure] = Field(default_factory=list)
     exits: list[ExitPoint] = Field(default_factory=list)
     exit_confidence: float | None = None
     functions: DepthFunctions | None = None
@@ -110,6 +133,10 @@ class DepthRecord(Record):
     def at(self, depth: int) -> DepthMeasure:
         """One depth alone."""
         return next(one for one in self.depths if one.depth == depth)
+
+    def other_posterior(self, measure: DepthMeasure) -> float | None:
+        """The probability of a depth by the posterior that did not choose; None where only one was recorded."""
+        return measure.exact if self.posterior == "learned" else measure.learned
 
     def way(self, name: str) -> DepthPredictor | None:
         """A way to predict, if it was measured."""

@@ -13,7 +13,7 @@ from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Section, Tile
 from polyarch.reports.specs import MOST_POINTS
 from polyarch.reports.text import SPACE, count, percent, several
-from polyarch.results import Results
+from polyarch.results import Results, Role
 
 RULES = {
     "argmax": "the most probable depth",
@@ -24,11 +24,21 @@ UPDATES = {
     "gradient": "by gradient steps, together with the weights",
     "em": "in closed form, alternating with the weights (EM)",
 }
+POSTERIORS = {
+    "exact": "the exact posterior for the final weights",
+    "learned": "the posterior that was learned with the weights",
+}
+WEIGHTINGS = {
+    "learned": "q as it was learned with the weights",
+    "exact": "the exact posterior for the final weights",
+    "stacked": "fitted to validation data",
+}
+ALL = "all depths weighted by the posterior"
 DEEPEST = "This is the deepest depth on offer: going deeper may help."
 
 
-Way = tuple[str, DepthMeasure | DepthPredictor]
-"""How the chosen depth predicts, and how well."""
+Way = tuple[str, int, DepthMeasure | DepthPredictor]
+"""What predicts, in how many blocks, and how well."""
 
 
 def section(results: Results) -> Section:
@@ -43,6 +53,7 @@ def section(results: Results) -> Section:
         Path(__file__).with_name("report.html"),
         sentences=sentences(results, record),
         tiles=list(tiles(results, record)),
+        answer=Role.MIXTURE if record.is_learned else Role.BEST,
         drawing=Markup(draw({"depth": str(record.chosen)}, "depth", choices={"depth": options})),
         modes={"early-exit": "easy examples use fewer blocks"} if exits else {},
         charts=dict(depth_charts(record, ScoreText.of(results))),
@@ -51,7 +62,9 @@ def section(results: Results) -> Section:
             "rule_name": rule_name,
             "rules": RULES,
             "updates": UPDATES.get(record.updates, record.updates),
-            "times": [time_of(one, results, record) for one in record.predictors],
+            "posteriors": POSTERIORS,
+            "weightings": WEIGHTINGS,
+            "times": [relative_time(results, record, one.blocks) for one in record.predictors],
             "classes_shown": [(str(name), colour_of(index)) for index, name in enumerate(results.data["classes"])],
             "points": training_points(record.functions) if record.functions else "",
             "most_points": MOST_POINTS,
@@ -61,42 +74,39 @@ def section(results: Results) -> Section:
 
 
 def sentences(results: Results, record: DepthRecord) -> list[str]:
-    """The answer, what it costs, and how certain it is; what pruning loses is called a loss."""
+    """The depth, how well the default predicts, and how certain it is; what pruning loses is called a loss."""
     if not record.is_learned:
         return list(_baseline(results, record))
     first, *others = _ways(record)
-    return [_preferred(results, record), _pruned(results, record, first), *_details(results, record, first, others)]
+    return [_preferred(results, record), _default(results, record, first), *_details(results, record, first, others)]
 
 
 def tiles(results: Results, record: DepthRecord) -> Iterator[Tile]:
     """The numbers of the sentences, to be seen at a glance."""
-    (how, first), *_ = _ways(record)
+    name, _, first = _ways(record)[0]
     alone, full = record.at(record.chosen), record.at(record.deepest)
     yield Tile("depth", f"{record.chosen} of {full.depth}", f"rule {rule_name(record.rule)}")
     if record.is_learned:
         yield Tile("likely depths", _range(*record.likely()), "90 % of the posterior")
     text = ScoreText.of(results)
-    yield Tile(f"test {text.title}", text.value(first.score), how)
+    yield Tile(f"test {text.title}", text.value(first.score), name)
     yield Tile("parameters", count(alone.parameters), f"of {count(full.parameters)} at depth {full.depth}")
-    ratio = relative_time(results)
+    ratio = relative_time(results, record, record.chosen)
     if ratio is not None:
-        yield Tile("forward pass", percent(ratio, 0), "of the time of all blocks")
+        yield Tile("forward pass", percent(ratio, 0), f"of the time of all blocks, at depth {record.chosen}")
     leaving = record.chosen_exit
     if leaving is not None:
         note = f"blocks on average; {percent(leaving.accuracy)} accuracy"
         yield Tile("early exit", f"{leaving.mean_depth:.1f}", note)
 
 
-def relative_time(results: Results) -> float | None:
-    """The seconds of a pruned forward pass over those of all blocks, where both were measured."""
-    full, pruned = (results.seconds.get(name) for name in ("forward_full", "forward_pruned"))
-    return pruned / full if full and pruned else None
-
-
-def time_of(way: DepthPredictor, results: Results, record: DepthRecord) -> float | None:
-    """The relative time of a forward pass through as many blocks as this way to predict computes."""
-    ratio = relative_time(results)
-    return {record.chosen: ratio, record.deepest: ratio and 1.0}.get(way.blocks)
+def relative_time(results: Results, record: DepthRecord, blocks: int) -> float | None:
+    """The seconds of a forward pass through so many blocks over those of all blocks, where both were measured."""
+    full, alone, mixed = (results.seconds.get(f"forward_{name}") for name in ("full", "pruned", "mixture"))
+    mixture = record.way(PRUNED_MIXTURE)
+    known = {mixture.blocks: mixed} if mixture is not None and mixed else {}
+    seconds = {**known, record.chosen: alone, record.deepest: full}.get(blocks)
+    return seconds / full if full and seconds else None
 
 
 def rule_name(rule: str) -> str:
@@ -115,23 +125,27 @@ def _preferred(results: Results, record: DepthRecord) -> str:
 
 
 def _ways(record: DepthRecord) -> list[Way]:
-    """The chosen depth alone and, if it was measured, the mixture up to it."""
-    ways: list[Way] = [(f"at depth {record.chosen} alone", record.at(record.chosen))]
+    """The mixture that predicts by default, if it was measured, and the chosen depth alone."""
+    ways: list[Way] = [(f"depth {record.chosen} alone", record.chosen, record.at(record.chosen))]
     mixture = record.way(PRUNED_MIXTURE)
     if mixture is not None:
-        ways.append((f"as a mixture of the depths up to {record.chosen}", mixture))
+        ways.insert(0, (f"the mixture of the depths up to {mixture.blocks}", mixture.blocks, mixture))
     return ways
 
 
-def _pruned(results: Results, record: DepthRecord, way: Way) -> str:
-    (how, first), mixture, ratio = way, record.way(MIXTURE), relative_time(results)
-    text = ScoreText.of(results)
-    kept = f"keeps {record.chosen} of {several(record.deepest, 'block')}"
-    said = f"The pruned network {kept} and reaches {text.value(first.score)} test {text.title} {how}"
+def _default(results: Results, record: DepthRecord, way: Way) -> str:
+    (name, blocks, first), mixture, text = way, record.way(MIXTURE), ScoreText.of(results)
+    used = (
+        f"{blocks} of {several(record.deepest, 'block')}"
+        if blocks < record.deepest
+        else f"all {several(blocks, 'block')}"
+    )
+    said = f"{_sentence(name)} uses {used} and reaches {text.value(first.score)} test {text.title}"
     if mixture is not None:
-        said += f", {text.compared(first.score - mixture.score)} the mixture over all depths"
+        said += f", {text.compared(first.score - mixture.score)} {ALL}"
         said += f" ({text.value(mixture.score)})" if mixture.score != first.score else ""
-    if ratio is None:
+    ratio = relative_time(results, record, blocks)
+    if ratio is None or blocks == record.deepest:
         return f"{said}."
     share = percent(ratio, 0)
     return f"{said}; a forward pass {f'takes {share} of the time' if ratio < 1 else f'is not faster ({share})'}."
@@ -140,17 +154,19 @@ def _pruned(results: Results, record: DepthRecord, way: Way) -> str:
 def _details(results: Results, record: DepthRecord, first: Way, others: Sequence[Way]) -> Iterator[str]:
     mixture, text = record.way(MIXTURE), ScoreText.of(results)
     if mixture is not None:
-        likelihood = _likelihood(first[1].loss, mixture.loss)
-        yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} the mixture over all depths."
-        for how, way in others:
+        likelihood = _likelihood(first[2].loss, mixture.loss)
+        yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} {ALL}."
+        for name, _, way in others:
             change = text.compared(way.score - mixture.score)
             yield (
-                f"{how.capitalize()}, it reaches {text.value(way.score)} test {text.title}, {change} the mixture over "
-                f"all depths, and a mean log p of {_likelihood(way.loss, mixture.loss)} that mixture."
+                f"{_sentence(name)} reaches {text.value(way.score)} test {text.title}, {change} {ALL}, "
+                f"and a mean log p of {_likelihood(way.loss, mixture.loss)} those."
             )
+    yield from _weights(record)
     shallow, deep = record.likely()
     where = f"depth{'s' if shallow < deep else ''} {_range(shallow, deep)}"
     yield f"{percent(0.9, 0)} of the posterior lies on {where}."
+    yield from _learned(record)
     leaving = record.chosen_exit
     if leaving is not None:
         yield (
@@ -158,6 +174,33 @@ def _details(results: Results, record: DepthRecord, first: Way, others: Sequence
             f"examples pass through {leaving.mean_depth:.1f} blocks on average and {percent(leaving.accuracy)} are "
             "classified correctly."
         )
+
+
+def _sentence(words: str) -> str:
+    """With a capital letter first."""
+    return words[0].upper() + words[1:]
+
+
+def _weights(record: DepthRecord) -> Iterator[str]:
+    """Which weights the mixture has."""
+    if not record.mixtures:
+        return
+    best = min(record.mixtures, key=lambda one: one.valid_loss)
+    why = "which predict validation data best" if best.weighting == record.weighting else "as asked for"
+    yield f"The depths of the mixture have {record.weighting} weights, {why}."
+
+
+def _learned(record: DepthRecord) -> Iterator[str]:
+    """How far the learned q was from the exact posterior, and what either would choose."""
+    if record.divergence is None:
+        return
+    depth = record.other_choices.get(record.rule)
+    other = "exact" if record.posterior == "learned" else "learned"
+    choice = f"the same rule would choose depth {depth}" if depth != record.chosen else "it leads to the same depth"
+    yield (
+        f"When training stopped, the learned q was {record.divergence:.2f} nats (KL) away from the exact posterior for "
+        f"the final weights; from the {other} one, {choice}."
+    )
 
 
 def _baseline(results: Results, record: DepthRecord) -> Iterator[str]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from polyarch.data import BatchSource
 from polyarch.distributions import Categorical, Empirical, geometric_prior
 from polyarch.errors import InvalidInput, UnknownName
+from polyarch.randomness import global_seed
 from polyarch.spaces import Space
 from polyarch.strategies import Strategy, Variational
 from polyarch.strategies.strategy import CLASSES
@@ -27,6 +28,7 @@ from polyarch.training import (
     ExpectationStep,
     History,
     Schedule,
+    exact_log_posterior,
     fit,
     piecewise,
 )
@@ -106,18 +108,34 @@ class DepthSearch(DepthTraining):
         prior_ratio: gamma of the geometric prior.
         updates: of q: by the ``gradient`` together with the weights, or ``em``: in closed form at the start of every
             epoch, from a fifth of the epochs on.
+        q_learning_rate: of the logits of q, if another than that of the weights.
     """
 
     prior: Prior = "geometric"
     prior_ratio: float = 0.85
     updates: Updates = "gradient"
+    q_learning_rate: float | None = None
+
+    def joint_optimizer(self, net: nn.Module, q: nn.Module) -> torch.optim.SGD:
+        """For the weights and for q, each with its learning rate; both follow the same schedule.
+
+        The gradient of the bound divided by N with respect to the logits of q shrinks with N, that of the weights does
+        not: with one rate for both, q moves slowly where there are many examples.
+        """
+        if self.q_learning_rate is None or not list(q.parameters()):
+            return self.optimizer(net, q)
+        optimizer = self.optimizer(net)
+        factor = self.q_learning_rate / self.learning_rate if self.learning_rate else 1.0
+        # SGD adds a group as it is: the rate of the first step, and what `Schedule` multiplies later ones by.
+        optimizer.add_param_group({"params": q.parameters(), "lr": self.q_learning_rate, "rate_factor": factor})
+        return optimizer
 
     def strategy(self, net: Supernet, *, num_data: int, task: Task = CLASSES) -> Variational:
         """The strategy that learns weights and q; its optimiser and its q are attributes."""
         like = next(net.parameters())
         q = Categorical(net.space, learnable=self.updates == "gradient").to(like)
         prior = depth_prior(net.space, self.prior, self.prior_ratio).to(like)
-        optimizer = self.optimizer(net, q)  # the parameters of q are none where the E step sets it
+        optimizer = self.joint_optimizer(net, q)  # the parameters of q are none where the E step sets it
         return Variational(net, q, prior, optimizer, num_data=num_data, task=task)
 
     def expectation_steps(self, strategy: Variational, train_in_order: BatchSource) -> list[ExpectationStep]:
@@ -143,6 +161,8 @@ class DepthSearch(DepthTraining):
         checkpoints: CheckpointStore | None = None,
     ) -> tuple[Categorical, History]:
         """Trains the weights of ``net`` in place and returns the learned q with what was measured.
+
+        q lags behind the weights: `exact_posterior` is the q that the final weights imply.
 
         Args:
             valid: watched for early stopping; without it the bound on the training set is.
@@ -180,6 +200,15 @@ def depth_prior(space: Space, prior: Prior = "geometric", ratio: float = 0.85) -
     if weights.shape != (space.size,) or not (weights.isfinite() & (weights > 0)).all():
         raise InvalidInput(f"Expected {space.size} prior weights above 0, one per depth. Got {list(prior)}.")
     return Categorical(space, weights.log().float(), learnable=False)
+
+
+def exact_posterior(net: Supernet, prior: Categorical, train: BatchSource, task: Task = CLASSES) -> Categorical:
+    """q*(d) proportional to prior(d) prod_n p(y_n | x_n, d), the optimum of the bound for the weights as they are.
+
+    From one pass over the training examples, in order and not augmented; see `exact_log_posterior`. In float64.
+    """
+    with global_seed(0, "exact posterior"):  # for random layers, e.g. dropout
+        return Categorical(net.space, exact_log_posterior(net, prior, train, task), learnable=False)
 
 
 def choose_depth(q: Categorical, rule: Rule = "argmax") -> int:

@@ -50,4 +50,5 @@ def depth_search(run: Run) -> DepthSearch:
         prior=depth.prior,
         prior_ratio=train.prior_ratio,
         updates=depth.updates,
+        q_learning_rate=depth.q_learning_rate,
     )

@@ -14,6 +14,7 @@ from polyarch.files import write_atomically
 from polyarch.methods.front.settings import FrontSettings
 from polyarch.methods.front.sizes import end_seconds, sizes_of, step_seconds
 from polyarch.nn import ReestimatedStatistics
+from polyarch.runs.busy_time import seconds_before
 from polyarch.runs.display import Report
 from polyarch.runs.image_augmentation import augmentations, crop_side, usual_augmentation
 from polyarch.runs.recipe import optimiser, time_budget
@@ -145,6 +146,6 @@ class ElasticTraining:
             return planned
         journal = run.workspace.journal("seconds")
         if not journal.records:
-            left = run.seconds_left() - end_seconds(run, self.sizes)
+            left = seconds_before(run, end_seconds(run, self.sizes))
             journal.append({"seconds": max(min(planned, left), 1.0)})
         return float(journal.records[0]["seconds"])

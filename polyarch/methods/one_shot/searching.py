@@ -10,7 +10,7 @@ from polyarch.runs.display import several
 from polyarch.runs.run import Run, distinct_networks
 from polyarch.runs.sections import SearchSettings
 from polyarch.searchers import StudySearcher
-from polyarch.searchers.searcher import MakeSampler
+from polyarch.searchers.searcher import MakeSampler, reading_study
 from polyarch.spaces import Architecture
 
 
@@ -53,6 +53,11 @@ def search(run: Run) -> SearchRecord:
 
     The best by the first objective come first.
     """
+    with reading_study(run.workspace.study):
+        return _searched(run)
+
+
+def _searched(run: Run) -> SearchRecord:
     settings = run.settings.search
     task = Scoring(run.net, run.estimators(settings.objectives))
     goals = [estimator.goal for estimator in task.estimators]

@@ -8,7 +8,7 @@ from torch import nn
 
 from polyarch.data import Examples
 from polyarch.distributions import DepthAndChannels
-from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer, GuidedDraw, GuidedRecord
+from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, UNIFORM, GatedLayer, GuidedDraw, GuidedRecord
 from polyarch.methods.posterior_guided.settings import GuidedSettings
 from polyarch.methods.posterior_guided.strategy import gated, masks
 from polyarch.randomness import generator_at
@@ -25,7 +25,7 @@ from polyarch.searchers import DrawScoring, JudgedDraw, LimitedDraws, best_draw
 from polyarch.searchers.limited_draws import Posterior
 from polyarch.spaces import Architecture
 from polyarch.strategies import PosteriorGuided
-from polyarch.supernets import GatedSupernet
+from polyarch.supernets import GatedSupernet, uniform_width
 
 SHARE_OF_TIME = 0.7
 """Of a limited time; when it is over, no more candidates are drawn."""
@@ -143,6 +143,9 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
     contenders.append(contender(WHOLE, Role.INHERITED, [_measured(run, net, whole, net.extract(whole).eval())]))
     alone, runs = _alone(run, whole)
     contenders.append(contender(ALONE, Role.BASELINE, [_brief(net, whole, one) for one in runs]))
+    uniform = uniform_width(net, net.cost(best).macs, like=best)
+    if narrow := _narrow(run, uniform.architecture):
+        contenders.append(contender(UNIFORM, Role.OTHER, [_brief(net, uniform.architecture, one) for one in narrow]))
     exported = replace(sides[chosen][0], known=MemberOutputs.of(run, sides[chosen][0].networks))
     folders = [(exported, run.workspace.artifact), (mixture, run.workspace.posterior)]
     judged = [*write_predictors(run, folders), judge(alone, run, ood_batches(run))[0]]
@@ -158,7 +161,7 @@ def compare_draws(run: Run, outcome: Outcome, learned: LearnedPosterior, drawn: 
         "score": outcome.predictors[0].score,
         "parameters": net.cost(best).parameters,
     }
-    outcome.record = record_of(run, learned, drawn)
+    outcome.record = record_of(run, learned, drawn, uniform.width if narrow else None)
 
 
 def _choose_default(run: Run, outcome: Outcome, exported: Ensemble, mixture: Ensemble) -> None:
@@ -176,8 +179,8 @@ def _choose_default(run: Run, outcome: Outcome, exported: Ensemble, mixture: Ens
     )
 
 
-def record_of(run: Run, learned: LearnedPosterior, drawn: DrawnCandidates) -> GuidedRecord:
-    """What was learned, drawn and kept, in numbers."""
+def record_of(run: Run, learned: LearnedPosterior, drawn: DrawnCandidates, uniform: float | None) -> GuidedRecord:
+    """What was learned, drawn and kept, in numbers; ``uniform`` is the width of the plain narrow network."""
     net, posterior, settings = learned.net, learned.posterior, run.settings
     depths: list[float] = []
     depth = None
@@ -191,6 +194,7 @@ def record_of(run: Run, learned: LearnedPosterior, drawn: DrawnCandidates) -> Gu
     chosen = settings.section(GuidedSettings)
     return GuidedRecord(
         length_scale=chosen.length_scale,
+        prior_examples=chosen.prior_examples,
         temperature=chosen.temperature,
         initial_drop=chosen.drop,
         constant_decay=chosen.constant_decay,
@@ -208,6 +212,7 @@ def record_of(run: Run, learned: LearnedPosterior, drawn: DrawnCandidates) -> Gu
         max_params=settings.search.max_params,
         max_macs=settings.search.max_macs,
         members=len(drawn.members(chosen.members)),
+        uniform_width=uniform,
         depths=depths,
         best_depth=depth,
     )
@@ -249,6 +254,15 @@ def _alone(run: Run, whole: Architecture) -> tuple[Ensemble, list[NetworkRecord]
     runs = list(train_all(run, [(whole, seed) for seed in range(run.settings.retrain.seeds)], task).values())
     seed = run.task.selection.best(runs, lambda one: one.valid_score).seed
     return Ensemble.of(ALONE, [(whole, trained_network(task, (whole, seed)))]), runs
+
+
+def _narrow(run: Run, uniform: Architecture) -> list[NetworkRecord]:
+    """The network of uniform width, trained from scratch for as long as the search and the further training took."""
+    epochs = run.settings.retrain.epochs + run.settings.section(GuidedSettings).tune_epochs
+    run = replace(run, settings=run.settings.changed({"retrain": {"epochs": epochs}}))
+    task = Retraining(run, run.workspace.checkpoints / "uniform")
+    items = [(uniform, seed) for seed in range(run.settings.retrain.seeds)]
+    return list(train_all(run, items, task, stage="uniform").values())
 
 
 def _mixture(run: Run, net: GatedSupernet, members: Sequence[Architecture]) -> Ensemble:

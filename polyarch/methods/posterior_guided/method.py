@@ -35,6 +35,8 @@ from polyarch.runs.suggestion import Suggestion
 from polyarch.runs.training import Training
 from polyarch.strategies import PosteriorGuided
 
+NEARLY_WHOLE = 0.9
+"""The share of operations above which a run without limits should know of them."""
 EXTRACTION_SECONDS = 0.2
 """What it takes to cut a draw out of a network."""
 
@@ -73,7 +75,9 @@ class PosteriorGuidedSearch(Method):
         example, start = timings.example(settings, examples), start_seconds(settings)
         forward = example / STEP_OVER_FORWARD
         waves = math.ceil((chosen.candidates + chosen.random_candidates) / settings.workers)
-        epochs = math.ceil(retrain.seeds / settings.workers) * retrain.epochs + chosen.tune_epochs
+        # The network of uniform width counts like the whole one, though it is smaller by as much as limits ask for.
+        alone = math.ceil(retrain.seeds / settings.workers) * (2 * retrain.epochs + chosen.tune_epochs)
+        epochs = alone + chosen.tune_epochs
         length = f"{several(train.epochs, 'epoch')} of {examples} examples"
         planned = [
             PlannedStage(
@@ -89,7 +93,7 @@ class PosteriorGuidedSearch(Method):
             PlannedStage(
                 "retrain",
                 f"the best for {several(chosen.tune_epochs, 'epoch')}, {retrain.seeds} x the whole network alone for "
-                f"{retrain.epochs}",
+                f"{retrain.epochs} and one of uniform width",
                 2 * start + epochs * examples * example,
             ),
             planned_export(judging_passes(run) * forward),
@@ -136,10 +140,12 @@ class PosteriorGuidedSearch(Method):
             f"{best.parameters / found.full_parameters:.0%} of parameters and {best.macs / found.full_macs:.0%} of "
             f"multiply-accumulates, and drops {dropped} of {len(found.layers)} layers wholly"
         )
+        if not found.limits and best.macs > NEARLY_WHOLE * found.full_macs:
+            yield "Hardly anything was dropped: --max-macs or --max-params make networks small, the prior does not."
         if found.strength:
             yield (
-                "Draws were made smaller than the posterior has them, to keep the limits; more train.epochs, or a "
-                "larger guided.length_scale, would make the posterior itself smaller."
+                "Draws were made smaller than the posterior has them, to keep the limits; more train.epochs would make "
+                "the posterior itself smaller."
             )
         depth = "" if found.best_depth is None else f" of depth {found.best_depth}"
         yield f"Best draw: number {found.best}{depth}"

@@ -8,6 +8,8 @@ from polyarch.results.predictors import Record
 
 DRAWN, FURTHER = "best draw", "best draw, trained further"
 """Names of contenders; either may be the one that is exported."""
+UNIFORM = "uniform width, as many operations"
+"""The name of the contender that a user would try first."""
 
 
 class GatedLayer(Record):
@@ -49,11 +51,14 @@ class GuidedRecord(Record):
     for all channels with the same expected share of kept ones. ``best`` is the position of the best of ``guided``.
     ``full_parameters`` and ``full_macs`` are those of the network with all channels. ``strength`` is how much draws
     favour small networks, 0 where they are the posterior's own within the limits. ``members`` draws form the mixture.
+    ``uniform_width`` is the share of channels in the network of uniform width with as many multiply-accumulates.
+    ``prior_examples`` is N of the prior; records of version 0.9 and earlier lack it and had the number of examples.
     ``depths`` are the probabilities of the depths 0, 1, ... where they are learned, too; ``best_depth`` is that of the
     best draw.
     """
 
     length_scale: float
+    prior_examples: int | None = None
     temperature: float
     initial_drop: float
     constant_decay: float | None = None
@@ -68,6 +73,7 @@ class GuidedRecord(Record):
     max_params: float | None = None
     max_macs: float | None = None
     members: int
+    uniform_width: float | None = None
     depths: list[float] = Field(default_factory=list)
     best_depth: int | None = None
 

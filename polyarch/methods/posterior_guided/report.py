@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from polyarch.methods.posterior_guided.channel_pictures import MOST_CELLS, channel_pictures, kept_text, probability
 from polyarch.methods.posterior_guided.plots import draw_charts, training_charts
-from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, GatedLayer, GuidedRecord
+from polyarch.methods.posterior_guided.record import DRAWN, FURTHER, UNIFORM, GatedLayer, GuidedRecord
 from polyarch.reports.headline import Entry, answer_of, entries, with_role
 from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Cell, Line, Section, SortableTable, Tile
@@ -80,6 +80,7 @@ def sentences(results: Results, record: GuidedRecord) -> list[str] | None:
         f"({count(draw.parameters)} of {count(record.full_parameters)}) and "
         f"{share_of(draw.macs, record.full_macs)} of the multiply-accumulates of the whole network.",
         " ".join(_compared(record, best, found)),
+        *_uniform(record, best, found),
         *_further(results, best, found),
         *_mixture(best, found),
         *_calibration(results),
@@ -95,6 +96,10 @@ def tiles(results: Results, record: GuidedRecord) -> Iterator[Tile]:
         yield Tile(f"test {best.text.title}", best.text.value(best.mean), f"of the {best.name}")
     if best is not None and alone is not None:
         yield Tile("vs. whole network", best.text.signed(best.mean - alone.mean), f"{best.text.unit}; trained alone")
+    uniform = _named(found, UNIFORM)
+    if best is not None and uniform is not None:
+        difference = best.text.signed(best.mean - uniform.mean)
+        yield Tile("vs. uniform width", difference, f"{best.text.unit}; as many operations")
     if drawn is not None and random is not None:
         yield Tile(
             "vs. random draws", drawn.text.signed(drawn.mean - random.mean), f"{drawn.text.unit}; no further training"
@@ -131,6 +136,19 @@ def _compared(record: GuidedRecord, best: Entry, found: Sequence[Entry]) -> Iter
         yield "The search ran once: differences no larger than the spread may be chance."
     else:
         yield "Each was trained once: small differences may be chance."
+
+
+def _uniform(record: GuidedRecord, best: Entry, found: Sequence[Entry]) -> Iterator[str]:
+    """With the plain way to as many operations, which may well be better."""
+    uniform = _named(found, UNIFORM)
+    if uniform is None or record.uniform_width is None:
+        return
+    said = (
+        f"A network of uniform width with as many multiply-accumulates, every layer with "
+        f"{percent(record.uniform_width, 0)} of its channels, trained from scratch as long, reaches {uniform.shown}: "
+        f"the {best.name} is {best.against(uniform)} it."
+    )
+    yield said if best.mean >= uniform.mean else f"{said} Here the plain way does better."
 
 
 def _further(results: Results, best: Entry, found: Sequence[Entry]) -> Iterator[str]:

@@ -18,6 +18,11 @@ from polyarch.strategies.strategy import CLASSES
 from polyarch.supernets import GatedDepthSupernet, GatedSupernet
 from polyarch.tasks import Task
 
+DEFAULT_LENGTH_SCALE = round(50**0.5, 2)
+"""d of the paper for its plain network, the multi-branch ResNet M."""
+PRIOR_EXAMPLES = 500_000
+"""N of the paper's prior on CIFAR, ten times the number of images: a posterior colder than that of Bayes' rule."""
+
 Q_RATE_FACTOR = 25.0
 """How much faster q learns than the kernels: trainings of some thousand steps are short for it."""
 
@@ -28,6 +33,7 @@ class PosteriorSearch:
 
     Args:
         length_scale: d of the prior; a larger one makes smaller networks.
+        prior_examples: N of the penalty; the number of training examples by default, as in Bayes' rule.
         drop: the drop probability of all groups at the start.
         temperature: of the relaxed draws.
         constant_decay: a constant in place of d^2 (1 - p) / (2N), the ablation of the paper.
@@ -37,7 +43,8 @@ class PosteriorSearch:
         depth_ratio: of the geometric prior over depths, where the depth is a choice, too.
     """
 
-    length_scale: float
+    length_scale: float = DEFAULT_LENGTH_SCALE
+    prior_examples: int | None = None
     drop: float = 0.1
     temperature: float = 0.2
     constant_decay: float | None = None
@@ -55,14 +62,15 @@ class PosteriorSearch:
         """
         device = next(net.parameters()).device
         q = KeepDrop(net.slice_space, net.groups, drop=self.drop, learnable=self.learned).to(device)
-        penalty = SpikeSlab(num_data, self.length_scale, weight_decay=self.constant_decay)
+        penalty = SpikeSlab(self.prior_examples or num_data, self.length_scale, weight_decay=self.constant_decay)
+        settings: dict[str, Any] = {"penalty": penalty, "temperature": self.temperature, "task": task}
         if isinstance(net, GatedDepthSupernet):
             depth = Categorical(net.depths.space).to(device)
             joint = DepthAndChannels(net.space, depth, q)
             prior = geometric_prior(net.depths.space, self.depth_ratio).to(device)
             optimizer = self.optimizer(net, joint)
-            return GuidedDepth(net, joint, prior, optimizer, penalty=penalty, temperature=self.temperature, task=task)
-        return PosteriorGuided(net, q, self.optimizer(net, q), penalty=penalty, temperature=self.temperature, task=task)
+            return GuidedDepth(net, joint, prior, optimizer, num_data=num_data, **settings)
+        return PosteriorGuided(net, q, self.optimizer(net, q), **settings)
 
     def optimizer(self, net: GatedSupernet, q: ArchDistribution) -> torch.optim.SGD:
         """SGD with Nesterov's momentum over gated kernels, everything else, and q."""

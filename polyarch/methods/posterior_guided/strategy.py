@@ -20,6 +20,7 @@ def guided_training(run: Run) -> Training:
     chosen, train, limits = run.settings.section(GuidedSettings), run.settings.train, run.counted_limits
     search = PosteriorSearch(
         length_scale=chosen.length_scale,
+        prior_examples=chosen.prior_examples,
         drop=chosen.drop,
         temperature=chosen.temperature,
         constant_decay=chosen.constant_decay,

@@ -5,11 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from polyarch.data import Dataset
+from polyarch.methods.posterior_guided.search import DEFAULT_LENGTH_SCALE
 from polyarch.methods.posterior_guided.strategy import gated
 from polyarch.runs.display import several
 from polyarch.runs.gated_spaces import MultiBranchSettings
 from polyarch.runs.own_module import Builder
 from polyarch.runs.settings import RunSettings
+from polyarch.runs.space_settings import SpaceSettings
 from polyarch.runs.suggestion import (
     FEWEST_EPOCHS,
     SMALLEST_EXAMPLE,
@@ -27,9 +29,10 @@ from polyarch.runs.suggestion import (
 from polyarch.runs.task import task_of
 from polyarch.supernets import GatedSupernet
 
-IMAGE_PRIOR, TABLE_PRIOR = 1 / 300, 1 / 1000
-"""d^2 / N, the weight decay of kernels that are kept for sure. That of images is the paper's, d^2 = 150 for 45,000 of
-them; convolutions before a normalisation bear more of it than linear layers."""
+SQUARE_SCALES = {"enas": 0.1}
+"""d^2 of the paper for the cells of ENAS, by space; 50 elsewhere, that of the multi-branch ResNet of 96 channels."""
+WIDE, WIDE_SQUARE_SCALE = 160, 150.0
+"""The multi-branch ResNet from which on d^2 is that of the paper's wide one."""
 
 LEARNING_RATE = 0.05
 """Draws per example are noisy; 0.1, the usual one, is too high for them."""
@@ -49,19 +52,25 @@ def suggest_guided(asked: RunSettings, data: Dataset, builder: Builder | None = 
     run = trial(asked, data, found, builder)
     net, examples = gated(run), len(run.feed.train)
     given = asked.model_dump(mode="json", exclude_unset=True)
-    share = IMAGE_PRIOR if data.is_image else TABLE_PRIOR
-    found["guided"] = {"length_scale": round(math.sqrt(share * examples), 2)}
+    found["guided"] = {"length_scale": length_scale(run.settings.space)}
     found |= _schedule(examples, net, given)
     taken = merged(found, given)
     reasons = [
         f"space {run.settings.space.kind}: {reason}; {len(net.slice_space.choices):,} channels of {len(net.gates)} "
         "layers are kept or dropped",
-        f"prior: length scale {taken['guided']['length_scale']:g} for {examples:,} training examples; a larger one "
-        "makes smaller networks",
+        f"prior: length scale {taken['guided']['length_scale']:g}, the paper's, which is weak; limits on "
+        "multiply-accumulates or parameters make networks small",
         f"schedule: {several(taken['train']['epochs'], 'epoch')}; the whole network, trained alone for "
         f"{several(taken['retrain']['epochs'], 'epoch')}, is there to compare with",
     ]
     return Suggestion(found, reasons, run)
+
+
+def length_scale(space: SpaceSettings) -> float:
+    """d of the paper for a family of networks; for those that it has not, that of its plain network."""
+    if isinstance(space, MultiBranchSettings) and (space.width or 0) >= WIDE:
+        return round(math.sqrt(WIDE_SQUARE_SCALE), 2)
+    return round(math.sqrt(SQUARE_SCALES[space.kind]), 4) if space.kind in SQUARE_SCALES else DEFAULT_LENGTH_SCALE
 
 
 def _widest(asked: RunSettings, data: Dataset) -> SpaceProposal:
@@ -86,8 +95,7 @@ def _proposals(data: Dataset) -> Iterator[SpaceProposal]:
     for width in WIDTHS:
         yield SpaceProposal(
             {"kind": "multi_branch", "width": width},
-            f"images of {side} pixels go to a multi-branch residual network with kernels of two sizes, the first stage "
-            f"of {width} channels",
+            f"images of {side} pixels go to a multi-branch residual network, the first stage of {width} channels",
         )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from polyarch.estimators import MACs
 from polyarch.methods.race.candidates import Candidate, mirrored
-from polyarch.methods.race.evidence import EVIDENCE, Evidence, speed_agreement
+from polyarch.methods.race.evidence import Evidence, evidence_training, speed_agreement
 from polyarch.methods.race.record import CandidateRecord, LegRecord, RaceRecord
 from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.table_candidates import is_table_race
@@ -18,12 +18,14 @@ from polyarch.methods.race.table_ensemble import (
     best_setting,
     complete_settings,
     table_training,
+    whole_or,
 )
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.predictive.greedy_selection import greedy_weights
 from polyarch.results import NetworkRecord, Role
 from polyarch.runs.artifacts import write_predictors
 from polyarch.runs.comparison import contender, parameter_count
+from polyarch.runs.folds import WHOLE
 from polyarch.runs.judging import Ensemble, MemberOutputs
 from polyarch.runs.reference import references
 from polyarch.runs.retraining import outputs, tested
@@ -44,7 +46,7 @@ def winner(run: Run, lanes: Sequence[Lane]) -> Lane:
     """The best finalist on validation data; on tables the first network of the best setting."""
     if is_table_race(run):
         return _best(run, lanes)[0]
-    return run.task.selection.best(finalists_of(lanes), lambda lane: float(lane.last["valid_score"]))
+    return best_setting(run, [(lane,) for lane in finalists_of(lanes)])[0]
 
 
 def _best(run: Run, lanes: Sequence[Lane]) -> Setting:
@@ -174,7 +176,7 @@ def chosen_shares(run: Run, pool: Sequence[PoolMember]) -> list[float]:
 def _add_evidence(run: Run, outcome: Outcome, evidence: Evidence) -> None:
     """Further seeds beside the best network, and the plain and random networks."""
     assert outcome.comparison is not None
-    task = CandidateTraining(run, run.workspace.checkpoints / EVIDENCE)
+    task = evidence_training(run)
     best, *others = outcome.comparison
     seeds = [_tested(run, task, lane) for lane in evidence.seeds]
     found = [contender(best.name, best.role, [*best.runs, *seeds]), *others]
@@ -186,10 +188,15 @@ def _add_evidence(run: Run, outcome: Outcome, evidence: Evidence) -> None:
 
 
 def _tested(run: Run, task: CandidateTraining, lane: Lane, known: MemberOutputs | None = None) -> NetworkRecord:
-    """A network on test examples; what is ``known`` of its folds tells how good it is on validation examples."""
-    candidate = lane.candidate
+    """A network on test examples; what is ``known`` of its folds tells how good it is on validation examples.
+
+    Networks trained on all examples have seen those: there it is what they were like before.
+    """
+    candidate = whole_or(task, lane.candidate)
     history = [{"epoch": float(place), **point} for place, point in enumerate(lane.last["curve"])]
     found = tested(run, task.network(candidate))
+    if candidate.fold == WHOLE:
+        found["valid_score"] = float(lane.last["valid_score"])
     if known is not None:
         found["valid_score"] = run.task.scores(known.valid, known.valid_targets)[run.task.selection.name]
     return NetworkRecord(architecture=candidate.architecture.to_dict(), seed=candidate.seed, history=history, **found)

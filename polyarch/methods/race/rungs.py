@@ -17,6 +17,7 @@ from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.suggestion import evidence_waves
 from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.randomness import generator_at
+from polyarch.runs.busy_time import seconds_before
 from polyarch.runs.plan import delivery_seconds
 from polyarch.runs.run import Run
 from polyarch.runs.workspace import run_missing
@@ -149,13 +150,13 @@ def turn_of(settings: RaceSettings, seconds: float) -> float:
 def final_seconds(run: Run, settings: RaceSettings) -> float:
     """What a finalist may take in all: as planned or, with a limit on the minutes, what is left of them."""
     assert settings.seconds is not None
-    if settings.clock != "real" or run.finish_now:
+    if settings.clock != "real" or run.settings.max_minutes is None or run.finish_now:
         return settings.seconds
     journal = run.workspace.journal("race final seconds")
     if not journal.records:
         before = rungs(settings)[-1].seconds
         waves = -(-settings.finalists // run.settings.workers)
-        left = run.seconds_left() - delivery_seconds(run.settings)
+        left = seconds_before(run, delivery_seconds(run.settings))
         both = waves + evidence_waves(run.settings)  # networks trained as evidence begin afresh
         journal.append({"seconds": max((left + waves * before) / both, before + 1.0)})
     return float(journal.records[0]["seconds"])

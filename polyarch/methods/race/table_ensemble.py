@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.rungs import Lane
-from polyarch.methods.race.training import CandidateTraining
+from polyarch.methods.race.training import CandidateTraining, Leg
 from polyarch.predictive.greedy_selection import bagged_weights
 from polyarch.randomness import generator_at
 from polyarch.runs.folds import WHOLE, fold_rows
@@ -45,10 +45,32 @@ def complete_settings(lanes: Sequence[Lane]) -> list[Setting]:
 
 
 def best_setting(run: Run, settings: Sequence[Setting]) -> Setting:
-    """The best on validation data, on average over its folds."""
+    """The best on validation data, on average over its folds; few examples make ties, which the loss breaks."""
+
+    def mean(setting: Setting, name: str) -> float:
+        return statistics.fmean(float(lane.last[name]) for lane in setting)
+
     return run.task.selection.best(
-        settings, lambda one: statistics.fmean(float(lane.last["valid_score"]) for lane in one)
+        settings, lambda one: mean(one, "valid_score"), loss=lambda one: mean(one, "valid_loss")
     )
+
+
+def whole_leg(task: CandidateTraining, setting: Setting) -> Leg:
+    """Trains a setting on all examples, for as many passes over them as its networks needed."""
+    steps = statistics.median(int(lane.last["best_steps"]) for lane in setting) * more_examples(task)
+    whole = replace(setting[0].candidate, fold=WHOLE)
+    return Leg(whole, float(setting[0].last["seconds"]), steps=max(round(steps), 1))
+
+
+def more_examples(task: CandidateTraining) -> float:
+    """How many times as many examples all folds have as those that train the first."""
+    return sum(map(len, task.folds)) / len(task.run.feed.train)
+
+
+def whole_or(task: CandidateTraining, candidate: Candidate) -> Candidate:
+    """The candidate trained on all examples, where it was, or as it is."""
+    whole = replace(candidate, fold=WHOLE)
+    return whole if task.weights_path(whole).exists() else candidate
 
 
 class TableEnsembles:
@@ -85,8 +107,7 @@ class TableEnsembles:
         Returns:
             the candidate, and a mixture of one.
         """
-        whole = replace(setting[0].candidate, fold=WHOLE)
-        candidate = whole if self.task.weights_path(whole).exists() else setting[0].candidate
+        candidate = whole_or(self.task, setting[0].candidate)
         made = Ensemble.of(name, [(candidate.architecture, self.task.network(candidate))])
         return candidate, self._with_known(made, [setting])
 

@@ -15,11 +15,18 @@ from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.rungs import AT_ONCE, Lane, survivors, train_lanes
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.methods.race.table_candidates import relatives, starters
-from polyarch.methods.race.table_ensemble import TableEnsembles, best_setting, complete_settings, table_training
-from polyarch.methods.race.training import CandidateTraining, Leg
+from polyarch.methods.race.table_ensemble import (
+    TableEnsembles,
+    best_setting,
+    complete_settings,
+    more_examples,
+    table_training,
+    whole_leg,
+)
+from polyarch.methods.race.training import CandidateTraining
 from polyarch.randomness import generator_at
+from polyarch.runs.busy_time import seconds_before
 from polyarch.runs.display import several
-from polyarch.runs.folds import WHOLE
 from polyarch.runs.plan import PlannedStage, delivery_seconds, start_seconds
 from polyarch.runs.run import Run
 from polyarch.runs.workspace import run_missing
@@ -124,11 +131,9 @@ def _refit(run: Run, task: CandidateTraining, train: Any, ended: Sequence[Lane])
     best = best_setting(run, complete_settings(ended))
     if len(best) == 1 or run.finish_now:
         return
-    steps = statistics.median(int(lane.last["best_steps"]) for lane in best) * _more(run, task)
-    whole = replace(best[0].candidate, fold=WHOLE)
-    leg = Leg(whole, float(best[0].last["seconds"]), steps=max(round(steps), 1))
+    leg = whole_leg(task, best)
     with run.display.stage("whole") as report, run.stop.at_once():
-        run_missing({whole.key: leg}, run.workspace.journal("race whole"), train, dict, report)
+        run_missing({leg.candidate.key: leg}, run.workspace.journal("race whole"), train, dict, report)
 
 
 def _refit_seconds(run: Run, task: CandidateTraining, ended: Sequence[Lane], folds: int) -> float:
@@ -137,12 +142,7 @@ def _refit_seconds(run: Run, task: CandidateTraining, ended: Sequence[Lane], fol
         return 0.0
     best = replace(_ordered(ended)[0].candidate, fold=0)
     times = [float(lane.last["seconds"]) for lane in ended if replace(lane.candidate, fold=0) == best]
-    return statistics.median(times) * _more(run, task)
-
-
-def _more(run: Run, task: CandidateTraining) -> float:
-    """How many times as many examples all folds have as those that train the first."""
-    return sum(map(len, task.folds)) / len(run.feed.train)
+    return statistics.median(times) * more_examples(task)
 
 
 def _affordable_folds(run: Run, task: CandidateTraining, ended: Sequence[Lane], out: Sequence[Lane]) -> int:
@@ -186,7 +186,7 @@ def _seconds_left(run: Run, lanes: Sequence[Lane]) -> float:
     assert settings.seconds is not None
     used = sum(float(lane.last["seconds"]) for lane in lanes) / settings.finalists
     planned = settings.seconds - used
-    if settings.clock == "real" and not run.finish_now:
-        left = run.seconds_left() - delivery_seconds(run.settings)
+    if settings.clock == "real" and run.settings.max_minutes is not None and not run.finish_now:
+        left = seconds_before(run, delivery_seconds(run.settings))
         planned = min(planned, left) if run.settings.evidence else left  # evidence has its own part of the minutes
     return max(planned, 0.0)

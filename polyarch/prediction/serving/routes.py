@@ -1,10 +1,11 @@
 """The routes of the web application."""
 
 import asyncio
+from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -13,14 +14,20 @@ from polyarch.errors import PolyarchError
 from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.rows import messages_of
 from polyarch.prediction.serving import messages
+from polyarch.prediction.serving.connections import most_connections
 from polyarch.prediction.serving.docs_page import render
 from polyarch.prediction.serving.instances import RequestLimits, parse_instances
-from polyarch.prediction.serving.request_body import RefusedRequest, read_body
+from polyarch.prediction.serving.log import BoundedLog
+from polyarch.prediction.serving.metrics import Metrics
+from polyarch.prediction.serving.observation import Observation
+from polyarch.prediction.serving.request_body import Readers, RefusedRequest, read_body
+from polyarch.prediction.serving.token import BearerToken
 
 MOST_WAITING = 32
-"""Requests that are being read or waiting; each may hold ``max_bytes``."""
+"""Whole requests that wait for their turn, each of up to ``max_bytes``; bodies being read hold as much together."""
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"model": messages.Error, "description": "The service has a token, and the request does not."},
     408: {"model": messages.Error, "description": "The request arrived too slowly."},
     413: {"model": messages.Error, "description": "Too many bytes."},
     415: {"model": messages.Error, "description": "Not application/json."},
@@ -29,7 +36,9 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
+def build(
+    predictor: Predictor, limits: RequestLimits, *, token: str | None, metrics: Metrics, log: BoundedLog | None
+) -> FastAPI:
     """Builds the application for one predictor."""
     application = FastAPI(
         title="polyarch",
@@ -38,6 +47,15 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts from other servers; ours works offline
         redoc_url=None,
     )
+    if token is not None:
+        application.add_middleware(BearerToken, token=token)
+    application.add_middleware(Observation, metrics=metrics, log=log)  # the last one added comes first
+    readers = Readers(most_connections() * 7 // 8, MOST_WAITING * limits.max_bytes)
+
+    @lru_cache(maxsize=8)  # rendering takes milliseconds, in which nothing else is answered
+    def page(address: str) -> str:
+        return render(application.openapi(), _health(predictor), limits, address)
+
     turn = asyncio.Lock()
     waiting = 0
 
@@ -60,35 +78,41 @@ def build(predictor: Predictor, limits: RequestLimits) -> FastAPI:
     async def predict(request: Request) -> JSONResponse:
         """What is predicted for one or more examples, with its uncertainty."""
         nonlocal waiting
+        too_many = RefusedRequest(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
+        if waiting >= MOST_WAITING:  # before a body is read that nobody would predict
+            raise too_many
+        body = await read_body(request, limits.max_bytes, readers)
         if waiting >= MOST_WAITING:
-            raise RefusedRequest(429, f"Expected at most {MOST_WAITING} requests at a time. Got more.")
+            raise too_many
         waiting += 1
         try:
-            body = await read_body(request, limits.max_bytes)
             async with turn:
                 content = await run_in_threadpool(_answer, body, predictor, limits)
         finally:
             waiting -= 1
+        request.state.examples = len(content["predictions"])
         return JSONResponse(content)
+
+    @application.get("/metrics", include_in_schema=False)
+    async def count() -> PlainTextResponse:
+        """What Prometheus asks for."""
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
     @application.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs(request: Request) -> str:
         """The documentation page."""
         host, port = request.scope.get("server") or ("127.0.0.1", 8000)
-        return render(application.openapi(), _health(predictor), limits, f"http://{host}:{port}/predict")
+        return page(f"http://{host}:{port}/predict")
 
     @application.exception_handler(RefusedRequest)
     async def refused(request: Request, error: RefusedRequest) -> JSONResponse:
-        return JSONResponse({"error": error.sentence}, error.status)
+        slow = {"connection": "close"} if error.status == 408 else None  # the rest is not worth waiting for
+        return JSONResponse({"error": error.sentence}, error.status, slow)
 
     @application.exception_handler(HTTPException)
     async def no_such_address(request: Request, error: HTTPException) -> JSONResponse:
-        sentence = "Expected GET /health, POST /predict, GET /docs or GET /openapi.json. Got another request."
+        sentence = "Expected GET /health, POST /predict, GET /docs, GET /metrics or GET /openapi.json. Got another."
         return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)
-
-    @application.exception_handler(Exception)
-    async def unforeseen(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": "Expected to answer. Found a defect of the service."}, 500)
 
     return application
 

@@ -85,13 +85,22 @@ def check_numbers(results: Results, *, limited: bool = False) -> None:
     assert depths == list(range(depths[0], depths[0] + len(depths)))
     assert results.training.q is not None
     (learned,) = results.training.q.values()
+    assert sum(learned) == pytest.approx(1, abs=1e-5)
+    assert [measure.learned for measure in record.depths] == pytest.approx(learned, abs=1e-6)
+    exact = [measure.exact or 0.0 for measure in record.depths]
+    assert sum(exact) == pytest.approx(1, abs=1e-9)
     q = [measure.q or 0.0 for measure in record.depths]
-    assert sum(learned) == pytest.approx(1, abs=1e-5) and q == pytest.approx(learned, abs=1e-6)
+    assert q == pytest.approx(exact if record.posterior == "exact" else learned, abs=1e-6)
     assert sum(measure.prior or 0.0 for measure in record.depths) == pytest.approx(1, abs=1e-5)
 
     space = Space("depths", (Choice("depth", tuple(map(str, depths))),))
-    posterior = Categorical(space, torch.tensor(q).clamp_min(1e-30).log(), learnable=False)
+    posterior, other = (
+        Categorical(space, torch.tensor(one).clamp_min(1e-30).log(), learnable=False)
+        for one in (q, learned if record.posterior == "exact" else exact)
+    )
     assert record.choices == {rule: depths[0] + choose_depth(posterior, rule) for rule in RULES}
+    assert record.other_choices == {rule: depths[0] + choose_depth(other, rule) for rule in RULES}
+    assert record.divergence is not None and record.divergence >= 0
     assert record.expected == pytest.approx(sum(depth * p for depth, p in zip(depths, q, strict=True)), abs=1e-4)
     if not limited:
         assert record.chosen == record.choices[record.rule]
@@ -100,8 +109,10 @@ def check_numbers(results: Results, *, limited: bool = False) -> None:
     parameters = [measure.parameters for measure in record.depths]
     assert parameters == sorted(set(parameters))
     found = ways(record)
+    mixed = check_mixtures(record)
+    places = {"pruned network alone": position, "pruned mixture": len(mixed) - 1}
     for way in found.values():
-        where = -1 if way.name in ("mixture of all depths", "full depth alone") else position
+        where = places.get(way.name, -1)
         assert (way.blocks, way.parameters) == (depths[where], parameters[where])
         assert way.mean_probability is not None and 0 <= way.mean_probability <= 1
         assert way.mean_probability >= np.exp(-way.loss) - 1e-9  # Jensen
@@ -120,14 +131,26 @@ def check_numbers(results: Results, *, limited: bool = False) -> None:
     alone, mixture = results.predictors
     assert (alone.folder, mixture.folder, results.default) == ("artifact", "posterior", "posterior")
     assert [list(member.values()) for member in alone.members] == [[str(record.chosen)]]
-    assert [list(member.values()) for member in mixture.members] == [[str(depth)] for depth in depths[: position + 1]]
-    assert mixture.weights == pytest.approx(prune(posterior, position).probabilities.tolist(), abs=1e-6)
+    assert [list(member.values()) for member in mixture.members] == [[str(depth)] for depth in depths[: len(mixed)]]
+    assert mixture.weights == pytest.approx(mixed, abs=1e-9)
+    if not limited and record.weighting == record.posterior:
+        assert mixed == pytest.approx(prune(posterior, position).probabilities.tolist(), abs=1e-6)
     for predictor, name in ((alone, "pruned network alone"), (mixture, "pruned mixture")):
         assert predictor.uncalibrated["loss"] == pytest.approx(found[name].loss, rel=1e-6)
         error = found[name].metrics["calibration_error"]
         assert predictor.uncalibrated["calibration_error"] == pytest.approx(error, abs=1e-6)
     check_exits(record)
-    assert {"train", "choose", "forward_full", "forward_pruned"} <= set(results.seconds)
+    assert {"train", "choose", "forward_full", "forward_pruned", "forward_mixture"} <= set(results.seconds)
+
+
+def check_mixtures(record: DepthRecord) -> list[float]:
+    """Weights are convex, validation data chose among them unless the settings did; returns those that predict."""
+    assert [one.weighting for one in record.mixtures] == ["learned", "exact", "stacked"]
+    for one in record.mixtures:
+        assert sum(one.weights) == pytest.approx(1, abs=1e-9) and min(one.weights) > 0
+    (taken,) = (one for one in record.mixtures if one.weighting == record.weighting)
+    assert (taken.score, taken.loss) == (ways(record)["pruned mixture"].score, ways(record)["pruned mixture"].loss)
+    return taken.weights
 
 
 def check_exits(record: DepthRecord) -> None:
@@ -136,7 +159,7 @@ def check_exits(record: DepthRecord) -> None:
     assert confidences == sorted(confidences) and confidences[0] == 0.5 and confidences[-1] == 1.0
     used = [point.mean_depth for point in record.exits]
     assert used == sorted(used)
-    assert record.depths[0].depth <= used[0] and used[-1] <= record.chosen
+    assert record.depths[0].depth <= used[0] and used[-1] <= ways(record)["pruned mixture"].blocks
     if record.exit_confidence is not None:
         (kept,) = (point for point in record.exits if point.confidence == record.exit_confidence)
         assert kept.valid_accuracy >= ways(record)["pruned mixture"].valid_score

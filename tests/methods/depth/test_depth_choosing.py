@@ -87,12 +87,13 @@ def test_small_data_follow_the_document() -> None:
     assert found["train"] == {
         "strategy": "variational", "patience": 500, "epochs": 3000, "batch_size": 160, **protocol,
     }  # fmt: skip
-    assert found["depth"] == {"rule": "argmax"}
+    assert found["depth"] == {"rule": "argmax", "posterior": "exact"}
     assert reasons[1] == (
-        "schedule: up to 3,000 epochs of 160 training examples in full batches; rule argmax chooses the depth"
+        "schedule: up to 3,000 epochs of 160 training examples in full batches; rule argmax chooses the depth from the "
+        "exact posterior"
     )
     fixed, reasons = suggested(asked("deterministic-depth"), points())
-    assert fixed["retrain"] == {"seeds": 1, "epochs": 1000, "batch_size": 160, **protocol}
+    assert fixed["retrain"] == {"seeds": 1, "epochs": 3000, "batch_size": 160, **protocol}  # as many as the learned one
     assert "train" not in fixed and "depth" not in fixed
     assert reasons[1].endswith("in full batches; validation loss chooses the depth")
 
@@ -100,7 +101,8 @@ def test_small_data_follow_the_document() -> None:
 def test_large_data_take_minibatches_and_the_95_percent_rule() -> None:
     few, many = suggested(asked(), table(1000))[0], suggested(asked(), table(6000))[0]
     assert (few["train"]["batch_size"], many["train"]["batch_size"]) == (64, 128)
-    assert (few["depth"]["rule"], many["depth"]["rule"]) == ("argmax", "95%")
+    assert few["depth"] == {"rule": "argmax", "posterior": "exact"}
+    assert many["depth"] == {"rule": "95%", "posterior": "learned"}  # the exact one would take the deepest
     for found in (few, many):
         assert 2 <= found["train"]["epochs"] <= 60
         assert 3 <= found["train"]["patience"] <= found["train"]["epochs"]
@@ -133,7 +135,8 @@ def test_what_was_asked_for_stays() -> None:
     assert "space" not in found
     assert reasons == [
         "space depth_fc: as asked for",
-        "schedule: up to 33 epochs of 120 training examples in batches of 16; rule expected chooses the depth",
+        "schedule: up to 33 epochs of 120 training examples in batches of 16; rule expected chooses the depth "
+        "from the exact posterior",
     ]
     whole = with_suggestions(settings, found)
     assert (whole.train.epochs, whole.train.batch_size, whole.train.patience) == (33, 16, 500)
@@ -225,7 +228,7 @@ def test_priors_as_options(text: str, prior: Any) -> None:
 
 @pytest.mark.parametrize("words", [["--nothing", "1"], ["--rule"], ["rule", "95%"]])
 def test_options_that_the_method_does_not_have(words: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"a setting of variational-depth: rule, prior, updates, depths\. Got"):
+    with pytest.raises(ConfigError, match=r"a setting of variational-depth: rule, .*, weighting, depths\. Got"):
         parse_own_options(words, method_named("variational-depth"))
 
 
@@ -238,6 +241,9 @@ def test_options_that_the_method_does_not_have(words: list[str]) -> None:
         ({"depth": {"prior": [1.0]}}, "depth.prior"),
         ({"depth": {"prior": [1.0, 0.0]}}, "depth.prior"),
         ({"depth": {"depths": [-1]}}, "depth.depths"),
+        ({"depth": {"weighting": "equal"}}, "depth.weighting"),
+        ({"depth": {"posterior": "prior"}}, "depth.posterior"),
+        ({"depth": {"q_learning_rate": 0}}, "depth.q_learning_rate"),
     ],
 )
 def test_settings_that_do_not_fit(content: dict[str, Any], words: str) -> None:

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import torch
-from depth_checks import SPIRALS, check_artifacts, check_numbers, depth_of, options, raw, succeed
+from depth_checks import SPIRALS, check_artifacts, check_numbers, depth_of, options, raw, succeed, ways
 
 import polyarch as library
 from polyarch.data import load
 from polyarch.facade import SearchResult
 from polyarch.methods.depth.record import DepthRecord
+from polyarch.predictive.early_exit import LEAST_MASS
 from polyarch.results import Results
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -47,6 +48,9 @@ class TestSpirals:
         assert {"loss", "elbo", "kl", "valid_loss"} <= set(results.training.history[0])
         assert results.training.history[-1]["elbo"] > results.training.history[0]["elbo"]
         assert "full batches; rule argmax chooses the depth" in results.decisions[1]
+        losses = {one.weighting: one.valid_loss for one in record.mixtures}
+        assert record.weighting == min(losses, key=lambda name: losses[name])
+        assert f": {record.weighting} weights, which have the lowest validation loss (" in results.decisions[2]
         weights = [0.85 ** (1 + depth) for depth in range(4)]
         expected = [weight / sum(weights) for weight in weights]
         assert [measure.prior for measure in record.depths] == pytest.approx(expected, rel=1e-5)
@@ -59,17 +63,18 @@ class TestSpirals:
         assert not (spiral_run.folder / "ensemble").exists() and not (spiral_run.folder / "study.db").exists()
 
     def test_early_exit_of_the_artifact(self, spiral_run: SearchResult) -> None:
-        """At a confidence above 1 nobody leaves; at the first exit everybody does."""
+        """At a confidence above 1 nobody leaves; at next to none everybody does as soon as exits have any weight."""
         inputs, _ = raw(load("spirals"))
-        chosen = depth_of(spiral_run.results).chosen
+        deepest = ways(depth_of(spiral_run.results))["pruned mixture"].blocks
         whole = spiral_run.predictor("early-exit", exit_above=1.01)(inputs)
         usual, mixture, alone = (spiral_run.predictor(mode)(inputs) for mode in (None, "marginal", "single"))
         torch.testing.assert_close(whole.probabilities, mixture.probabilities)
         assert torch.equal(usual.probabilities, mixture.probabilities)  # the answer of the run
         assert not torch.equal(usual.probabilities, alone.probabilities)
-        assert whole.depths is not None and set(whole.depths.tolist()) == {chosen}
+        assert whole.depths is not None and set(whole.depths.tolist()) == {deepest}
         first = spiral_run.predictor("early-exit", exit_above=0.01)(inputs)
-        assert first.depths is not None and set(first.depths.tolist()) == {0}
+        mass = torch.tensor(spiral_run.results.predictors[1].weights).cumsum(0)
+        assert first.depths is not None and set(first.depths.tolist()) == {int((mass >= LEAST_MASS).nonzero()[0])}
 
     def test_functions_are_what_is_predicted_on_the_plane(self, spiral_run: SearchResult) -> None:
         record = depth_of(spiral_run.results)
@@ -105,6 +110,7 @@ def test_the_command_with_every_option(tmp_path: Path, polyarch: Command) -> Non
     run = tmp_path / "run"
     words = ["--data", "spirals", "--space", "depth_fc", "--out", str(run), "--workers", "1", "--seed", "3"]
     words += ["--method", "variational-depth", "--rule", "95%", "--prior", "1,2,4,8", "--updates", "em"]
+    words += ["--posterior", "learned", "--weighting", "stacked", "--q-learning-rate", "0.5"]
     settings = {"space.max_depth": 3, "space.width": 8, "train.epochs": 20, "programs": []}
     said = succeed(polyarch("search", *words, *options(settings)))
     assert "Chosen: space depth_fc: as asked for" in said
@@ -114,6 +120,8 @@ def test_the_command_with_every_option(tmp_path: Path, polyarch: Command) -> Non
     record = depth_of(results)
     assert f"Depth: {record.chosen} of 3 by rule 95%" in said
     assert (record.rule, record.prior, record.updates) == ("95%", "given", "em")
+    assert (record.posterior, record.weighting) == ("learned", "stacked")
+    assert results.decisions[-1].endswith("stacked weights, as asked for")
     assert [measure.prior for measure in record.depths] == pytest.approx([depth / 15 for depth in (1, 2, 4, 8)])
     assert (run / "report.html").exists()
     succeed(polyarch("search", *words, *options(settings), "--resume"))  # the same command goes on

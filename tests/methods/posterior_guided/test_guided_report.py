@@ -150,7 +150,7 @@ def test_the_paragraph_tells_how_it_was_done(examples: Any) -> None:
     for expected in (
         "one drop probability for each of 12 layers, 0.1 at the start",
         "at temperature 0.2.",
-        "The length scale of the prior is d = 7.07 (d² = 49.98): a larger one makes networks smaller.",
+        "The length scale of the prior is d = 7.07 (d² = 49.98); limits on the size, not the prior,",
         "The search then drew 60 networks from the posterior",
         "it drew 24 at random, with one rate for all channels and the same expected share of kept ones, 19.43 %.",
         "The mixture averages the probabilities of 5 draws.",

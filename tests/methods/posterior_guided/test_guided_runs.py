@@ -28,6 +28,7 @@ from polyarch.results import Results, Role
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.workspace import Workspace
+from polyarch.supernets import uniform_width
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Outcome = Callable[[Path], dict[str, Any]]
@@ -120,7 +121,7 @@ class TestRun:
         assert contenders is not None
         assert [one.name for one in contenders] == [
             "best draw", "best draw, trained further", "mixture of 2 draws", "random draws, one rate",
-            "whole network, weights of the search", "whole network, trained alone",
+            "whole network, weights of the search", "whole network, trained alone", "uniform width, as many operations",
         ]  # fmt: skip
         inputs, targets = test_inputs()
         whole = learned.net.extract(learned.net.whole()).eval()
@@ -129,8 +130,22 @@ class TestRun:
         assert contenders[4].mean == pytest.approx(right, abs=1e-6)
         assert len(contenders[1].runs[0].history) == len(contenders[5].runs[0].history) == 1
         assert {one.role for one in contenders[:2]} == {Role.BEST, Role.OTHER}  # one of the two is exported
-        assert [one.role for one in contenders[2:]] == [Role.MIXTURE, Role.RANDOM, Role.INHERITED, Role.BASELINE]
+        roles = [Role.MIXTURE, Role.RANDOM, Role.INHERITED, Role.BASELINE, Role.OTHER]
+        assert [one.role for one in contenders[2:]] == roles
         assert {"train", "draw", "retrain"} <= set(run.results.seconds)
+
+    def test_uniform_width_has_as_many_operations_and_epochs(
+        self, run: SearchResult, again: Run, learned: LearnedPosterior
+    ) -> None:
+        contenders, record, net = run.results.comparison, record_of(run.results), learned.net
+        assert contenders is not None and record.uniform_width is not None
+        best = posterior_draws(again, learned.posterior)["guided"](record.best)
+        uniform = uniform_width(net, net.cost(best).macs)
+        assert uniform.width == record.uniform_width
+        assert contenders[-1].runs[0].architecture == masks(net, uniform.architecture)
+        assert net.cost(uniform.architecture).macs <= record.best_draw.macs < record.full_macs
+        tuned, alone, narrow = (len(contenders[place].runs[0].history) for place in (1, 5, 6))
+        assert narrow == tuned + alone
 
     def test_the_better_of_drawn_and_trained_further_is_exported(self, run: SearchResult) -> None:
         assert run.results.comparison is not None and run.results.artifact is not None
@@ -191,7 +206,8 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 def test_limits_are_kept_by_every_draw(tmp_path: Path, free: tuple[Path, Results]) -> None:
     whole = record_of(free[1])
     limit = 0.4 * whole.full_parameters
-    record = record_of(searched(tmp_path / "limited", NARROW, max_params=limit).results)
+    settings = {**NARROW, "train.epochs": 5}  # in the last one, drop probabilities stay where the limit has them
+    record = record_of(searched(tmp_path / "limited", settings, max_params=limit).results)
     assert whole.strength == record.strength == 0  # the limit was there while the posterior was learned
     assert record.keep_rate < whole.keep_rate
     assert all(draw.parameters <= limit for draw in (*record.guided, *record.random))

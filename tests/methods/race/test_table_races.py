@@ -20,6 +20,7 @@ from polyarch.data.table_dataset import TableSource, table_dataset
 from polyarch.export import read_records
 from polyarch.files import Journal
 from polyarch.methods.race.candidates import Candidate, Recipe
+from polyarch.methods.race.evidence import evidence_training
 from polyarch.methods.race.record import RaceRecord
 from polyarch.methods.race.rungs import Lane
 from polyarch.methods.race.table_ensemble import TableEnsembles, complete_settings, table_training
@@ -27,7 +28,7 @@ from polyarch.methods.race.table_suggestion import number_scaling, table_proposa
 from polyarch.prediction.predictor import Predictor
 from polyarch.predictive.greedy_selection import bagged_weights
 from polyarch.randomness import generator_at
-from polyarch.results import Results
+from polyarch.results import Results, Role
 from polyarch.runs import retraining
 from polyarch.runs.folds import FOLDS, WHOLE
 from polyarch.runs.run import Run
@@ -247,3 +248,16 @@ def test_bags_take_what_is_good_together() -> None:
     assert sum(shares) == pytest.approx(1.0) and min(shares[:2]) > 0.2 > max(shares[2:])
     assert bagged([[0.5, 0.5]]) == [1.0]
     assert all(np.isfinite(bagged([[1.0, 1e-300], [1e-300, 1.0]])))
+
+
+def test_evidence_is_trained_on_all_rows_as_the_winner_is(tmp_path: Path) -> None:
+    found = search(tmp_path / "run", evidence=True, settings={"race.seconds": 3.0})
+    run = Run.build(RunSettings.parse(found.settings, "the results"), Workspace(tmp_path / "run"), data=table())
+    task, recipe = evidence_training(run), best_candidate(run, found).recipe
+    random = next(one for one in found.comparison or [] if one.role == Role.RANDOM)
+    for one in random.runs:
+        candidate = Candidate(run.net.space.architecture(one.architecture), seed=one.seed, recipe=recipe)
+        whole = task.network(replace(candidate, fold=WHOLE))
+        assert one.score == retraining.tested(run, whole)["score"]
+        before = retraining.evaluate(run.task, task.network(candidate), run.feed.in_order(run.feed.valid))
+        assert one.valid_score == pytest.approx(before["accuracy"])  # on rows that it had not seen

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import io
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any, TextIO
 
 import httpx
-import uvicorn
 
 from polyarch.prediction.predictor import Predictor
 from polyarch.prediction.serving import create_application
+from polyarch.prediction.serving.log import BoundedLog
+from polyarch.prediction.serving.metrics import Metrics
+from polyarch.prediction.serving.server import Service, listen
 
 
 @contextmanager
-def running(predictor: Predictor, **limits: int) -> Iterator[httpx.Client]:
+def running(predictor: Predictor, log: TextIO | None = None, **options: Any) -> Iterator[httpx.Client]:
     """A client of a server in a thread, on a free port."""
-    config = uvicorn.Config(create_application(predictor, **limits), port=0, ws="none", log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
-            yield client
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    metrics = Metrics()
+    written = BoundedLog(metrics, log or io.StringIO())
+    application = create_application(predictor, metrics=metrics, log=written, **options)
+    started = threading.Event()
+    with listen("127.0.0.1", 0) as listening:
+        server = Service(application, metrics, written, ready=started.set)
+        port = listening.getsockname()[1]
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        assert started.wait(30)
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join(10)
+            written.close()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import json
 import os
 import select
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,8 @@ def serve(address: str) -> None:
             message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)
             if os.fork() == 0:
                 server.close()
+                os.setsid()  # a test may kill it together with its workers
+                connection.sendall(struct.pack("<I", os.getpid()))
                 for target, descriptor in enumerate(descriptors):
                     os.dup2(descriptor, target)
                 code = _answer(json.loads(message), polyarch.cli.main)
@@ -59,11 +62,20 @@ def serve(address: str) -> None:
 
 def run(address: str, words: list[str]) -> int:
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(address)
-        request = {"words": words, "folder": str(Path.cwd()), "environment": dict(os.environ)}
-        socket.send_fds(client, [json.dumps(request).encode()], [0, 1, 2])
+        begin(client, address, words, dict(os.environ), [0, 1, 2])
         answer = client.recv(1)
     return answer[0] if answer else 1  # no answer: the fork died
+
+
+def begin(
+    client: socket.socket, address: str, words: list[str], environment: dict[str, str], descriptors: list[int]
+) -> int:
+    """Has a command run with these standard files; the number of its process, whose exit code comes at its end."""
+    client.connect(address)
+    request = {"words": words, "folder": str(Path.cwd()), "environment": environment}
+    socket.send_fds(client, [json.dumps(request).encode()], descriptors)
+    number: int = struct.unpack("<I", client.recv(4, socket.MSG_WAITALL))[0]
+    return number
 
 
 def _answer(request: dict[str, Any], main: Callable[[], None]) -> int:

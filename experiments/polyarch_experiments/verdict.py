@@ -1,0 +1,109 @@
+"""Verdicts that come from intervals: a claim holds, fails, or the numbers leave it undecided."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyarch.ranking import Interval
+from polyarch_experiments.results import VERDICTS, Claim, Finding
+
+CONFIDENCE = 0.95
+"""Of all intervals."""
+
+
+def over_seeds(values: Sequence[float]) -> Interval:
+    """The mean of one value per seed with Student's interval, mean +- t sd / sqrt(n); of one seed there is none.
+
+    A bootstrap of two or three seeds would be too narrow: that of two covers their mean in half of all cases.
+    """
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return Interval(mean, None, None)
+    from scipy.stats import t  # takes a second to import
+
+    half = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+def paired(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """The mean difference of two values per seed, with Student's interval."""
+    return over_seeds([one - other for one, other in zip(first, second, strict=True)])
+
+
+def several_seeds(draws: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:
+    """Draws of a rank statistic; one seed says nothing about others, so that its value has none."""
+    return draws if seeds > 1 else np.append(draws[:1], np.full(len(draws) - 1, np.nan))
+
+
+def finding(name: str, interval: Interval, *, above: float | None = None, below: float | None = None) -> Finding:
+    """A quantity that a claim expects above one bound, below another, or between both."""
+    return Finding(name=name, value=interval.value, low=interval.low, high=interval.high, above=above, below=below)
+
+
+def all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: False as soon as one fails, None where one is undecided or there are none."""
+    found = list(verdicts)
+    if False in found:
+        return False
+    return True if found and None not in found else None
+
+
+def claim(
+    text: str,
+    findings: Sequence[Finding],
+    numbers: str = "",
+    *,
+    number: int | None = None,
+    document: str = "not in the paper",
+    ours: str | None = None,
+    needs: str | None = None,
+) -> Claim:
+    """A claim that holds if all its findings do and fails if one does, unless the test was not a fair one.
+
+    Args:
+        numbers: what else was measured; the findings are told before it.
+        ours: the threshold that is ours and not the paper's.
+        needs: what a fair test would take, if this is none: what fails here is then undecided.
+    """
+    supported = all_of(found.supported for found in findings)
+    told = "; ".join(map(described, findings))
+    return Claim(
+        text=text,
+        supported=None if supported is False and needs else supported,
+        numbers="; ".join(part for part in (told, numbers) if part) or "not run",
+        number=number,
+        document=document,
+        findings=list(findings),
+        ours=ours,
+        needs=needs,
+    )
+
+
+def described(found: Finding) -> str:
+    """For people: the value, its interval, and what it says about the claim."""
+    if found.value is None:
+        return f"{found.name}: not defined"
+    if found.low is None or found.high is None:
+        return f"{found.name} {found.value:.{_digits(found.value)}f} (no interval)"
+    digits = _digits(found.value, found.low, found.high)
+    ends = f"{found.low:.{digits}f} to {found.high:.{digits}f}"
+    return f"{found.name} {found.value:.{digits}f} ({ends}, {VERDICTS[found.supported]})"
+
+
+def interval_in_words(interval: Interval, digits: int) -> str:
+    """The value and, where there is one, its interval."""
+    if interval.value is None:
+        return "-"
+    if interval.low is None or interval.high is None:
+        return f"{interval.value:.{digits}f}"
+    return f"{interval.value:.{digits}f} ({interval.low:.{digits}f} to {interval.high:.{digits}f})"
+
+
+def _digits(*values: float) -> int:
+    """Three for shares and correlations, two for what is larger."""
+    return 3 if max(map(abs, values)) < 1 else 2

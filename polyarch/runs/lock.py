@@ -1,0 +1,122 @@
+"""One process at a time works on the folder of a run."""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+import weakref
+from pathlib import Path
+
+from polyarch.errors import ConfigError
+
+LOCK_FILE = ".lock"
+HEARTBEAT_SECONDS = 10.0
+STALE_SECONDS = 120.0
+"""A process on another machine that has not been heard of for so long is taken for dead."""
+
+
+class RunLock:
+    """A lock file with the process id and the host of the process that works on a run.
+
+    The operating system holds the lock and drops it when the process ends, however it ends; child processes do not
+    inherit it. Where machines share a folder but not its locks, the host and the heartbeat, which is the time of the
+    file, decide: a lock of another host is stale once its heartbeat is old.
+
+    Example:
+        >>> import tempfile
+        >>> lock = RunLock(Path(tempfile.mkdtemp()))
+        >>> lock.acquire()
+        >>> lock.close()
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOCK_FILE
+        self._release: weakref.finalize[..., RunLock] | None = None
+
+    def acquire(self) -> None:
+        """Takes the lock, or a stale one over; refuses to work beside another process."""
+        if self._release is not None and self._release.alive:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            free = _locked(handle)
+            if free is False or _is_held(handle, knows_this_host=free is not None):
+                raise ConfigError(
+                    f"Expected no other process at work on the run in {self.path.parent}. Found {_holder(handle)}; "
+                    "wait for it, stop it or choose another --out."
+                )
+        except BaseException:
+            os.close(handle)
+            raise
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        ended = threading.Event()
+        threading.Thread(target=_beat, args=(self.path, ended), daemon=True).start()
+        self._release = weakref.finalize(self, _released, handle, ended, os.getpid())
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        if self._release is not None:
+            self._release()
+
+
+def _released(handle: int, ended: threading.Event, pid: int) -> None:
+    ended.set()
+    if os.getpid() == pid:  # not in a fork, which does not have the lock
+        os.ftruncate(handle, 0)
+        os.close(handle)
+
+
+def _beat(path: Path, ended: threading.Event) -> None:
+    while not ended.wait(HEARTBEAT_SECONDS):
+        try:
+            os.utime(path)
+        except OSError:  # the folder was removed: whoever writes to it will say so
+            return
+
+
+def _locked(handle: int) -> bool | None:
+    """Whether the operating system gave the lock; None if the file system has no locks."""
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in (errno.EACCES, errno.EAGAIN) else None
+    return True
+
+
+def _content(handle: int) -> dict[str, object]:
+    try:
+        found = json.loads(os.pread(handle, 1000, 0))
+    except ValueError:  # empty: it was given back
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_held(handle: int, *, knows_this_host: bool) -> bool:
+    """Whether the process that wrote the file is at work: alive on this host, or heard of lately on another one."""
+    found = _content(handle)
+    pid, host = found.get("pid"), found.get("host")
+    if not isinstance(pid, int) or pid == os.getpid():
+        return False
+    if host == socket.gethostname():
+        return not knows_this_host and _is_alive(pid)
+    return time.time() - os.fstat(handle).st_mtime < STALE_SECONDS
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _holder(handle: int) -> str:
+    found = _content(handle)
+    return f"process {found.get('pid', '(unknown)')} on {found.get('host', 'this machine')}"
