@@ -12,17 +12,20 @@ from polyarch.ranking.correlations import as_rows, mean_agreement, pair_agreemen
 
 @dataclass(frozen=True)
 class SelfConsistency:
-    """Rank correlations of the predictions of every two seeds, and their means with bootstrap intervals.
+    """Correlations of the predictions of every two seeds, and their means with bootstrap intervals.
 
-    ``spearman`` and ``kendall`` are means over ``pairs``, all ``None`` where the predictions of a seed do not vary.
+    ``spearman``, ``kendall`` and ``pearson`` are means over ``pairs``, all ``None`` where the predictions of a seed do
+    not vary.
     """
 
     n: int
     pairs: tuple[tuple[int, int], ...]
     spearman_of_pairs: tuple[float | None, ...]
     kendall_of_pairs: tuple[float | None, ...]
+    pearson_of_pairs: tuple[float | None, ...]
     spearman: Interval
     kendall: Interval
+    pearson: Interval
 
 
 def self_consistency(
@@ -44,6 +47,8 @@ def self_consistency(
         pairs=tuple(combinations(range(len(rows)), 2)),
         spearman_of_pairs=pair_agreements("spearman", rows),
         kendall_of_pairs=pair_agreements("kendall", rows),
+        pearson_of_pairs=pair_agreements("pearson", rows),
         spearman=mean("spearman"),
         kendall=mean("kendall"),
+        pearson=mean("pearson"),
     )

@@ -18,6 +18,7 @@ GROUP_WIDTH = 85
 CONFIG: Spec = {
     "background": "white",
     "font": "sans-serif",
+    "lineBreak": "\n",
     "axis": {"labelFontSize": 11, "titleFontSize": 12, "gridColor": "#e6e6e6"},
     "legend": {"labelFontSize": 11, "titleFontSize": 12, "orient": "top"},
     "title": {"fontSize": 13, "anchor": "start"},

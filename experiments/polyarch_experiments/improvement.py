@@ -45,8 +45,8 @@ def improvement(predicted: Sequence[float], truth: Sequence[float], least: int =
         least: how many are left at the end.
     """
     x, y = paired(predicted, truth)
-    if not 2 <= least <= len(x):
-        raise InvalidInput(f"Expected to keep 2..{len(x)} of {len(x)} architectures. Got {least=}.")
+    if not 1 <= least <= len(x):
+        raise InvalidInput(f"Expected to keep 1..{len(x)} of {len(x)} architectures. Got {least=}.")
     kept = np.arange(len(x), least - 1, -1)
     sums = np.cumsum(y[np.argsort(-x, kind="stable")])  # sums[k - 1] is of the k highest predictions
     mean_truth = sums[kept - 1] / kept

@@ -85,12 +85,14 @@ def run_of(content: Mapping[str, Any], folder: Path) -> Run:
 def trial_of(content: Mapping[str, Any]) -> Run:
     """A run with these settings that writes nothing; data that the last one had are not read again."""
     settings = RunSettings.parse({**content, "workers": 1}, "the experiment")
-    return Run.build(settings, Workspace(Path()), data=_data(settings.data.name, settings.data.size))
+    return Run.build(
+        settings, Workspace(Path()), data=_data(settings.data.name, settings.data.size, settings.data.valid)
+    )
 
 
 @lru_cache(maxsize=1)
-def _data(name: str, size: int | None) -> Dataset:
-    return load(name, size=size)
+def _data(name: str, size: int | None, valid: str | None) -> Dataset:
+    return load(name, size=size, valid=valid)
 
 
 def _workspace(folder: Path, settings: RunSettings) -> Workspace:

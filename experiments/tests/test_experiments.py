@@ -36,12 +36,12 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
     "spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe",
     "space_ranking", "guided_families", "spiral_max_depth", "spiral_noise", "image_max_depth", "wiring_ensemble",
-    "wiring_consistency",
+    "wiring_consistency", "interchoice_kinds",
 )  # fmt: skip
 """They share all but their settings with another experiment that is run."""
 LONG = (
     "strategy_ranking", "interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws",
-    "guided_limits", "cell_evaluation",
+    "guided_limits", "cell_evaluation", "interchoice_chain",
 )  # fmt: skip
 """They take longest, and other tests run parts of them."""
 OURS = [

@@ -20,7 +20,6 @@ from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
 from polyarch.tables import NASBench201
 from polyarch_experiments import distinct_cells as distinct_cells_module
 from polyarch_experiments.distinct_cells import describe_cells, distinct_cells, typicality
-from polyarch_experiments.interchoice.interchoice_ranking import SPACES, settings_of, weights_of
 from polyarch_experiments.ranked_supernets import BLOCKS, blocks_of, fixed_set
 from polyarch_experiments.results import Claim
 from polyarch_experiments.training_speed.strategy_ranking import PASSES
@@ -205,69 +204,6 @@ def test_rates_and_batches() -> None:
     ]
     assert gradients.rows[0] == ["CIFAR-10", *["1.00"] * 7, gradients.rows[0][-2], "1.00"]
     assert experiment.judge(settings, runs) == claims and experiment.figures(settings, runs)
-
-
-def interchoice_runs(
-    better: str, preset: str = "cpu", knowing: str = "bias", seeds: int = 2
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Runs in which one kind of weights knows the truth in one space, and all others guess."""
-    experiment = EXPERIMENTS["interchoice_ranking"]
-    settings = {**experiment.presets[preset]}
-    settings["spaces"] = dict.fromkeys(settings["spaces"], seeds)
-    runs: dict[str, Any] = {}
-    for name, (space, kind, seed) in experiment.items(settings).items():
-        if kind == "cost":
-            slower = {kind: 1.02 if kind == "bias" else 1.1 for kind in weights_of(settings)}
-            runs[name] = {"seconds": {**slower, "base": 1.0}}
-            continue
-        knows = space == better and kind == knowing
-        shuffled = np.random.default_rng(seed).permutation(N)
-        predicted = [float(p) if knows else float(shuffled[p]) for p in range(N)]
-        runs[name] = {"truth": TRUTH, "val_acc": predicted, "params": predicted, "parameters": 10}
-    return settings, runs
-
-
-def test_extra_weights_that_help_where_all_are_convolutions() -> None:
-    experiment = EXPERIMENTS["interchoice_ranking"]
-    settings, runs = interchoice_runs("only conv")
-    found = {claim.text: claim for claim in experiment.judge(settings, runs)}
-    helps = found["Inter-choice weights help in the space 'only conv'."]
-    bias, split = helps.findings
-    assert bias.supported and bias.value is not None and split.value == 0
-    assert helps.verdict == "fails"  # a split does nothing
-    assert "bias +2 %" in next(claim.numbers for claim in found.values() if claim.number == 3)
-    assert found["Inter-choice weights can hurt in the space 'all'."].verdict == "fails"
-    (table,) = experiment.tables(settings, runs).values()
-    assert len(table.rows) == 12
-    assert experiment.figures(settings, runs)
-
-
-def test_one_seed_of_extra_weights_decides_nothing() -> None:
-    settings, runs = interchoice_runs("only conv", seeds=1)
-    claims = [claim for claim in EXPERIMENTS["interchoice_ranking"].judge(settings, runs) if claim.number == 1]
-    assert [claim.verdict for claim in claims] == ["undecided"] * 3
-
-
-def test_several_biases_and_splits() -> None:
-    """All are told."""
-    experiment = EXPERIMENTS["interchoice_ranking"]
-    settings, runs = interchoice_runs("only conv", "paper", "split at 200")
-    claims = experiment.judge(settings, runs)
-    helped = {found.name: found.supported for found in claims[0].findings}
-    assert helped == {kind: kind == "split at 200" for kind in weights_of(settings) if kind != "base"}
-    assert "split at 175 +10 %" in claims[-1].numbers and "bias D=3 in macro" in claims[3].numbers
-    (table,) = experiment.tables(settings, runs).values()
-    assert [row[1] for row in table.rows] == list(weights_of(settings)) * 4
-    assert experiment.figures(settings, runs)
-
-
-@pytest.mark.parametrize("preset", ["quick", "cpu", "paper"])
-def test_settings_of_interchoice_runs_are_whole(preset: str) -> None:
-    settings = EXPERIMENTS["interchoice_ranking"].presets[preset]
-    for space in SPACES:
-        for kind in weights_of(settings):
-            parsed = RunSettings.parse(settings_of(settings, space, kind), "test")
-            assert parsed.space.kind == ("macro" if space == "macro" else "nb201")
 
 
 def test_the_fixed_set() -> None:

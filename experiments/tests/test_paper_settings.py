@@ -16,7 +16,7 @@ from polyarch.data import Batches, TensorData
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments.experiment import Settings
-from polyarch_experiments.interchoice import interchoice_ranking
+from polyarch_experiments.interchoice import chain_networks, weighted_supernets
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, TRAINING_SPEED, VARIATIONAL_DEPTH
 from polyarch_experiments.training_speed import cell_evaluation, searched_cells, strategy_ranking
 from polyarch_experiments.training_speed.fine_tuning import short_run
@@ -146,10 +146,14 @@ def described(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
                 for method in methods:
                     yield cell_evaluation.content(settings, space, method)
                     yield from cell_evaluation.evaluations(settings, space, method).values()
-        case "interchoice_ranking":
+        case "interchoice_ranking" | "interchoice_kinds":
             for space in settings["spaces"]:
-                for kind in interchoice_ranking.weights_of(settings):
-                    yield interchoice_ranking.settings_of(settings, space, kind)
+                for kind in weighted_supernets.weights_of(settings):
+                    yield weighted_supernets.settings_of(settings, space, kind)
+        case "interchoice_chain":
+            for supernet in (*settings["weights"], *settings["baselines"]):
+                yield chain_networks.settings_of(settings, supernet)
+            yield chain_networks.merged(settings["run"], settings["alone"])
 
 
 ROWS = rows_of(PAGE.read_text())
@@ -214,8 +218,8 @@ def test_the_supernet_has_the_parameters_of_the_paper() -> None:
     """Table 3 of the paper on inter-choice weights, and table 1's splits."""
     settings = EXPERIMENTS["interchoice_ranking"].presets["paper"]
     contents = {
-        kind: RunSettings.parse(interchoice_ranking.settings_of(settings, "all", kind), "the preset")
-        for kind in interchoice_ranking.weights_of(settings)
+        kind: RunSettings.parse(weighted_supernets.settings_of(settings, "all", kind), "the preset")
+        for kind in weighted_supernets.weights_of(settings)
     }
     base = contents["base"].space.build((3, 32, 32), 10)
     assert sum(parameter.numel() for parameter in base.parameters()) == 782_938
@@ -223,3 +227,18 @@ def test_the_supernet_has_the_parameters_of_the_paper() -> None:
     assert chosen["base"] is None
     assert [one["previous"] for one in chosen.values() if one and one["kind"] == "bias"] == [1, 2, 3]
     assert [one["split_epoch"] for one in chosen.values() if one and one["kind"] == "split"] == [125, 175, 200]
+
+
+def test_the_chain_has_the_parameters_of_the_paper() -> None:
+    """Table 4 of the paper on inter-choice weights; dropout is that of networks trained alone."""
+    settings = EXPERIMENTS["interchoice_chain"].presets["paper"]
+    base, alone = (
+        RunSettings.parse(content, "the preset").space.build((3, 224, 224), 100)
+        for content in (
+            chain_networks.settings_of(settings, "base"),
+            chain_networks.merged(settings["run"], settings["alone"]),
+        )
+    )
+    assert sum(parameter.numel() for parameter in base.parameters()) == 14_839_700
+    assert [layer.p for layer in alone.modules() if isinstance(layer, torch.nn.Dropout)] == [0.2]
+    assert not any(isinstance(layer, torch.nn.Dropout) for layer in base.modules())

@@ -27,6 +27,7 @@ def test_by_hand() -> None:
     assert found.spearman_of_pairs == pytest.approx((0.8, -1, -0.8))
     assert found.kendall.value == pytest.approx(-1 / 3)
     assert found.spearman.value == pytest.approx(-1 / 3)
+    assert found.pearson_of_pairs == pytest.approx(found.spearman_of_pairs)  # the numbers are their ranks
 
 
 def test_every_pair_equals_scipy() -> None:
@@ -35,12 +36,15 @@ def test_every_pair_equals_scipy() -> None:
     assert len(found.pairs) == 6
     for (first, second), value in zip(found.pairs, found.kendall_of_pairs, strict=True):
         assert value == pytest.approx(stats.kendalltau(rows[first], rows[second]).statistic)
+    pearson = [stats.pearsonr(rows[first], rows[second]).statistic for first, second in found.pairs]
+    assert found.pearson_of_pairs == pytest.approx(pearson)
+    assert found.pearson.value == pytest.approx(np.mean(pearson))
 
 
 def test_two_seeds_have_the_interval_of_their_correlation() -> None:
     first, second = noisy_rows(2, 40, 0.5)
     found, quality = self_consistency([first, second], resamples=60), rank_quality(first, second, resamples=60)
-    assert (found.spearman, found.kendall) == (quality.spearman, quality.kendall)
+    assert (found.spearman, found.kendall, found.pearson) == (quality.spearman, quality.kendall, quality.pearson)
 
 
 def test_more_noise_agrees_less() -> None:
@@ -52,7 +56,7 @@ def test_more_noise_agrees_less() -> None:
 def test_a_seed_that_says_nothing_has_no_agreement() -> None:
     found = self_consistency([[1.0, 2, 3], [1.0, 3, 2], [5.0, 5, 5]], resamples=5)
     assert found.spearman_of_pairs[0] == pytest.approx(0.5) and found.spearman_of_pairs[1:] == (None, None)
-    assert found.spearman == found.kendall == Interval(None, None, None)
+    assert found.spearman == found.kendall == found.pearson == Interval(None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`polyarch data`: what there is to learn from."""
 
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import torch
@@ -8,7 +9,16 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-from polyarch.cli.options import GroupOption, TargetOption, TaskOption, TestOption, TimeOption, ValidOption, console
+from polyarch.cli.options import (
+    GroupOption,
+    SeedOption,
+    TargetOption,
+    TaskOption,
+    TestOption,
+    TimeOption,
+    ValidOption,
+    console,
+)
 from polyarch.data import (
     DATASETS,
     Dataset,
@@ -20,6 +30,7 @@ from polyarch.data import (
     TableEncoding,
     data_root,
     load,
+    write_subset,
 )
 from polyarch.data.downloads import DOWNLOADS, download, present_folder
 from polyarch.data.targets import TargetKind
@@ -111,6 +122,22 @@ def download_data(name: Annotated[str, typer.Argument(help=f"{', '.join(DOWNLOAD
 
         folder = download(name, progress=show)
     console.print(f"{name} is there: {folder}", markup=False)
+
+
+@data_app.command("subset")
+def write_data_subset(
+    folder: Annotated[Path, typer.Argument(help="A folder of images with one folder per class, such as ImageNet's.")],
+    out: Annotated[Path, typer.Option("--out", help="New folder of links to the images.")],
+    classes: Annotated[int, typer.Option("--classes", help="Classes to draw.")] = 100,
+    train: Annotated[int, typer.Option("--train", help="Training images per class.")] = 250,
+    test: Annotated[int, typer.Option("--test", help="Test images per class.")] = 250,
+    seed: SeedOption = None,
+) -> None:
+    """Draw some classes and images of a large folder; the defaults make SubImageNet of ImageNet."""
+    names = write_subset(folder, out, classes=classes, train=train, test=test, seed=seed or 0)
+    console.print(
+        f"Wrote {out}: {train:,} training and {test:,} test images of each of {len(names):,} classes", markup=False
+    )
 
 
 def _kind(task: str | None) -> TargetKind | None:

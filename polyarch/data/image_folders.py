@@ -32,8 +32,8 @@ def read_image_folder(
     sides = _subfolders(folder)
     test_side, valid_side = sides_of(sides, test_share) if TRAIN_SIDE in sides else (None, None)
     is_sided = TRAIN_SIDE in sides and (test_side or valid_side or len(sides) == 1)
-    train_files = _files_by_class(sides[TRAIN_SIDE] if is_sided else folder)
-    test_files, valid_files = (_files_by_class(sides[side]) if side else {} for side in (test_side, valid_side))
+    train_files = files_by_class(sides[TRAIN_SIDE] if is_sided else folder)
+    test_files, valid_files = (files_by_class(sides[side]) if side else {} for side in (test_side, valid_side))
     for side, files in ((test_side, test_files), (valid_side, valid_files)):
         if side:
             _check_same_classes(train_files, files, sides[TRAIN_SIDE], sides[side])
@@ -66,7 +66,7 @@ def _subfolders(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in found}
 
 
-def _files_by_class(folder: Path) -> dict[str, list[str]]:
+def files_by_class(folder: Path) -> dict[str, list[str]]:
     """The sorted image paths of each class."""
     classes = _subfolders(folder)
     if not classes:

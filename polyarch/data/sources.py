@@ -68,10 +68,10 @@ def load(
     """Loads a data set, split into training and test examples, and validation examples where there are some.
 
     Args:
-        source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images,
-            of train.csv and test.csv or of a Hugging Face data set; a pair of arrays (X, y), in which X may be a
-            mapping of names to several inputs; a torch data set; a torch ``DataLoader``, whose examples are read anew
-            in every epoch.
+        source: one of ``DATASETS``; a table (.csv, .csv.gz, .parquet), a file of arrays (.npz), a folder of images, of
+            train.csv and test.csv or of a Hugging Face data set, each by its path, also in ``data_root()``; a pair of
+            arrays (X, y), in which X may be a mapping of names to several inputs; a torch data set; a torch
+            ``DataLoader``, whose examples are read anew in every epoch.
         root: the folder that holds a subfolder for each named set; ``data_root()`` by default.
         target: the column of a table to predict; several, separated by commas, are numbers or labels.
         size: the side of images in pixels.
@@ -203,9 +203,11 @@ def _load_path(path: Path, reading: Reading) -> Dataset:
 
 
 def _existing(source: str | Path) -> Path:
+    """The path itself, or that in the data folder."""
     path = Path(source).expanduser()
-    if path.exists():
-        return path
+    for candidate in (path, data_root() / path):
+        if candidate.exists():
+            return candidate
     if isinstance(source, Path) or len(path.parts) > 1 or path.suffix:
         raise MissingData(
             f"Expected a file or folder at {path}, or a data set out of {', '.join(DATASETS)}. Found nothing there."

@@ -10,6 +10,7 @@ import torch
 from polyarch.data import (
     Augmentation,
     Batches,
+    ColourJitter,
     Cutout,
     Dataset,
     Examples,
@@ -19,6 +20,7 @@ from polyarch.data import (
     NetworkExample,
     Preprocessing,
     RandomFlip,
+    RandomResizedCrop,
     RandomShift,
     TensorData,
     load,
@@ -88,7 +90,7 @@ class Feed:
 
     def with_settings(self, old: DataSettings, new: DataSettings) -> "Feed | None":
         """The same examples with other augmentations; None where the settings ask for other examples."""
-        augmentation = ("shift", "flip", "cutout")
+        augmentation = ("shift", "flip", "cutout", "scale", "interpolation", "jitter")
         if new.model_copy(update={name: getattr(old, name) for name in augmentation}) != old:
             return None
         return replace(self, augmentations=_augmentations(new, self.data))
@@ -202,12 +204,18 @@ def split(data: Dataset, settings: DataSettings, seed: int) -> tuple[Examples, E
 
 def _augmentations(settings: DataSettings, data: Dataset) -> list[Augmentation]:
     found: list[Augmentation] = []
+    if settings.scale < 1:
+        found.append(RandomResizedCrop((settings.scale, 1.0), interpolation=settings.interpolation))
     if settings.shift:
         found.append(RandomShift(settings.shift))
     if settings.flip:
         found.append(RandomFlip())
+    if settings.jitter:
+        found.append(ColourJitter(settings.jitter))
     if settings.cutout:
         found.append(Cutout(settings.cutout))
     if found and not data.is_image:
         raise ConfigError(f"Expected images to augment. Got examples of shape {data.input_shape}.")
+    if settings.jitter and data.input_shape[0] != 3:
+        raise ConfigError(f"Expected images with 3 colours for data.jitter. Got shape {data.input_shape}.")
     return found

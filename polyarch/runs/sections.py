@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_core import PydanticCustomError
 
+from polyarch.data.augmentations import Interpolation
 from polyarch.data.table_encoding import NumberScaling
 from polyarch.errors import UnknownName
 from polyarch.plugins import ESTIMATORS, SAMPLERS, STRATEGIES, Registry
@@ -47,6 +48,9 @@ class DataSettings(Settings):
 
     ``numbers`` says how the numbers of a table are scaled: to mean 0 and standard deviation 1, or by ``quantile``, so
     that their ranks have a normal distribution and outliers do not matter.
+
+    Training images are enlarged from random boxes with at least the share ``scale`` of the area, by ``interpolation``,
+    shifted by up to ``shift`` pixels, flipped, changed in colour by ``jitter``, and lose a square of side ``cutout``.
     """
 
     name: str = "digits"
@@ -65,6 +69,9 @@ class DataSettings(Settings):
     shift: Annotated[int, Field(ge=0)] = 0
     flip: bool = False
     cutout: Annotated[int, Field(ge=0)] = 0
+    scale: Annotated[float, Field(gt=0, le=1)] = 1.0
+    interpolation: Interpolation = "bilinear"
+    jitter: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class TaskSettings(Settings):

@@ -53,7 +53,7 @@ class CellSettings(ImageSpaceSettings):
 
 
 class ChainSettings(ImageSpaceSettings):
-    """A chain of MobileNetV2 blocks."""
+    """A chain of MobileNetV2 blocks; ``dropout`` is before its linear layer."""
 
     network = ChainSupernet
     kind: Literal["chain"] = "chain"
@@ -65,14 +65,16 @@ class ChainSettings(ImageSpaceSettings):
     stem_channels: PositiveInt = 16
     stem_stride: PositiveInt = 1
     head_channels: PositiveInt = 128
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     interchoice: InterChoiceSettings | None = None
 
 
 class FairnasSettings(ImageSpaceSettings):
-    """The FairNAS chain of 19 MobileNetV2 blocks, for large images."""
+    """The FairNAS chain of 19 MobileNetV2 blocks, for large images; ``dropout`` is before its linear layer."""
 
     network = staticmethod(fairnas_chain)
     kind: Literal["fairnas"] = "fairnas"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     interchoice: InterChoiceSettings | None = None
 
 

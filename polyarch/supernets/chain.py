@@ -118,6 +118,7 @@ class ChainSupernet(LayerChain):
         skip: whether shape-preserving layers can be left out.
         stem_channels: channels after the stem; its first convolution has twice as many.
         head_channels: channels of the last 1x1 convolution.
+        dropout: the probability to drop a feature before the linear layer.
         interchoice: weights that depend on the layers before.
     """
 
@@ -134,6 +135,7 @@ class ChainSupernet(LayerChain):
         stem_channels: int = 16,
         stem_stride: int = 1,
         head_channels: int = 128,
+        dropout: float = 0.0,
         interchoice: InterChoice | None = None,
     ) -> None:
         strides = [1] * len(channels) if strides is None else list(strides)
@@ -159,14 +161,15 @@ class ChainSupernet(LayerChain):
             *conv_bn(wide, wide, 3, groups=wide),
             *conv_bn(wide, stem_channels, 1, activation=False),
         )
-        head = pooled_head(*conv_bn(channels[-1], head_channels, 1), width=head_channels, classes=classes)
+        last = conv_bn(channels[-1], head_channels, 1)
+        head = pooled_head(*last, width=head_channels, classes=classes, dropout=dropout)
         form = ChainForm("skip", tuple(layer.residual for layer in layers))
         space = Space(f"chain{len(choices)}[{','.join(blocks)}]", choices, canonical=form)
         super().__init__(space, stem, layers, head, interchoice)
 
 
 def fairnas_chain(
-    *, in_channels: int = 3, classes: int = 1000, interchoice: InterChoice | None = None
+    *, in_channels: int = 3, classes: int = 1000, dropout: float = 0.0, interchoice: InterChoice | None = None
 ) -> ChainSupernet:
     """The FairNAS chain for large images: 19 layers with kernels 3, 5 and 7 and expansions 3 and 6, without skips.
 
@@ -180,5 +183,6 @@ def fairnas_chain(
         classes=classes,
         stem_stride=2,
         head_channels=1280,
+        dropout=dropout,
         interchoice=interchoice,
     )

@@ -142,9 +142,10 @@ def count_parameters(*modules: nn.Module) -> int:
     return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
 
-def pooled_head(*before: nn.Module, width: int, classes: int) -> nn.Sequential:
-    """Given modules, then global average pooling and a linear layer: (B, width, H, W) -> (B, classes)."""
-    return nn.Sequential(*before, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+def pooled_head(*before: nn.Module, width: int, classes: int, dropout: float = 0.0) -> nn.Sequential:
+    """Given modules, global average pooling, dropout if any, a linear layer: (B, width, H, W) -> (B, classes)."""
+    dropped = [nn.Dropout(dropout)] if dropout else []
+    return nn.Sequential(*before, nn.AdaptiveAvgPool2d(1), nn.Flatten(), *dropped, nn.Linear(width, classes))
 
 
 def require_sizes(classes: int, **sizes: int) -> None:
