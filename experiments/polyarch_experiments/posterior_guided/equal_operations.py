@@ -51,7 +51,7 @@ DISTILLED = ", distilled"
 
 def counts(settings: Settings) -> dict[str, int]:
     """How many seeds every data set has."""
-    return dict.fromkeys(settings["data"], settings["seeds"])
+    return {data: settings["seeds"] for data in settings["data"]}
 
 
 def items(settings: Settings) -> dict[str, DataAndSeed]:
