@@ -28,8 +28,8 @@ def chain() -> nn.Sequential:
     """Three filters with norms in the proportion 1 : 3 : 2 and scales 3, 1 and 2."""
     layers = nn.Sequential(nn.Conv2d(1, 3, 1, bias=False), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 2, 1))
     with torch.no_grad():
-        layers[0].weight.copy_(torch.tensor([1.0, -3.0, 2.0]).view(3, 1, 1, 1))  # type: ignore[union-attr, operator]
-        layers[1].weight.copy_(torch.tensor([-3.0, 1.0, 2.0]))  # type: ignore[union-attr, operator]
+        layers[0].weight.copy_(torch.tensor([1.0, -3.0, 2.0]).view(3, 1, 1, 1))  # type: ignore[operator]
+        layers[1].weight.copy_(torch.tensor([-3.0, 1.0, 2.0]))  # type: ignore[operator]
     return layers
 
 

@@ -117,7 +117,7 @@ class Layer(Rule):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module.parameters())
-        self.module = module
+        self.module: Any = module
         linear = isinstance(module, nn.Linear)
         self.uniform = linear or (not isinstance(module, TRANSPOSED) and _has_no_border(module))
 
@@ -165,7 +165,7 @@ class Layer(Rule):
             added = flow.graph.call_module(flow.place(node, border, "_border"), (ones,))
             return flow.graph.call_function(torch.add, (self._applied(flow, node, module), added)), rows
         alone = flow.graph.call_module(flow.place(node, border, "_border"), (ones,))
-        sizes = (flow.batch_size(), *[-1] * (flow.values[node].dim() - 1))
+        sizes: Any = (flow.batch_size(), *[-1] * (flow.values[node].dim() - 1))
         return flow.graph.call_method("expand", (alone, *sizes)), rows
 
     def carrier(self, flow: ChannelFlow, node: fx.Node) -> fx.Node:
@@ -203,7 +203,8 @@ class Layer(Rule):
         """The kernel's columns, weighted by the constants that they read and added up, (rows, ...)."""
         module = flow.current(node)
         kernel = _taken(_by_rows(module, module.weight.detach()), 0, rows)
-        return torch.tensordot(kernel.movedim(1, -1), level.to(kernel), dims=1)
+        folded: Tensor = torch.tensordot(kernel.movedim(1, -1), level.to(kernel), dims=1)
+        return folded
 
     def _columns(self, flow: ChannelFlow, node: fx.Node) -> tuple[Mask, Mask]:
         """The columns of the kernel that read what varies, and those that read constants other than zero."""

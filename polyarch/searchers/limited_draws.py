@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from polyarch.distributions import DepthAndChannels, KeepDrop
-from polyarch.errors import InvalidInput
+from polyarch.errors import ImpossibleSpace, InvalidInput
 from polyarch.randomness import generator_at
 from polyarch.searchers.limits import Limits
 from polyarch.spaces import Architecture
@@ -61,10 +61,18 @@ class LimitedDraws:
     def __call__(self, position: int) -> Architecture:
         """The draw at position 0, 1, ...; the same in every process."""
         generator = generator_at(self.seed, self.stream, position)
+        ignoring = False
         for _ in range(ATTEMPTS):
             (architecture,) = self.distribution.sample(1, generator=generator)
-            if self.limits.allows(architecture) and not self.net.ignores_input(architecture):
-                return architecture
+            if self.limits.allows(architecture):
+                if not self.net.ignores_input(architecture):
+                    return architecture
+                ignoring = True
+        if ignoring:
+            raise ImpossibleSpace(
+                f"Expected some architecture of space {self.net.space.name!r} that reads its input to meet the limits. "
+                "Found only others: raise the limits."
+            )
         raise self.limits.impossible()
 
     @property

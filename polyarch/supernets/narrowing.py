@@ -43,7 +43,7 @@ def narrowed(net: GatedSupernet, macs: float, scores: Scores, *, like: Architect
     """
     like = net.whole() if like is None else like
     classes = net.graph(like).classes()
-    values = _class_scores(net, classes, scores)
+    values = _class_scores(net.graph(like).model, classes, scores)
     low, high = -1.0, float(values.max())  # everything, one channel per gate
     if net.cost(_above(net, like, classes, values, low)).macs <= macs:
         return Narrowed(low, _above(net, like, classes, values, low))
@@ -84,11 +84,11 @@ def _positions(module: nn.Module) -> Tensor | None:
     return 1 - torch.arange(count) / count
 
 
-def _class_scores(net: GatedSupernet, classes: ChannelClasses, scores: Scores) -> Tensor:
+def _class_scores(model: nn.Module, classes: ChannelClasses, scores: Scores) -> Tensor:
     """The mean score of every class of channels; classes that no score is known of, as of the input, have 0."""
     total, count = torch.zeros(classes.count), torch.zeros(classes.count)
     for name, members in classes.modules.items():
-        found = scores(name, net.model.get_submodule(name))
+        found = scores(name, model.get_submodule(name))
         if found is not None:
             total.index_add_(0, members, found.detach().float().cpu())
             count.index_add_(0, members, torch.ones(len(members)))

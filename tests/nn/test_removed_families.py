@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyarch.nn import ChannelGraph, NetworkCost, multiply_accumulates, run_gated
+from polyarch.nn import ChannelGraph, multiply_accumulates, run_gated
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import gate
 
@@ -121,7 +121,8 @@ def test_equal_outputs_at_two_sizes_for_less_work(family: str, drop: float) -> N
                 torch.testing.assert_close(network(images(size)[:1]), expected[:1], rtol=1e-9, atol=1e-9)
         work = multiply_accumulates(network, (2, SIZES[0], SIZES[0]))
         assert work < multiply_accumulates(model, (2, SIZES[0], SIZES[0]))
-        assert graph.cost(keep) == NetworkCost(sum(p.numel() for p in network.parameters()), pytest.approx(work))
+        assert graph.cost(keep).parameters == sum(p.numel() for p in network.parameters())
+        assert graph.cost(keep).macs == pytest.approx(work)
 
 
 def kept(model: nn.Module, x: Tensor, **dropped: list[int]) -> tuple[nn.Module, dict[str, Tensor]]:
@@ -142,8 +143,9 @@ def test_what_follows_a_layer_without_inputs_is_folded() -> None:
     """A padded convolution of constants reads a single channel of ones; without padding it is a constant, too."""
     x = images(8)
     for padding, left in ((1, 4 * 9 * 8 * 8), (0, 0)):
-        model = body(Block(8))
-        model[1].branch[2] = nn.Conv2d(8, 8, 3, padding=padding) if padding else nn.Conv2d(8, 8, 1)  # type: ignore[index, union-attr]
+        block = Block(8)
+        block.branch[2] = nn.Conv2d(8, 8, 3, padding=padding) if padding else nn.Conv2d(8, 8, 1)
+        model = body(block)
         network, keep = kept(model, x, **{"1_branch_0_0": list(range(8)), "4": [0, 1, 2, 3]})
         stem, head = 4 * 2 * 9 * 8 * 8, 4 * 3
         assert multiply_accumulates(network, x) == stem + left + head
@@ -218,8 +220,9 @@ def test_attention_loses_the_channels_that_its_linear_layers_drop(drop: float) -
         network = graph.removed(keep)
         with torch.no_grad():
             torch.testing.assert_close(network(x), run_gated(model, x, keep), rtol=1e-9, atol=1e-9)
-        linear = [name for name in keep if isinstance(model.get_submodule(name), nn.Linear)]
-        dropped = sum(int((~keep[name]).sum()) * len(model.get_submodule(name).weight) for name in linear)  # type: ignore[arg-type]
+        layers = {name: model.get_submodule(name) for name in keep}
+        linear = {name: layer for name, layer in layers.items() if isinstance(layer, nn.Linear)}
+        dropped = sum(int((~keep[name]).sum()) * layer.out_features for name, layer in linear.items())
         hidden = sum(int((~keep[name]).sum()) * 8 for name in linear if name.endswith("down"))  # the rows of `up`
         left, whole = (sum(p.numel() for p in one.parameters()) for one in (network, model))
         overlap = sum(

@@ -56,9 +56,11 @@ def depth_posterior(*probabilities: float) -> DepthAndChannels:
 
 @cache
 def costs(make: Callable[[], GatedSupernet]) -> dict[Architecture, tuple[int, float]]:
-    """Parameters and multiply-accumulates of every network, counted after extraction."""
+    """Parameters and multiply-accumulates of every network that reads the input, counted after extraction."""
     net, found = make(), {}
     for architecture in net.space.enumerate():
+        if net.ignores_input(architecture):
+            continue
         network = net.extract(architecture)
         parameters = sum(parameter.numel() for parameter in network.parameters())
         found[architecture] = parameters, multiply_accumulates(network, net.example)
@@ -114,7 +116,17 @@ def test_without_limits_draws_are_from_q() -> None:
     net, q = images(), posterior()
     draws = LimitedDraws(net, q, seed=0)
     assert draws.strength == 0 and draws.distribution is q
-    assert fits(first(draws, 1500), within(q, net.space.enumerate()))
+    assert fits(first(draws, 1500), within(q, sizes(images)))
+
+
+def test_networks_that_ignore_the_input_are_not_drawn() -> None:
+    """Those without a channel in one of the two layers, by hand; nearly all of what q draws here."""
+    net = images()
+    dead = {a for a in net.space.enumerate() if not (any(a.indices[:4]) and any(a.indices[4:]))}
+    assert dead == {a for a in net.space.enumerate() if net.ignores_input(a)}
+    q = KeepDrop(net.space, net.groups, drop={"2": 0.95, "6": 0.8})
+    assert share(q, dead) > 0.8
+    assert fits(first(LimitedDraws(net, q, seed=0), 500), within(q, sizes(images)))
 
 
 WIDE = 141.0
@@ -163,10 +175,11 @@ def test_under_tight_limits_small_networks_are_favoured() -> None:
     assert draws.strength > 0
     assert fits(found, within(draws.distribution, allowed))
     assert not fits(found, within(q, allowed))
-    # 24 draws tell the share up to 0.1
-    assert 0.3 < share(draws.distribution, allowed) < 0.75
+    # 24 draws tell the share up to 0.1; those that ignore the input are within the limit, too
+    small = {a for a in images().space.enumerate() if images().parameter_count(a) <= TIGHT}
+    assert allowed < small and 0.3 < share(draws.distribution, small) < 0.75
     weaker = q.tilted(slice_costs(TIGHT), 0.5 * draws.strength)
-    assert share(weaker, allowed) < share(draws.distribution, allowed) - 0.1
+    assert share(weaker, small) < share(draws.distribution, small) - 0.1
 
 
 def slice_costs(at_most: float) -> Tensor:
@@ -221,7 +234,7 @@ def test_what_is_timed_counts_like_multiply_accumulates() -> None:
 
 
 def test_limits_that_only_the_smallest_network_keeps() -> None:
-    """The bias of the last layer; 1 of 1,000 draws from q is that small."""
+    """One channel in each layer; 1 of 1,000 draws from q is that small."""
     smallest = min(sizes(images).values())
     draws = limited(float(smallest))
     assert share(posterior(), [a for a, parameters in sizes(images).items() if parameters == smallest]) < 0.002
@@ -230,7 +243,7 @@ def test_limits_that_only_the_smallest_network_keeps() -> None:
 
 def test_impossible_limits() -> None:
     """One sentence of what was expected, one of what was found."""
-    net, smallest = images(), min(sizes(images).values())
+    net, smallest = images(), 20  # the constants of a network that ignores the input
     expected = (
         "Expected some architecture of space 'images' to meet the limits. "
         f"Found none: params at most {smallest - 1} (smallest seen: {smallest})."
@@ -239,6 +252,10 @@ def test_impossible_limits() -> None:
         with pytest.raises(ImpossibleSpace) as raised:
             limited(smallest - 1.0)(0)
         assert str(raised.value) == expected
+    with pytest.raises(
+        ImpossibleSpace, match=r"that reads its input to meet .* Found only others: raise the limits\.$"
+    ):
+        limited(min(sizes(images).values()) - 1.0)(0)
     both = Limits(net, [Limit(MACs(SHAPE), 900), Limit(Parameters(), smallest - 1)])
     message = r"none: macs at most 900 \(.*\); params at most 19 \(smallest seen: 20\)\.$"
     with pytest.raises(ImpossibleSpace, match=message):
@@ -275,9 +292,9 @@ def test_networks_that_are_too_large_at_their_depth_lose_channels() -> None:
 def test_limits_that_never_half_of_the_draws_keep() -> None:
     """Of the depths that q gives, some are too deep even without channels; refusing them is enough."""
     net, q = depths(), depth_posterior(0.02, 0.33, 0.65)
-    allowed = [a for a, parameters in sizes(depths).items() if parameters <= 29.0]
+    allowed = [a for a, parameters in sizes(depths).items() if parameters <= 22.0]
     assert share(q, allowed) < 0.08 < 0.3 < share(q.tilted(torch.ones(6), 1e6), allowed) < 0.4
-    draws = LimitedDraws(net, q, Limits(net, [Limit(Parameters(), 29.0)]), seed=0)
+    draws = LimitedDraws(net, q, Limits(net, [Limit(Parameters(), 22.0)]), seed=0)
     assert fits(first(draws, 500), within(draws.distribution, allowed))
 
 

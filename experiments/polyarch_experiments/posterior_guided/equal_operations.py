@@ -51,7 +51,8 @@ DISTILLED = ", distilled"
 
 def counts(settings: Settings) -> dict[str, int]:
     """How many seeds every data set has."""
-    return dict.fromkeys(settings["data"], settings["seeds"])
+    seeds: int = settings["seeds"]
+    return dict.fromkeys(settings["data"], seeds)
 
 
 def items(settings: Settings) -> dict[str, DataAndSeed]:

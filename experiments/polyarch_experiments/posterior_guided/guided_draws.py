@@ -113,9 +113,9 @@ GUIDED_DRAWS = Experiment(
     name="guided_draws",
     document=POSTERIOR_GUIDED_SEARCH,
     claim="Networks drawn with learned drop probabilities, against draws at one rate for all, with the same expected "
-    "share of channels: from the same weights (flat), and from weights that were trained with that one rate, a "
-    "predefined dropout that rises from 0 (random). The best of all draws by validation images stands for each, "
-    "without and with further training; the network without gates, trained alone, stands beside them.",
+    "share of channels: from the same weights (flat), and from weights that were trained with that one rate (random). "
+    "The best of all draws by validation images stands for each, without and with further training; the network "
+    "without gates, trained alone, stands beside them.",
     presets={
         "quick": {
             **_CPU, **TINY, "data": ["digits"], "seeds": {"MI": 1, "E": 1}, "best_of": [1, 3], "members": 2,

@@ -180,9 +180,8 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
         "MACs, million", "mean drop probability, %", "operations dropped, %",
     ]  # fmt: skip
     return {
-        f"{settings['family']} with d^2 = {settings['square_length_scale']:g} unless said otherwise": Table(
-            columns, rows
-        )
+        f"{settings['family']} with d^2 = {settings['square_length_scale']:g} unless said otherwise, and N = "
+        f"{settings.get('prior_examples', settings['train']):,}": Table(columns, rows)
     }
 
 
@@ -213,7 +212,7 @@ GUIDED_SETTINGS = Experiment(
     name="guided_settings",
     document=POSTERIOR_GUIDED_SEARCH,
     claim="The best of some draws under other length scales of the prior, another temperature of the relaxation, and a "
-    "constant in place of d^2 (1 - p) / (2N), about the mean of what it stands for. N is the paper's 500,000.",
+    "constant in place of d^2 (1 - p) / (2N), about the mean of what it stands for.",
     presets={
         "quick": {
             **_CPU, **TINY, "data": ["digits"], "seeds": 1, "square_length_scale": 150.0,
