@@ -21,7 +21,7 @@ from polyarch.data.examples import Examples, TensorData, stratified_split
 from polyarch.data.held_out import examples_like
 from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder, read_huggingface_table
 from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
-from polyarch.data.image_folders import read_image_folder
+from polyarch.data.image_folders import read_image_folder, require_text
 from polyarch.data.labels import check_counts
 from polyarch.data.loader_examples import read_loader
 from polyarch.data.locations import data_root
@@ -203,6 +203,7 @@ def _load_path(path: Path, reading: Reading) -> Dataset:
 
 def _existing(source: str | Path) -> Path:
     path = Path(source).expanduser()
+    require_text(path)
     if path.exists():
         return path
     if isinstance(source, Path) or len(path.parts) > 1 or path.suffix:
