@@ -85,7 +85,18 @@ class ExportMismatch(PolyarchError):
 
 
 class NotFiniteError(PolyarchError, ArithmeticError):
-    """A loss or score became NaN or infinite."""
+    """A loss, score or weight became NaN or infinite."""
+
+    def at(self, place: str, *, advice: str | None = None, note: str = "") -> "NotFiniteError":
+        """The same error with a place, such as ``in epoch 3``, other advice, which follows a semicolon, and a note.
+
+        Example:
+            >>> print(NotFiniteError("Expected a finite loss. Got nan; try less.").at("in epoch 3"))
+            Expected a finite loss. Got nan in epoch 3; try less.
+        """
+        found, _, before = str(self).removesuffix(".").partition("; ")
+        parts = (f"{found} {place}", before if advice is None else advice, note)
+        return NotFiniteError(f"{'; '.join(filter(None, parts))}.")
 
 
 class WorkerDied(PolyarchError):

@@ -18,7 +18,7 @@ from polyarch.errors import ConfigError, InvalidInput, MissingExtra
 from polyarch.executors import one_thread
 from polyarch.export.records import ARCHITECTURE_FILE
 from polyarch.methods.method import Method
-from polyarch.plugins import METHODS, SUPERNET_METHOD, method_named
+from polyarch.plugins import METHODS, SUPERNET_METHOD, method_named, trusting_only
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.predictor import Predictor
 from polyarch.reports import write_report
@@ -26,6 +26,7 @@ from polyarch.results import PredictorRecord, Results, SizeRecord
 from polyarch.results.sizes import best_within, size_at
 from polyarch.runs.display import Display, Quiet, Terminal
 from polyarch.runs.own_module import Builder
+from polyarch.runs.references import references_in
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
@@ -180,6 +181,7 @@ def search(
     resume: bool = False,
     finish_now: bool = False,
     accept_changes: bool = False,
+    trust_module: bool = False,
     quiet: bool = False,
     report: bool = True,
     settings: Mapping[str, Any] | None = None,
@@ -221,6 +223,8 @@ def search(
         finish_now: with ``resume``, train no more and deliver the best so far; for ``race`` and ``front``.
         accept_changes: with ``resume``, go on although data or your own code changed since the run began; the change is
             noted in ``results.json``.
+        trust_module: with ``resume``, import code (``package.module:name``) that the run names and these arguments do
+            not.
         report: whether to write ``report.html``.
         settings: any other setting by its dotted name, e.g. ``{"train.epochs": 20}``.
     """
@@ -259,7 +263,7 @@ def search(
     }
     asked = {key: value for key, value in overrides.items() if value is not None}
     display: Display = Quiet() if quiet else Terminal()
-    with stop_on_signal() as stop:
+    with stop_on_signal() as stop, trusting_only(None if trust_module else references_in(with_overrides({}, asked))):
         beginning = Beginning(
             Path(out),
             display,

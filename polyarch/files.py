@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import stat
 import sys
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from polyarch.errors import InvalidInput
+from polyarch.errors import InvalidInput, NotFiniteError
 
 TEMPORARY = ".polyarch-"
 """How the names of temporary files begin, whose writers were killed if they stay."""
@@ -135,14 +136,29 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def json_text(value: Any) -> str:
-    """Indented JSON; refuses NaN and infinity."""
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+def json_text(value: Any, *, indent: int | None = 2, origin: str = "the file") -> str:
+    """A line of JSON, or an indented one; refuses NaN and infinity, naming their place in the ``origin``."""
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False) + "\n"
+    except ValueError:
+        place = _not_finite(value)
+        if place is None:
+            raise
+        raise NotFiniteError(f"Expected finite numbers in {origin}. Got NaN or infinity at {place!r}.") from None
+
+
+def _not_finite(value: Any, place: str = "") -> str | None:
+    """The dotted place of the first number that JSON cannot hold."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else place
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    found = (_not_finite(part, f"{place}.{name}" if place else str(name)) for name, part in parts)
+    return next((one for one in found if one is not None), None)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Writes indented JSON atomically."""
-    write_atomically(path, json_text(value))
+    write_atomically(path, json_text(value, origin=str(path)))
 
 
 CHECKSUM = "crc32"
@@ -180,7 +196,7 @@ class Journal:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Adds one record and forces it to disk."""
-        line = _sealed(record)
+        line = _sealed(record, origin=str(self.path))
         with self.path.open("ab") as file:
             file.write(line)
             file.flush()
@@ -188,9 +204,9 @@ class Journal:
         self.records.append(dict(record))
 
 
-def _sealed(record: Mapping[str, Any]) -> bytes:
+def _sealed(record: Mapping[str, Any], origin: str = "the journal") -> bytes:
     """A line of a journal."""
-    return json.dumps({**record, CHECKSUM: _checksum(record)}, allow_nan=False).encode() + b"\n"
+    return json_text({**record, CHECKSUM: _checksum(record)}, indent=None, origin=origin).encode()
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -10,7 +10,9 @@ A name with a colon, such as ``my_package.proxies:GradientNorm``, names a part w
 
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,12 +20,33 @@ from typing import Any
 
 from polyarch.errors import ConfigError, UnknownName
 
+_trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted references", default=None)
+
+
+@contextmanager
+def trusting_only(references: Iterable[str] | None) -> Iterator[None]:
+    """Imports no other references in the block; all of them if None.
+
+    Files are data: what a run description names is imported only if the user named it, too, or trusts the file.
+    """
+    token = _trusted.set(None if references is None else frozenset(references))
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+
 
 def import_reference(reference: str) -> Any:
     """The object that ``package.module:name`` names; modules in the current folder are found, too."""
     module_name, separator, name = reference.partition(":")
     if not separator or not module_name or not name:
         raise ConfigError(f"Expected a reference such as mypackage.net:build. Got {reference!r}.")
+    trusted = _trusted.get()
+    if trusted is not None and reference not in trusted:
+        raise ConfigError(
+            f"Expected code that you name yourself. Got {reference!r} from a file; give it as an option, too, or trust "
+            "the file with --trust-module (trust_module=True)."
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

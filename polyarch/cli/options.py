@@ -1,5 +1,7 @@
 """Options that several commands have, and the console that all print to."""
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +10,9 @@ from rich.console import Console
 
 from polyarch.errors import ConfigError
 from polyarch.files import is_stream
-from polyarch.plugins import ESTIMATORS, SPACES, STRATEGIES
+from polyarch.plugins import ESTIMATORS, SPACES, STRATEGIES, trusting_only
+from polyarch.runs.references import references_in
+from polyarch.runs.settings import with_overrides
 
 console = Console(highlight=False)
 
@@ -55,6 +59,10 @@ AcceptOption = Annotated[
     bool,
     typer.Option("--accept-changes", help="With --resume: go on although data or your own code changed; it is noted."),
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust-module", help="Import the code (PACKAGE.MODULE:NAME) that --config or the run itself names."),
+]
 FinishOption = Annotated[
     bool, typer.Option("--finish-now", help="With --resume: train no more and deliver the best so far (race, front).")
 ]
@@ -89,6 +97,11 @@ SHARED = {
     "device": "device",
 }
 """Arguments that several commands have, and the settings behind them."""
+
+
+def trusting(options: Mapping[str, Any], trust_module: bool) -> AbstractContextManager[None]:
+    """Imports only the code that these options name; what files name only if they are trusted."""
+    return trusting_only(None if trust_module else references_in(with_overrides({}, options)))
 
 
 def common_options(context: typer.Context, *, default_space: str | None = None) -> dict[str, Any]:

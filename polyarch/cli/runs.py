@@ -29,16 +29,19 @@ from polyarch.cli.options import (
     TaskOption,
     TestOption,
     TimeOption,
+    TrustOption,
     ValidOption,
     WorkersOption,
     common_options,
     console,
+    trusting,
 )
 from polyarch.cli.summary import show_summary
 from polyarch.errors import ConfigError, MissingExtra
 from polyarch.facade import FRONT
 from polyarch.plugins import METHODS, SAMPLERS, SUPERNET_METHOD, method_named
 from polyarch.reports import write_report
+from polyarch.results import Results
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import (
     RunSettings,
@@ -77,6 +80,7 @@ def search(
     config: ConfigOption = None,
     resume: ResumeOption = False,
     accept_changes: AcceptOption = False,
+    trust_module: TrustOption = False,
     finish_now: FinishOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
@@ -135,7 +139,7 @@ def search(
         "method": FRONT if front else method,
     }
     again = Resumption(resume, accept_changes, finish_now)
-    _run(None, out, config, again, options, settings, context.args)
+    _run(None, out, config, again, options, settings, context.args, trust_module=trust_module)
 
 
 def train(
@@ -154,6 +158,7 @@ def train(
     config: ConfigOption = None,
     resume: ResumeOption = False,
     accept_changes: AcceptOption = False,
+    trust_module: TrustOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -163,7 +168,7 @@ def train(
 ) -> None:
     """Train a supernet; `rank` and `search` go on in the same folder with --resume."""
     options = {**common_options(context), "train.epochs": epochs, "train.strategy": strategy}
-    _run("train", out, config, Resumption(resume, accept_changes), options, settings)
+    _run("train", out, config, Resumption(resume, accept_changes), options, settings, trust_module=trust_module)
 
 
 def rank(
@@ -182,6 +187,7 @@ def rank(
     config: ConfigOption = None,
     resume: ResumeOption = False,
     accept_changes: AcceptOption = False,
+    trust_module: TrustOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -216,7 +222,7 @@ def rank(
         "rank.seeds": seeds,
         "rank.halving": halving or None,
     }
-    _run("rank", out, config, Resumption(resume, accept_changes), options, settings)
+    _run("rank", out, config, Resumption(resume, accept_changes), options, settings, trust_module=trust_module)
 
 
 @dataclass(frozen=True)
@@ -242,14 +248,30 @@ def _run(
     options: dict[str, Any],
     assignments: list[str] | None,
     further: Sequence[str] = (),
+    *,
+    trust_module: bool,
 ) -> None:
     """The common way of `train`, `rank` and `search`.
 
     Args:
         further: options that the command does not know, but maybe the method.
+        trust_module: whether code is imported that only files name.
     """
     overrides = {key: value for key, value in options.items() if value is not None}
     overrides.update(parse_assignments(assignments or []))
+    with trusting(overrides, trust_module):
+        results = _performed(until, out, config, again, overrides, further)
+    show_summary(results, out)
+
+
+def _performed(
+    until: str | None,
+    out: Path,
+    config: Path | None,
+    again: Resumption,
+    overrides: dict[str, Any],
+    further: Sequence[str],
+) -> Results:
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
     stored = read_toml(Workspace(out).settings) if again.asked and Workspace(out).settings.exists() else {}
     known = with_overrides({**stored, **(content or {})}, overrides)
@@ -277,4 +299,4 @@ def _run(
             write_report(results, run.workspace.report)
         except MissingExtra as error:
             console.print(f"No report: {error}", markup=False)
-    show_summary(results, out)
+    return results

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from polyarch.cli.options import console, console_beside
+from polyarch.cli.options import TrustOption, console, console_beside, trusting
 from polyarch.errors import MissingExtra
 from polyarch.facade import SearchResult, load_run
 from polyarch.files import write_output
@@ -28,9 +28,14 @@ def front(
         Path | None, typer.Option("--csv", help="CSV file to write the sizes to; - is standard output.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the sizes as JSON instead of a table.")] = False,
+    trust_module: TrustOption = False,
 ) -> None:
     """List the sizes of a front with what they cost and how good they are, and plot them in the report."""
-    result = load_run(run)
+    with trusting({}, trust_module):
+        _list(load_run(run), run, csv_file, as_json=as_json)
+
+
+def _list(result: SearchResult, run: Path, csv_file: Path | None, *, as_json: bool) -> None:
     rows = [
         {
             "index": index,
@@ -78,18 +83,20 @@ def extract(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the artifact; RUN/sizes/INDEX by default.")
     ] = None,
+    trust_module: TrustOption = False,
 ) -> None:
     """Write the artifact of one size of a front: the best within limits, or the one at an index."""
-    result = load_run(run)
-    found = result.extract(
-        at=at,
-        max_params=parse_quantity(max_params),
-        max_macs=parse_quantity(max_macs),
-        max_latency=max_latency,
-        tune_minutes=tune,
-        out=out,
-        display=Terminal(console),
-    )
+    with trusting({}, trust_module):
+        result = load_run(run)
+        found = result.extract(
+            at=at,
+            max_params=parse_quantity(max_params),
+            max_macs=parse_quantity(max_macs),
+            max_latency=max_latency,
+            tune_minutes=tune,
+            out=out,
+            display=Terminal(console),
+        )
     one, title = result.front[found.index], result.results.task.title
     console.print(
         f"Size {found.index}: {one.parameters:,} parameters, {one.macs:,.0f} multiply-accumulates, test {title} "

@@ -24,10 +24,12 @@ from polyarch.cli.options import (
     TargetOption,
     TestOption,
     TimeOption,
+    TrustOption,
     ValidOption,
     WorkersOption,
     common_options,
     console,
+    trusting,
 )
 from polyarch.data import data_root
 from polyarch.errors import ConfigError, UnknownName
@@ -58,6 +60,7 @@ def build(
     config: ConfigOption = None,
     resume: ResumeOption = False,
     accept_changes: AcceptOption = False,
+    trust_module: TrustOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     device: DeviceOption = None,
@@ -81,7 +84,7 @@ def build(
     overrides = {key: value for key, value in options.items() if value is not None} | assigned
     content, origin = (read_toml(config), str(config)) if config else (None, "the command line")
     display = Terminal(console)
-    with stop_on_signal() as stop:
+    with stop_on_signal() as stop, trusting(overrides, trust_module):
         beginning = Beginning(out, display, stop, accept_changes=accept_changes)
         with closing(beginning.lock):
             if resume:

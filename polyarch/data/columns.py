@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 MISSING_WORDS = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "NaN", "nan"})
 TRUTH_WORDS = {"true": 1.0, "false": 0.0}
+
+WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+EXACT = 2.0**53
+"""Whole numbers from here on are not all different in float64."""
 
 Numbers = npt.NDArray[np.float64]
 
@@ -46,7 +51,7 @@ class Cells:
 
     codes: npt.NDArray[np.int64]  # (N,) indices, -1 for missing cells
     numbers: Numbers  # the distinct values as numbers, NaN for a value that is not a number; infinity is kept
-    texts: tuple[str, ...] | None = None  # the distinct values as written; None for a numeric column
+    texts: tuple[str, ...] | None = None  # the distinct values as written; None for numbers that float64 holds exactly
 
     @property
     def are_numbers(self) -> bool:
@@ -57,7 +62,14 @@ class Cells:
         """The distinct values as texts; whole numbers without a decimal point, as if no cell were missing."""
         if self.texts is not None:
             return self.texts
-        return tuple(str(int(n)) if n.is_integer() and abs(n) < 2**53 else str(n) for n in self.numbers.tolist())
+        return tuple(str(int(n)) if n.is_integer() and abs(n) < EXACT else str(n) for n in self.numbers.tolist())
+
+    @property
+    def are_large_integers(self) -> bool:
+        """Whether all cells are whole numbers, some of which float64 cannot tell apart, such as long ids."""
+        if self.texts is None or not all(WHOLE_NUMBER.fullmatch(text) for text in self.texts):
+            return False
+        return bool((np.abs(self.numbers) >= EXACT).any())
 
     def as_numbers(self) -> Numbers:
         """(N,) numbers, NaN for cells that are missing or hold no number."""
@@ -80,6 +92,9 @@ def cells_of(series: pd.Series[Any], origin: str) -> Cells:
         series = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     elif types.is_timedelta64_dtype(series):
         series = series.dt.total_seconds()
+    if types.is_integer_dtype(series) and (np.abs(series.dropna().to_numpy(dtype=np.float64)) >= EXACT).any():
+        codes, values = pd.factorize(series.astype(object))
+        return Cells(codes.astype(np.int64), values.astype(np.float64), tuple(str(value) for value in values))
     if types.is_numeric_dtype(series) and not (types.is_bool_dtype(series) or types.is_complex_dtype(series)):
         codes, numbers = pd.factorize(series.to_numpy(dtype=np.float64, na_value=np.nan))
         return Cells(codes.astype(np.int64), np.asarray(numbers, dtype=np.float64))

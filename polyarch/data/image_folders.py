@@ -63,7 +63,17 @@ def _targets(files: dict[str, list[str]]) -> torch.Tensor:
 def _subfolders(folder: Path) -> dict[str, Path]:
     """The subfolders that are not hidden, sorted by name."""
     found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    for path in found:
+        require_text(path)
     return {path.name: path for path in found}
+
+
+def require_text(path: Path) -> None:
+    """Refuses names that are not UTF-8: they are the names of classes, which files and pages have to hold."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise DataError(f"Expected a name in UTF-8. Found {os.fsencode(path)!r}; rename it.") from None
 
 
 def files_by_class(folder: Path) -> dict[str, list[str]]:

@@ -91,7 +91,8 @@ def _uniform(labels: Array, origin: str, place: str) -> Array:
     """Labels as int64, as float64 if some are fractions, or as text."""
     match labels.dtype.kind:
         case "i" | "u":
-            return labels.astype(np.int64)
+            fits = labels.dtype.kind == "i" or labels.max(initial=0) < 2**63
+            return labels.astype(np.int64 if fits else np.str_)
         case "f":
             unusable = ~np.isfinite(labels)
             if unusable.any():

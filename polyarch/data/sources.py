@@ -21,7 +21,7 @@ from polyarch.data.examples import Examples, TensorData, stratified_split
 from polyarch.data.held_out import examples_like
 from polyarch.data.huggingface import is_huggingface_folder, read_huggingface_folder, read_huggingface_table
 from polyarch.data.idx import DIGIT_CLASSES, FASHION_CLASSES, KUZUSHIJI_CLASSES, idx_folder, read_idx_dataset
-from polyarch.data.image_folders import read_image_folder
+from polyarch.data.image_folders import read_image_folder, require_text
 from polyarch.data.imagenet16 import imagenet16_folder, read_imagenet16
 from polyarch.data.labels import check_counts
 from polyarch.data.loader_examples import read_loader
@@ -205,6 +205,7 @@ def _load_path(path: Path, reading: Reading) -> Dataset:
 def _existing(source: str | Path) -> Path:
     """The path itself, or that in the data folder."""
     path = Path(source).expanduser()
+    require_text(path)
     for candidate in (path, data_root() / path):
         if candidate.exists():
             return candidate

@@ -220,6 +220,10 @@ def _labels(table: TableSource, target: str, *, truths_are_numbers: bool) -> Arr
             f"Found none in row {int(absent[0]) + 1}."
         )
     written_truths = cells.texts is not None and all(text.lower() in TRUTH_WORDS for text in cells.texts)
+    if cells.are_large_integers:
+        whole = [int(text) for text in cells.words()]
+        fits = all(-(2**63) <= value < 2**63 for value in whole)
+        return np.array(whole, dtype=np.int64 if fits else np.str_)[cells.codes]
     if cells.are_numbers and (truths_are_numbers or not written_truths):
         return cells.as_numbers()
     return np.array(cells.words(), dtype=np.str_)[cells.codes]

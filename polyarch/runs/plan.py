@@ -12,11 +12,12 @@ import torch
 from rich.table import Table
 
 from polyarch.data import endless
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, NotFiniteError
 from polyarch.estimators import MACs
 from polyarch.executors import one_thread
 from polyarch.randomness import generator_at
 from polyarch.runs.display import Display, several
+from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings
@@ -69,7 +70,10 @@ class Timings:
 def timings_of(run: Run) -> Timings:
     """What the method measures for its plan, by one thread as in the run, and without a trace in torch's generator."""
     with one_thread(), torch.random.fork_rng():
-        return run.method.measure(run)
+        try:
+            return run.method.measure(run)
+        except NotFiniteError as error:
+            raise error.at("in the first steps, which were timed for the plan") from None
 
 
 def time_steps(run: Run) -> Timings:
@@ -81,12 +85,13 @@ def time_steps(run: Run) -> Timings:
     groups = [batches[first : first + size] for first in range(0, len(batches) - size + 1, size)]
     held_out_batches = run.feed.held_out_batches(run.settings.train.batch_size)
     held_out = list(islice(endless(held_out_batches), strategy.held_out_per_step))
-    if size <= WARM_UP_STEPS:
-        strategy.step(groups[0], held_out, generator=generator_at(0, "plan", 0))
-    started = time.perf_counter()
-    for index, group in enumerate(groups):
-        strategy.step(group, held_out, generator=generator_at(0, "plan", index))
-    seconds = (time.perf_counter() - started) / len(groups)
+    with naming_divergence("train.learning_rate", run.settings.train.learning_rate):
+        if size <= WARM_UP_STEPS:
+            strategy.step(groups[0], held_out, generator=generator_at(0, "plan", 0))
+        started = time.perf_counter()
+        for index, group in enumerate(groups):
+            strategy.step(group, held_out, generator=generator_at(0, "plan", index))
+        seconds = (time.perf_counter() - started) / len(groups)
     return Timings(seconds, strategy.paths_per_step, size, work_alone(run))
 
 

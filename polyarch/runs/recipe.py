@@ -4,11 +4,11 @@ import time
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import nn
 
 from polyarch.data import Dataset
-from polyarch.runs.sections import Fraction, NonNegative
+from polyarch.runs.sections import Decay, Fraction, Rate
 from polyarch.settings import Settings
 from polyarch.training import TimeBudget
 
@@ -35,9 +35,9 @@ class RecipeSettings(Settings):
     clock: Literal["work", "real", "processor"] = "work"
     optimiser: Literal["sgd", "adamw"] = "sgd"
     batch_size: PositiveInt = 64
-    learning_rate: PositiveFloat = 0.1
+    learning_rate: Rate = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    weight_decay: NonNegative = 5e-4
+    weight_decay: Decay = 5e-4
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     warmup: PositiveInt = 50
     falling: Fraction = 0.4

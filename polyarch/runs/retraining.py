@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.data import BatchSource
+from polyarch.errors import NotFiniteError
 from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
 from polyarch.nn.drop_path import DropPath
 from polyarch.randomness import derive_seed
 from polyarch.results import NetworkRecord
+from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.feed import Feed
 from polyarch.runs.plan import EXPORT_SECONDS
@@ -44,13 +46,12 @@ class Retraining:
 
     def __call__(self, item: TrainingItem) -> dict[str, Any]:
         """Test and validation results; the weights are in `weights_path`."""
-        network, history = self.train(item)
+        with naming_divergence("retrain.learning_rate", self.run.settings.retrain.learning_rate, item[0]):
+            network, history = self.train(item)
+            measured = tested(self.run, network)
         path = self.weights_path(item)
         write_atomically(path, weights_bytes(weights_of(network)))
-        return {
-            **tested(self.run, network),
-            "history": [{"epoch": row["epoch"], "loss": row["loss"]} for row in history.rows],
-        }
+        return {**measured, "history": [{"epoch": row["epoch"], "loss": row["loss"]} for row in history.rows]}
 
     def train(
         self, item: TrainingItem, valid: BatchSource | None = None, callbacks: Sequence[Callback] = ()
@@ -176,4 +177,7 @@ def outputs(network: Callable[[Any], Tensor], batches: BatchSource) -> tuple[Ten
     """Outputs (N, O), or (K, N, O) of K members, in float64 and targets (N, ...) of all examples, on the CPU."""
     with torch.no_grad():
         pairs = [(network(batch.inputs).cpu().double(), batch.targets.cpu()) for batch in batches.epoch(0)]
-    return torch.cat([found for found, _ in pairs], dim=-2), torch.cat([targets for _, targets in pairs])
+    found = torch.cat([found for found, _ in pairs], dim=-2)
+    if not found.isfinite().all():
+        raise NotFiniteError("Expected finite outputs of a network. Got NaN or infinity; try a lower learning rate.")
+    return found, torch.cat([targets for _, targets in pairs])

@@ -17,6 +17,11 @@ from polyarch.settings import Settings
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0)]
 
+LARGEST_RATE = 1e30
+"""Far above anything that trains, and what float32 can multiply."""
+Rate = Annotated[float, Field(gt=0, le=LARGEST_RATE)]
+Decay = Annotated[float, Field(ge=0, le=LARGEST_RATE)]
+
 
 def _known(registry: Registry) -> Callable[[str], str]:
     """Refuses names that the registry does not have; nothing is imported."""
@@ -98,11 +103,11 @@ class OptimiserSettings(Settings):
 
     epochs: PositiveInt = 60
     batch_size: PositiveInt = 64
-    learning_rate: PositiveFloat = 0.1
-    final_learning_rate: NonNegative = 0.0
+    learning_rate: Rate = 0.1
+    final_learning_rate: Decay = 0.0
     warmup_epochs: NonNegative = 0.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    weight_decay: NonNegative = 5e-4
+    weight_decay: Decay = 5e-4
     decay_norms: bool = True
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
@@ -133,8 +138,8 @@ class TrainSettings(OptimiserSettings):
     paths: PositiveInt = 4
     inner_steps: PositiveInt = 4
     same_batch: bool = True
-    outer_rate: PositiveFloat = 1.0
-    proximal: NonNegative = CODE_PROXIMAL
+    outer_rate: Rate = 1.0
+    proximal: Decay = CODE_PROXIMAL
     samples: PositiveInt = 2
     prior_ratio: PositiveFloat = 0.85
     patience: PositiveInt | None = None
@@ -151,7 +156,7 @@ class EstimatorSettings(Settings):
     """
 
     steps: PositiveInt = 50
-    learning_rate: PositiveFloat = 0.001
+    learning_rate: Rate = 0.001
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     batch_size: PositiveInt = 64
     last_share: Annotated[float, Field(gt=0, le=1)] = 0.5

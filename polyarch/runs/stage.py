@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import polyarch
-from polyarch.errors import ConfigError
+from polyarch.errors import ConfigError, NotFiniteError
 from polyarch.executors import one_thread
 from polyarch.results import Contender, PredictorRecord, Record, Results, TaskRecord, TrainingRecord
 from polyarch.runs.run import Run
@@ -67,8 +67,11 @@ def perform(run: Run) -> Results:
     outcome = Outcome()
     with one_thread():
         for stage in stages_of(run):
-            with outcome.timed(stage.name):
-                stage.work(outcome)
+            try:
+                with outcome.timed(stage.name):
+                    stage.work(outcome)
+            except NotFiniteError as error:
+                raise error.at(f"in stage {stage.name!r}", note="the last good checkpoint is kept") from None
             results = results_of(run, outcome)
             results.write(run.workspace.results)
     run.workspace.log("finished", stage=run.until or stage.name)

@@ -12,6 +12,7 @@ from polyarch.distributions import ArchDistribution
 from polyarch.nn.norm_policies import norm_layers
 from polyarch.plugins import STRATEGIES
 from polyarch.results import TrainingRecord
+from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.run import Run
 from polyarch.runs.sections import OptimiserSettings
 from polyarch.runs.space_settings import interchoice_of
@@ -111,18 +112,19 @@ def fit_training(
 ) -> History:
     """Trains on the data and with the schedule of the settings."""
     settings, strategy = run.settings, training.strategy
-    return fit(
-        strategy,
-        run.feed.training_batches(settings.train.batch_size),
-        run.feed.in_order(run.feed.valid),
-        epochs=settings.train.epochs,
-        seed=settings.seed,
-        held_out=run.feed.held_out_batches(settings.train.batch_size) if strategy.held_out_per_step else None,
-        callbacks=[schedule(training.optimizer, settings.train), *training.callbacks, *callbacks],
-        checkpoints=store,
-        checkpoint_seconds=settings.checkpoint_seconds,
-        stop=stop,
-    )
+    with naming_divergence("train.learning_rate", settings.train.learning_rate):
+        return fit(
+            strategy,
+            run.feed.training_batches(settings.train.batch_size),
+            run.feed.in_order(run.feed.valid),
+            epochs=settings.train.epochs,
+            seed=settings.seed,
+            held_out=run.feed.held_out_batches(settings.train.batch_size) if strategy.held_out_per_step else None,
+            callbacks=[schedule(training.optimizer, settings.train), *training.callbacks, *callbacks],
+            checkpoints=store,
+            checkpoint_seconds=settings.checkpoint_seconds,
+            stop=stop,
+        )
 
 
 def early_stopping(run: Run, watched: str = "valid_loss", *, after: int = 0) -> list[Callback]:

@@ -2,15 +2,18 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
 
 from polyarch.data import BatchSource, endless
-from polyarch.errors import InvalidInput
+from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.executors import intra_op_threads
 from polyarch.randomness import derive_seed, generator_at, seed_global
 from polyarch.strategies import Strategy
@@ -82,6 +85,8 @@ def fit(
             return History(state.rows)
 
     def save(*, finished: bool) -> None:
+        with _naming_epoch(state):
+            _check_weights(strategy)  # so that the last checkpoint is always a good one
         if checkpoints:
             checkpoints.save(state.step, _snapshot(state, callbacks, finished=finished))
 
@@ -98,7 +103,9 @@ def fit(
                 group = list(islice(batches, strategy.batches_per_step))
                 seed_global(derive_seed(seed, "global", state.step))
                 aside = list(islice(others, strategy.held_out_per_step))
-                metrics = strategy.step(group, aside, generator=generator_at(seed, "step", state.step))
+                with _naming_epoch(state):
+                    metrics = strategy.step(group, aside, generator=generator_at(seed, "step", state.step))
+                    _check_measured(metrics)
                 state.step += 1
                 for name, value in metrics.items():
                     state.totals[name] = state.totals.get(name, 0.0) + value * len(group)
@@ -127,10 +134,37 @@ def _end_epoch(
     row.update({name: total / batches for name, total in state.totals.items()})
     state.totals.clear()
     if valid is not None:
-        measured = state.strategy.evaluate(valid.epoch(0), generator=generator_at(seed, "valid", epoch))
-        row.update({f"valid_{name}": value for name, value in measured.items()})
+        with _naming_epoch(state, epoch):
+            measured = state.strategy.evaluate(valid.epoch(0), generator=generator_at(seed, "valid", epoch))
+            found = {f"valid_{name}": value for name, value in measured.items()}
+            _check_measured(found)
+        row.update(found)
     state.rows.append(row)
     _call(callbacks, "on_epoch_end", state, row)
+
+
+@contextmanager
+def _naming_epoch(state: FitState, epoch: int | None = None) -> Iterator[None]:
+    """Says in which epoch and step a training diverged."""
+    try:
+        yield
+    except NotFiniteError as error:
+        raise error.at(f"in epoch {state.epoch if epoch is None else epoch}, step {state.step}") from None
+
+
+def _check_measured(values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise NotFiniteError(f"Expected a finite {name}. Got {value}; try a lower learning rate.")
+
+
+def _check_weights(strategy: Strategy) -> None:
+    for part in strategy.parts().values():
+        for name, parameter in part.named_parameters() if isinstance(part, nn.Module) else ():
+            if not is_lazy(parameter) and not parameter.isfinite().all():
+                raise NotFiniteError(
+                    f"Expected finite weights. Got NaN or infinity in {name!r}; try a lower learning rate."
+                )
 
 
 def _call(callbacks: Sequence[Callback], hook: str, state: FitState, *measured: Mapping[str, float]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,3 +209,9 @@ class TestComplaints:
         path.write_bytes(path.read_bytes()[:70])
         with pytest.raises(CorruptFile, match=r"dog/004\.png to be a readable image"):
             load(flat)
+
+
+def test_class_folders_that_are_not_utf8_are_refused_before_anything_is_decoded(flat: Path) -> None:
+    (flat / "cat").rename(flat / os.fsdecode(b"caf\xe9"))
+    with pytest.raises(DataError, match=r"Expected a name in UTF-8\. Found b'.*caf\\xe9'"):
+        read_image_folder(flat)

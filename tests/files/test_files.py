@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polyarch.errors import InvalidInput
+from polyarch.errors import InvalidInput, NotFiniteError
 from polyarch.files import (
     Journal,
     check_output,
@@ -58,8 +58,8 @@ class TestWriting:
     def test_json_refuses_what_other_readers_cannot_read(self, tmp_path: Path, bad: float) -> None:
         path = tmp_path / "results.json"
         write_json(path, {"a": [1, 2.5, None]})
-        with pytest.raises(ValueError, match="JSON"):
-            write_json(path, {"a": bad})
+        with pytest.raises(NotFiniteError, match=r"in .*results\.json\. Got NaN or infinity at 'a\.1\.loss'"):
+            write_json(path, {"a": [1.0, {"loss": bad}]})
         assert json.loads(path.read_text()) == {"a": [1, 2.5, None]}
 
 
@@ -122,7 +122,7 @@ class TestJournal:
 
     def test_a_refused_record_leaves_no_trace(self, path: Path) -> None:
         journal = Journal(path)
-        with pytest.raises(ValueError, match="JSON"):
+        with pytest.raises(NotFiniteError, match="at 'loss'"):
             journal.append({"loss": float("nan")})
         assert Journal(path).records == journal.records == list(self.records)
 

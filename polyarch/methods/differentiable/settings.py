@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from polyarch.methods.differentiable.recipes import (
     Q_DECAY,
@@ -12,7 +12,7 @@ from polyarch.methods.differentiable.recipes import (
     Parametrisation,
     ProgressiveStage,
 )
-from polyarch.runs.sections import NonNegative
+from polyarch.runs.sections import Decay, Rate
 from polyarch.settings import Settings
 
 
@@ -45,8 +45,8 @@ class DifferentiableSettings(Settings):
     parametrisation: Parametrisation = "softmax"
     steps: PositiveInt = SOTL_STEPS
     repeat: bool = True
-    q_learning_rate: PositiveFloat = Q_RATE
-    q_weight_decay: NonNegative = Q_DECAY
+    q_learning_rate: Rate = Q_RATE
+    q_weight_decay: Decay = Q_DECAY
     warmup_epochs: NonNegativeInt = 0
     weigh_edges: bool = False
     stages: tuple[StageSettings, ...] = ()

@@ -16,6 +16,7 @@ from polyarch.methods.front.sizes import end_seconds, sizes_of, step_seconds
 from polyarch.nn import ReestimatedStatistics
 from polyarch.runs.busy_time import seconds_before
 from polyarch.runs.display import Report
+from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.image_augmentation import augmentations, crop_side, usual_augmentation
 from polyarch.runs.recipe import optimiser, time_budget
 from polyarch.runs.retraining import evaluate
@@ -62,7 +63,8 @@ class ElasticTraining:
         """Trains up to the end of the time, from where it was; leaves the averaged weights in the run's network."""
         seconds = self._seconds()
         turn = seconds * (1 - self.settings.falling)
-        with self.run.display.stage("train") as report:
+        rate = self.settings.learning_rate
+        with self.run.display.stage("train") as report, naming_divergence("front.learning_rate", rate):
             self._leg(turn, seconds, None, report)
             history, averaged = self._leg(seconds, seconds, turn, report)
         write_atomically(self.weights_path, weights_bytes(weights_of(averaged)))

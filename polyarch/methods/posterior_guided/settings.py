@@ -3,7 +3,7 @@
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from polyarch.methods.posterior_guided.search import DEFAULT_LENGTH_SCALE, PRIOR_EXAMPLES, Q_RATE_FACTOR
-from polyarch.runs.sections import Fraction, NonNegative
+from polyarch.runs.sections import Fraction, NonNegative, Rate
 from polyarch.settings import Settings
 
 
@@ -23,10 +23,10 @@ class GuidedSettings(Settings):
     prior_examples: PositiveInt = PRIOR_EXAMPLES
     drop: Fraction = 0.1
     temperature: PositiveFloat = 0.2
-    q_rate_factor: PositiveFloat = Q_RATE_FACTOR
+    q_rate_factor: Rate = Q_RATE_FACTOR
     constant_decay: NonNegative | None = None
     candidates: PositiveInt = 200
     random_candidates: NonNegativeInt = 50
     members: PositiveInt = 5
     tune_epochs: NonNegativeInt = 3
-    tune_learning_rate: PositiveFloat = 0.01
+    tune_learning_rate: Rate = 0.01

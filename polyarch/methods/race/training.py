@@ -17,6 +17,7 @@ from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.settings import RaceSettings
 from polyarch.nn.member_layers import member_network
 from polyarch.randomness import derive_seed
+from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.feed import Feed
 from polyarch.runs.folds import fold_feed
 from polyarch.runs.image_augmentation import augmentations, crop_side
@@ -63,6 +64,11 @@ class CandidateTraining:
 
     def __call__(self, leg: Leg) -> dict[str, Any]:
         """What the candidate is like after the leg; its averaged weights are in `weights_path`."""
+        rate = self.settings.learning_rate if leg.candidate.recipe is None else leg.candidate.recipe.learning_rate
+        with naming_divergence("race.learning_rate", rate, leg.candidate.architecture):
+            return self._trained(leg)
+
+    def _trained(self, leg: Leg) -> dict[str, Any]:
         run, settings, candidate = self.run, self.settings, leg.candidate
         network = self.fresh(candidate)
         if candidate.recipe is not None:
