@@ -38,8 +38,8 @@ CHECKSUM = "crc32"
 class Journal:
     """An append-only file of JSON lines with checksums; opening it drops a last line that a kill cut short.
 
-    A line that does not match its checksum ends the journal: what it and the lines after it told is done again. Journals
-    of earlier versions have no checksums and get them when they are opened.
+    A line that does not match its checksum ends the journal: what it and the lines after it told is done again.
+    Journals of earlier versions have no checksums and get them when they are opened.
     """
 
     def __init__(self, path: Path) -> None:

@@ -169,6 +169,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise ConfigError(f"Expected a run description at {path}. Found no such file.") from None
+    except OSError as error:
+        raise ConfigError(f"Expected a run description at {path}. Found: {error.strerror}.") from None
+    except RecursionError:
+        raise ConfigError(f"Expected {path} to be TOML of a few levels. Found brackets nested too deeply.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"Expected {path} to be TOML. Found: {error}.") from None
 
