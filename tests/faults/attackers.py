@@ -17,11 +17,11 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=30)
 
 
-def hold(port: int, begin: bytes, count: int = 500) -> None:
+def hold(port: int, begin: bytes, count: int = 500, at_once: int = 20) -> None:
     """Holds connections that never finish a request, feeds each a byte now and then, and opens new ones for dropped."""
     held: list[socket.socket] = []
     while True:
-        while len(held) < count:
+        for _ in range(min(count - len(held), at_once)):
             try:
                 connection = connect(port)
                 connection.sendall(begin)

@@ -70,7 +70,7 @@ def test_mutated_files(kind: str, files: dict[str, Any], mutations: ModuleType) 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_mutated_files(kind: str, files: dict[str, Any], mutations: ModuleType) -> None:
-    @settings(TOGETHER, max_examples=1000)
+    @settings(TOGETHER, max_examples=400)
     @given(content=mutations.mutated(files[kind].content))
     def run(content: bytes) -> None:
         check(files[kind], content)

@@ -11,28 +11,30 @@ import pytest
 import tomli_w
 import typer.main
 from commands import KILLED, Process
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from killing import METHODS, write_points
 
 from polyarch.cli import app
+from polyarch.errors import ConfigError
+from polyarch.runs.settings import RunSettings
 
-MANY = settings(suppress_health_check=list(HealthCheck), database=None, max_examples=25)
+MANY = settings(suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate])
 SECONDS = 10
 """Commands that still run then are fine, and killed."""
 LEFT_OUT = {("data", "download"), ("experiment", "run"), ("experiment", "page")}
 """Commands that use the network, take hours or write into the repository."""
 
-VALUES = st.sampled_from(
-    ["", "0", "1", "-1", "2", "nan", "inf", "-inf", "1e308", "1e-308", str(10**30), "abc", "é", "x" * 300, "[", "{}", "[]", "none", "5M"]
-) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)  # fmt: skip
-KNOWN = st.sampled_from(
-    [
-        "{points}", "{table}", "{folder}", "{missing}", "{artifact}", "{toml}", "digits", "spirals", "nb201", "mlp", "one-shot", "race", "single_path",
-        "val_acc", "random", "x", "target", "classification", "regression", "accuracy", "cpu", "cuda", "train.epochs=1", "train.rate=nan",
-        "space.width=0", "a.b.c=1", "seed", "=", "train=1", "programs=[]", "data.limit=-5", "train.batch_size=1", "os:system", "polyarch.cli:app",
-    ]
-)  # fmt: skip
+VALUES = st.sampled_from([
+    "", "0", "1", "-1", "2", "nan", "inf", "-inf", "1e308", "1e-308", str(10**30), "abc", "é", "x" * 300, "[", "{}",
+    "[]", "none", "5M",
+]) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)  # fmt: skip
+KNOWN = st.sampled_from([
+    "{points}", "{table}", "{folder}", "{missing}", "{artifact}", "{toml}", "digits", "spirals", "nb201", "mlp", "x",
+    "one-shot", "race", "single_path", "val_acc", "random", "target", "classification", "regression", "accuracy", "cpu",
+    "cuda", "train.epochs=1", "train.rate=nan", "space.width=0", "a.b.c=1", "seed", "=", "train=1", "programs=[]",
+    "data.limit=-5", "train.batch_size=1", "os:system", "polyarch.cli:app",
+])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +129,24 @@ def test_many_command_lines(
 ) -> None:
     monkeypatch.chdir(given_files["folder"])
     check_lines(300, settle, given_files)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a = " + "[" * 5000, "nested too deeply"),
+        ("a = {" + "a={" * 5000, "nested too deeply"),
+        (None, "Is a directory"),
+    ],
+)
+def test_descriptions_that_ended_with_a_traceback(text: str | None, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path
+    if text is not None:
+        path = tmp_path / "run.toml"
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        RunSettings.read(path)
+    assert "\n" not in str(caught.value)
 
 
 SCALARS = (

@@ -17,6 +17,9 @@ ANSWER_SECONDS = 30.0
 """For a client to read an answer."""
 
 
+MOMENT = 0.1
+"""Seconds in which what has arrived is read even if there is much else to do."""
+
 MOST_CONNECTIONS = 1024
 """Of one worker, where the limit on open files allows for twice as many."""
 
@@ -32,18 +35,24 @@ class Crowd:
     """All connections of a worker; those that wait for a header stand in the order in which they began to wait.
 
     Args:
-        most: connections at a time; it must be below the limit on open files, because a process that cannot accept
-            cannot refuse either.
+        most: connections at a time. There may be half as many more for a moment, and all must be below the limit on
+            open files, because a process that cannot accept cannot refuse either.
+        waiting: connection -> since when.
     """
 
     most: int
     metrics: Metrics
-    waiting: "dict[BoundedProtocol, None]" = field(default_factory=dict)
+    waiting: "dict[BoundedProtocol, float]" = field(default_factory=dict)
 
-    def make_room(self, newcomer: "BoundedProtocol") -> None:
-        """Drops whoever has waited longest for the rest of a header; nobody who has sent one is dropped for others."""
-        if len(newcomer.connections) > self.most:
-            next(iter(self.waiting), newcomer).drop("too_many")
+    def make_room(self, now: float, connections: int) -> None:
+        """Drops whoever has waited longest for the rest of a header; nobody who has sent one is dropped for others.
+
+        Whoever has just come is spared, too: a header may have arrived with the connection and not been read yet.
+        """
+        oldest, since = next(iter(self.waiting.items()))
+        settled = now - since > MOMENT
+        if connections > self.most and (settled or connections > self.most * 3 // 2):
+            oldest.drop("too_many")
 
 
 class BoundedProtocol(H11Protocol):
@@ -70,7 +79,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self._crowd.metrics.connections(+1)
         self._wait()
-        self._crowd.make_room(self)
+        self._crowd.make_room(self.loop.time(), len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets a connection."""
@@ -125,7 +134,7 @@ class BoundedProtocol(H11Protocol):
     def _wait(self) -> None:
         self._stop_waiting()
         if not self.flow.write_paused:  # else it is the other clock that runs
-            self._crowd.waiting[self] = None
+            self._crowd.waiting[self] = self.loop.time()
             self._header_timer = self.loop.call_later(HEADER_SECONDS, self.drop, "slow_headers")
 
     def _stop_waiting(self) -> None:

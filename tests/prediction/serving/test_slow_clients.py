@@ -111,7 +111,7 @@ def test_more_connections_than_there_is_room_for(
             connection.sendall(b"GET /health HTTP/1.1\r\n")
             if number % 20 == 0:
                 assert seconds_of_health(client) < 1
-        assert counted(client, "polyarch_connections") <= 9
+        assert counted(client, "polyarch_connections") <= 13  # half as many more, and this one
         assert held[0].recv(100) == b""
         uploading.sendall(b" " * 50_000)
         assert uploading.recv(65536).startswith(b"HTTP/1.1 422")
