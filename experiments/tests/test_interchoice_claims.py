@@ -108,7 +108,7 @@ def test_several_biases_and_splits() -> None:
 def test_runs_that_have_arrived_are_judged() -> None:
     settings, runs = cell_runs("only conv", "long", seeds=3)
     experiment = EXPERIMENTS["interchoice_ranking"]
-    assert experiment.gradual
+    assert experiment.partial
     for count in range(len(runs)):
         some = dict(list(runs.items())[:count])
         claims = experiment.judge(settings, some)

@@ -66,5 +66,5 @@ INTERCHOICE_RANKING = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
-    gradual=True,
+    partial=True,
 )  # fmt: skip

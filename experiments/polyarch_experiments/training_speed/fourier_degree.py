@@ -157,13 +157,11 @@ def _rest_claims(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
             "The search is at rest: MaxDeg hardly moves in the second half of the steps, and ends near the fixed point "
             "that follows from the two decays in closed form.",
             [
-                finding(
-                    f"{name} from {start}", over_seeds([value(run) for run in found]), above=-AT_REST, below=AT_REST
-                )
+                finding(f"{name} from {start}", over_seeds(values), above=-AT_REST, below=AT_REST)
                 for start, found in ends.items()
-                for name, value in (
-                    ("moved", lambda run: run["final"] - run["half"]),
-                    ("beyond the fixed point", lambda run: run["final"] - rest),
+                for name, values in (
+                    ("moved", [run["final"] - run["half"] for run in found]),
+                    ("beyond the fixed point", [run["final"] - rest for run in found]),
                 )
             ],
             f"fixed point {rest:.3f}",
