@@ -1,6 +1,7 @@
 """Runs the web application on a socket, within the limits of the machine."""
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -105,6 +106,8 @@ class Service(uvicorn.Server):
 
 def run(service: Service, listening: socket.socket, log: BoundedLog) -> None:
     """Serves until SIGINT or SIGTERM; then finishes the requests under way."""
+    gc.collect()
+    gc.freeze()  # going through all that torch has loaded would stop the service for a good part of a second each time
     handler = LogHandler(log)
     logging.getLogger("uvicorn").addHandler(handler)
     terminated = signal.signal(signal.SIGTERM, lambda number, frame: None)
@@ -116,3 +119,4 @@ def run(service: Service, listening: socket.socket, log: BoundedLog) -> None:
         signal.signal(signal.SIGTERM, terminated)
         logging.getLogger("uvicorn").removeHandler(handler)
         log.close()
+        gc.unfreeze()
