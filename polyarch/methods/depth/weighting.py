@@ -26,8 +26,6 @@ from polyarch.runs.judging import MemberOutputs
 Weighting = Literal["best", "learned", "exact", "stacked"]
 FOLDS = 5
 """Of validation examples, by which stacked weights are judged."""
-
-
 LEAST_SHARE = 1e-3
 """Stacked weights below this are nothing: the depths after the last one above it are not computed."""
 
@@ -72,11 +70,11 @@ def preferred(mixtures: Mapping[str, WeightedMixture], asked: Weighting) -> str:
 def cross_validated_loss(members: MemberOutputs) -> float:
     """The validation loss of stacked weights: every fold is predicted with weights fitted to the other folds.
 
-    Infinite for a single validation example.
+    A single example leaves nothing to fit: it is predicted with equal weights.
     """
     count = len(members.valid_targets)
-    if count < 2:
-        return float("inf")
+    if count == 1:
+        return _loss(members, members.valid.new_full((len(members.valid),), 1 / len(members.valid)))
     fold = torch.arange(count, device=members.valid.device) % min(FOLDS, count)  # examples may be sorted by class
     total = 0.0
     for number in range(int(fold.max()) + 1):

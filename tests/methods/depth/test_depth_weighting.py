@@ -104,13 +104,15 @@ def test_stacked_weights_are_judged_by_examples_that_they_have_not_seen() -> Non
     assert cross_validated_loss(members) > loss(members, weighted_mixtures(members, {}, 2)["stacked"].weights)
 
 
-def test_one_validation_example_cannot_judge() -> None:
+def test_one_validation_example_is_predicted_with_equal_weights() -> None:
     members = of_task("classes", 2)
     one = MemberOutputs(members.task, members.valid[:, :1], members.valid_targets[:1], members.test, members.targets)
-    assert cross_validated_loss(one) == float("inf")
-    assert cross_validated_loss(of_task("classes", 1)) == pytest.approx(
-        loss(of_task("classes", 1), torch.ones(1).double())
-    )
+    assert cross_validated_loss(one) == pytest.approx(loss(one, torch.full((2,), 0.5).double()))
+
+
+def test_a_single_depth_needs_no_weights() -> None:
+    members = of_task("classes", 1)
+    assert cross_validated_loss(members) == pytest.approx(loss(members, torch.ones(1).double()))
 
 
 def test_depths_without_stacked_weight_are_not_computed() -> None:
