@@ -94,7 +94,7 @@ def cells_of(series: pd.Series[Any], origin: str) -> Cells:
         series = series.dt.total_seconds()
     if types.is_integer_dtype(series) and (np.abs(series.dropna().to_numpy(dtype=np.float64)) >= EXACT).any():
         codes, values = pd.factorize(series.astype(object))
-        return Cells(codes.astype(np.int64), values.astype(np.float64), tuple(str(value) for value in values))
+        return Cells(codes.astype(np.int64), np.asarray(values, dtype=np.float64), tuple(map(str, values)))
     if types.is_numeric_dtype(series) and not (types.is_bool_dtype(series) or types.is_complex_dtype(series)):
         codes, numbers = pd.factorize(series.to_numpy(dtype=np.float64, na_value=np.nan))
         return Cells(codes.astype(np.int64), np.asarray(numbers, dtype=np.float64))

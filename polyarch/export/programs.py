@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,11 +67,10 @@ def _refuse_external_data(content: bytes, feature: str) -> None:
     """Refuses programs whose tensors lie in other files: a program may read nothing but itself."""
     try:
         import onnx
-        from google.protobuf.message import DecodeError, Message
     except ImportError:
         raise MissingExtra(feature, "onnx") from None
 
-    def places(message: Message) -> Iterator[str]:
+    def places(message: Any) -> Iterator[str]:
         if isinstance(message, onnx.TensorProto):
             if message.data_location == onnx.TensorProto.EXTERNAL:
                 yield next((entry.value for entry in message.external_data if entry.key == "location"), "")
@@ -82,7 +82,7 @@ def _refuse_external_data(content: bytes, feature: str) -> None:
 
     try:
         place = next(places(onnx.ModelProto.FromString(content)), None)
-    except DecodeError as error:
+    except Exception as error:  # protobuf's own
         raise CorruptFile(f"Expected an ONNX program. Found: {one_line(error)}.") from None
     if place is not None:
         raise CorruptFile(f"Expected an ONNX program without external data. Found a tensor in {place!r}.")

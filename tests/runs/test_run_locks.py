@@ -94,7 +94,7 @@ def test_without_locks_of_the_file_system_the_process_decides(tmp_path: Path, mo
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(lock_module.fcntl, "lockf", unsupported)
+    monkeypatch.setattr("polyarch.runs.lock.fcntl.lockf", unsupported)
     write_lock(tmp_path, os.getppid(), socket.gethostname())
     with pytest.raises(ConfigError, match="no other process"):
         RunLock(tmp_path).acquire()

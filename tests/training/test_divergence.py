@@ -23,6 +23,7 @@ class Diverging(Supervised):
     def __init__(self, where: str, after: int) -> None:
         network = nn.Linear(2, 2)
         super().__init__(network, torch.optim.SGD(network.parameters(), lr=0.1))
+        self.linear = network
         self.where = where
         self.left = after
 
@@ -31,7 +32,7 @@ class Diverging(Supervised):
         self.left -= 1
         if self.left == 0 and self.where == "weights":
             with torch.no_grad():
-                self.network.bias.fill_(torch.inf)
+                self.linear.bias.fill_(torch.inf)
         return {**found, "loss": float("nan")} if self.left == 0 and self.where == "loss" else found
 
     def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
