@@ -1,6 +1,7 @@
 """Reads pickles of plain values and numpy arrays without calling any other function that they name."""
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,40 @@ class PlainUnpickler(pickle._Unpickler):
         return _ALLOWED[module, name]
 
 
-def _dtype(text: str, align: object = False, copy: object = False) -> np.dtype[Any]:
-    """Accepts 0 and 1 from old files where numpy now requires booleans."""
-    return np.dtype(text, align=bool(align), copy=bool(copy))
+class PlainType:
+    """Stands in for ``numpy.dtype``, whose state could declare the bytes of an array to be pointers to objects."""
+
+    def __init__(self, text: str, align: object = False, copy: object = False) -> None:
+        if not isinstance(text, str) or not re.fullmatch("[biuf][1248]", text):
+            raise CorruptFile(f"Found values of type {text!r}.")
+        self._text = text
+        self._order = "="
+
+    def __setstate__(self, state: Any) -> None:
+        order = state[1]
+        if order not in ("<", ">", "|", "="):
+            raise CorruptFile(f"Found bytes in the order {order!r}.")
+        self._order = order
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type: booleans, integers or floats of 1 to 8 bytes."""
+        return np.dtype(f"{self._order}{self._text}")
+
+
+class _PlainArray(np.ndarray):  # type: ignore[type-arg]
+    """Stands in for ``numpy.ndarray``; its values have a `PlainType`."""
+
+    def __setstate__(self, state: Any) -> None:
+        version, shape, kind, by_column, data = state
+        if not isinstance(kind, PlainType):
+            raise CorruptFile("Found an array without a type.")
+        super().__setstate__((version, shape, kind.dtype, by_column, data))
+
+
+def _reconstruct(*_: object) -> _PlainArray:
+    """An empty array, which its state fills."""
+    return _PlainArray((0,), np.uint8)
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
@@ -49,11 +81,10 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-_RECONSTRUCT = np.ndarray(0).__reduce__()[0]  # lives in different modules in different versions of numpy
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): _PlainArray,
+    ("numpy", "dtype"): PlainType,
     ("_codecs", "encode"): _encode,
 }

@@ -12,7 +12,7 @@ import optuna
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from polyarch.errors import CorruptFile, ImpossibleSpace, InvalidInput, NotFiniteError, first_line
+from polyarch.errors import CorruptFile, ImpossibleSpace, InvalidInput, NotFiniteError, PolyarchError, first_line
 from polyarch.estimators import Goal
 from polyarch.randomness import derive_seed
 from polyarch.searchers.limits import Limits
@@ -109,16 +109,28 @@ class StudySearcher(Searcher):
         self.space = limits.net.space
         self.seed = seed
         self._make_sampler = make_sampler
+        self._distributions = search_space(self.space)
+        try:
+            self.study = self._open(goals, storage, name)
+            self._abandon_half_asked()
+            self.finished()  # reads all of it
+        except PolyarchError:
+            raise
+        except Exception as error:  # damaged bytes make SQLite, SQLAlchemy and Optuna raise all kinds of errors
+            if storage is None:
+                raise
+            found = first_line(error)
+            raise CorruptFile(f"Expected {storage} to be the study {name!r} of a search. Found: {found}.") from None
+
+    def _open(self, goals: Sequence[Goal], storage: Path | None, name: str) -> optuna.Study:
         directions = {"maximise": "maximize", "minimise": "minimize"}
         with _quiet_optuna():
-            self.study = optuna.create_study(
+            return optuna.create_study(
                 storage=f"sqlite:///{storage}" if storage else None,
                 study_name=name,
                 directions=[directions[goal] for goal in goals],  # type: ignore[misc]
                 load_if_exists=True,
             )
-        self._distributions = search_space(self.space)
-        self._abandon_half_asked()
 
     def ask(self, n: int) -> list[Architecture]:
         """The next batch, or the rest of an interrupted one."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyarch.data.pickles import PlainUnpickler
+from polyarch.data.pickles import PlainType, PlainUnpickler
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, first_line
 from polyarch.spaces import nb201_space, parse_nb201
 from polyarch.tables.curve_table import CurveTable
@@ -147,10 +147,8 @@ class _LeftOut:
         pass
 
 
-def _scalar(dtype: np.dtype[Any], data: bytes) -> Any:
-    if dtype.kind not in "fiub":
-        raise CorruptFile(f"Found a scalar of type {dtype}")
-    return np.frombuffer(data, dtype=dtype, count=1)[0]
+def _scalar(kind: PlainType, data: bytes) -> Any:
+    return np.frombuffer(data, dtype=kind.dtype, count=1)[0]
 
 
 def _collect(results: dict[str, Any], sets: dict[str, tuple[str, str]], into: _Collected) -> None:

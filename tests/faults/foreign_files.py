@@ -13,6 +13,7 @@ import io
 import json
 import pickle
 import struct
+import tempfile
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -203,9 +204,10 @@ def _zip(**arrays: bytes) -> bytes:
 
 
 def _mat() -> bytes:
-    buffer = io.BytesIO()
-    savemat(buffer, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1], [10]], np.uint8)})
-    return buffer.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.mat"
+        savemat(str(path), {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1], [10]], np.uint8)})
+        return path.read_bytes()
 
 
 def _image(kind: str) -> bytes:
@@ -215,8 +217,6 @@ def _image(kind: str) -> bytes:
 
 
 def _saved(table: CurveTable) -> bytes:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         table.save(Path(folder) / "a.npz")
         return (Path(folder) / "a.npz").read_bytes()

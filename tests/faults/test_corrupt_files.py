@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,21 @@ def test_a_bit_of_a_checkpoint_and_of_a_journal(stopped: tuple[Path, dict[str, A
     files = damaged_files(stopped[0])
     for suffix in (".ckpt", ".jsonl"):
         flip(next(name for name in files if name.suffix == suffix), random.Random(0))
+
+
+def test_a_study_that_is_no_database(
+    stopped: tuple[Path, dict[str, Any]], preloaded: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(stopped[0], tmp_path / "run"))
+    content = (run / "study.db").read_bytes()
+    (run / "study.db").write_bytes(content[:100] + bytes(len(content) - 100))
+    (run / "study.db-journal").unlink(missing_ok=True)
+    words = ["search", "--resume", "--out", str(run)]
+    assert Process(preloaded, words, environment, tmp_path / "errors").wait() == 2
+    said = (tmp_path / "errors").read_text()
+    assert re.fullmatch(r"error: Expected \S*study\.db to be the study 'search' of a search\. Found: .*\.\n", said), (
+        said
+    )
 
 
 @pytest.mark.slow

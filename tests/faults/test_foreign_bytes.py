@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import pickle
 import struct
 import tempfile
 import warnings
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -83,6 +85,33 @@ def big_memory() -> bytes:
     return b"\x80\x02}r\xff\xff\xff\x7f."
 
 
+class Stated:
+    """Pickles as a numpy type with a state of one's own, in an array whose bytes that type says what they are."""
+
+    def __init__(self, text: str, *state: Any) -> None:
+        self.parts = (text, state)
+
+    def __reduce__(self) -> Any:
+        text, state = self.parts
+        return np.dtype, (text, False, True), (3, "|", None, *state)
+
+
+class Pointers:
+    """Pickles as an array of one value of such a type."""
+
+    def __init__(self, kind: Stated, data: bytes) -> None:
+        self.parts = (kind, data)
+
+    def __reduce__(self) -> Any:
+        kind, data = self.parts
+        return np.ndarray(0).__reduce__()[0], (np.ndarray, (0,), b"b"), (1, (1,), kind, False, data)
+
+
+def pointers(text: str, *state: Any) -> bytes:
+    """A batch of CIFAR whose pixels are said to be addresses of Python objects, which numpy would release."""
+    return pickle.dumps({"data": Pointers(Stated(text, *state), b"\1" * 8), "fine_labels": [1]}, 2)
+
+
 def wrong_run(place: int, value: object) -> bytes:
     """A run of NAS-Bench-101 with another value."""
     run = json.loads(importlib.import_module("foreign_files").nb101_run())
@@ -100,6 +129,9 @@ def wrong_run(place: int, value: object) -> bytes:
         ("protocol buffer inside tfrecord", b"\x0a\x00" * 2 + EVALUATION + b"\x11" + struct.pack("<d", math.inf)),
         ("protocol buffer inside tfrecord", b"\x0a\x00" * 2 + EVALUATION + b"\x10" + b"\xff" * 8 + b"\x7f"),
         ("cifar100 pickle", big_memory()),
+        ("cifar100 pickle", pointers("u1", None, None, -1, -1, 63)),
+        ("cifar100 pickle", pointers("V8", ("f",), {"f": (np.dtype("O"), 0)}, 8, 1, 27)),
+        ("cifar100 pickle", pointers("O", None, None, -1, -1, 63)),
         ("nats", big_memory()),
         ("idx", b"\0\0\x08\x64" + struct.pack(">I", 1) * 100 + b"\0"),
     ],

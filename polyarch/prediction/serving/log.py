@@ -51,7 +51,7 @@ class BoundedLog:
                 self._leave_out()
                 return
             self._tokens -= 1
-            line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level}
+            line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level}
             line.update({name: _shortened(value) for name, value in {"event": event, **values}.items()})
             if error is not None:
                 line["error"] = _shortened(f"{type(error).__name__}: {error}")

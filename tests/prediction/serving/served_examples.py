@@ -42,6 +42,6 @@ def running(predictor: Predictor, log: TextIO | None = None, **options: Any) -> 
 @contextmanager
 def running_all(predictors: dict[str, Predictor]) -> Iterator[dict[str, httpx.Client]]:
     """One server for every kind of data, with small limits."""
-    limits = {"max_bytes": 200_000, "max_instances": 8, "max_pixels": 1_000_000}
+    limits: dict[str, Any] = {"max_bytes": 200_000, "max_instances": 8, "max_pixels": 1_000_000}
     with ExitStack() as stack:
         yield {kind: stack.enter_context(running(predictor, **limits)) for kind, predictor in predictors.items()}
