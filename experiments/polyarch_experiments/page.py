@@ -29,6 +29,7 @@ probability. Bars in figures extend one standard deviation to either side.
 """
 
 BY_MEANS = "Claims without an interval are judged by means over seeds."
+THEN = "These results lack values that the experiment records now, so its claims stand as they were judged then."
 EARLIER = "Measured with the settings listed here, which the preset had before; the command now has others."
 LAST = 1000
 """Where claims that are not among the numbered ones of a paper stand."""
@@ -64,8 +65,24 @@ def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], 
     """
     kept = results_of(documents, experiments, folder)
     for experiment, results in kept:
-        write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
+        if is_current(experiment, results):
+            write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
     write_output(out, page(documents, kept, out.stem))
+
+
+def is_current(experiment: Experiment, results: ExperimentResults) -> bool:
+    """Whether stored results have all that the experiment judges by now."""
+    try:
+        experiment.judge(results.settings, results.runs)
+    except KeyError:
+        return False
+    return True
+
+
+def judged_claims(experiment: Experiment, results: ExperimentResults) -> list[Claim]:
+    """The claims as the experiment judges them now or, if the results are not current, as it did when it ran."""
+    current = is_current(experiment, results)
+    return experiment.judge(results.settings, results.runs) if current else results.claims
 
 
 def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
@@ -74,7 +91,7 @@ def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentRe
     Args:
         figures: the folder of the figures, relative to the page.
     """
-    judged = [(experiment, results, experiment.judge(results.settings, results.runs)) for experiment, results in kept]
+    judged = [(experiment, results, judged_claims(experiment, results)) for experiment, results in kept]
     accounts = [ACCOUNTS[document] for document in documents if document in ACCOUNTS]
     lines = [f"# {' and '.join(documents).capitalize()}", ""]
     lines += [f"{account.takeaway}\n" for account in accounts]
@@ -134,6 +151,10 @@ def _section(
             yield f"    - threshold: ours, {claim.ours}"
         if claim.needs and claim.supported is None:
             yield f"    - a fair test would take: {claim.needs}"
+    if not is_current(experiment, results):
+        yield ""
+        yield THEN
+        return
     for caption, table in experiment.tables(results.settings, results.runs).items():
         yield ""
         yield f"{caption}:"

@@ -22,7 +22,7 @@ from polyarch.plugins import EXPERIMENTS, METHODS, method_named
 from polyarch.results import Results
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments.experiment import Experiment
-from polyarch_experiments.page import EARLIER, page, results_of
+from polyarch_experiments.page import EARLIER, THEN, is_current, judged_claims, page, results_of
 from polyarch_experiments.results import Claim, ExperimentResults
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -35,7 +35,11 @@ RESULT_PAGES = {
     "posterior-guided": {"posterior-guided search": set(range(1, 5))},
 }
 """Pages of results: their documents, and the numbers of the claims that are judged."""
-EARLIER_SETTINGS = {"fine_tuning", "strategy_ranking", "supernet_recipe"}
+EARLIER_SETTINGS = {
+    "depth_updates", "fine_tuning", "guided_draws", "guided_families", "guided_limits", "guided_settings",
+    "interchoice_ranking", "spiral_depth", "spiral_max_depth", "spiral_points", "spiral_width", "strategy_ranking",
+    "supernet_recipe",
+}  # fmt: skip
 """Experiments whose stored results have the settings of an earlier preset; their pages say so."""
 ON_THIS_MACHINE = {"workers"}
 """Settings whose default is not a value."""
@@ -73,7 +77,8 @@ def test_results_page_says_what_was_measured(path: Path) -> None:
     same = results.settings == json.loads(json.dumps(experiment.presets[results.preset]))
     section = page.partition(f"\n## {path.stem}\n")[2].partition("\n## ")[0]
     assert same or (results.experiment in EARLIER_SETTINGS and EARLIER in section)
-    for claim in experiment.judge(results.settings, results.runs):
+    assert is_current(experiment, results) != (THEN in section)
+    for claim in judged_claims(experiment, results):
         assert f"**{claim.text}** {claim.verdict.capitalize()}." in page
         assert claim.numbers in page
 
@@ -85,7 +90,7 @@ def test_the_page_of_documents_is_what_the_command_writes(name: str) -> None:
     kept = results_of(list(RESULT_PAGES[name]), judging_once(), stored.parent)
     assert page(list(RESULT_PAGES[name]), kept, stored.stem) == stored.read_text()
     for document, numbers in RESULT_PAGES[name].items():
-        claims = [c for e, r in kept if e.document == document for c in e.judge(r.settings, r.runs)]
+        claims = [c for e, r in kept if e.document == document for c in judged_claims(e, r)]
         assert {claim.number for claim in claims if claim.number} == numbers
 
 
