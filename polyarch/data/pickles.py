@@ -59,7 +59,7 @@ class PlainType:
         return np.dtype(f"{self._order}{self._text}")
 
 
-class _PlainArray(np.ndarray):  # type: ignore[type-arg]
+class _PlainArray(np.ndarray):
     """Stands in for ``numpy.ndarray``; its values have a `PlainType`."""
 
     def __setstate__(self, state: Any) -> None:

@@ -81,11 +81,11 @@ class TestNames:
 
     @pytest.mark.parametrize("source", ["nowhere/pets", "pets.csv", Path("pets"), Path("digits")])
     def test_path_that_does_not_exist(self, source: str | Path) -> None:
-        with pytest.raises(MissingData, match=rf"file or folder at {source}, or a data set out of digits, .*svhn\."):
+        with pytest.raises(MissingData, match=rf"file or folder at {source}, or a data set out of digits, .*imagenet16_120\."):
             load(source)
 
     def test_word_that_is_neither_name_nor_path(self) -> None:
-        with pytest.raises(UnknownName, match=r"svhn, or the path of a file or folder that exists\. Got 'pets'"):
+        with pytest.raises(UnknownName, match=r"imagenet16_120, or the path of a file or folder that exists\. Got 'pets'"):
             load("pets")
 
     def test_file_of_another_kind(self, tmp_path: Path) -> None:
@@ -112,6 +112,7 @@ class TestNames:
             "cifar10",
             "cifar100",
             "svhn",
+            "imagenet16_120",
         ]
         assert all(source.what for source in DATASETS.values())
 

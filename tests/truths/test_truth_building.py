@@ -222,7 +222,7 @@ def test_a_validation_loss_that_is_not_finite_is_a_failure(tmp_path: Path, monke
     run = run_of(TINY)
     monkeypatch.setattr(Supervised, "evaluate", lambda *_, **__: {"loss": math.inf, "accuracy": 0.1})
     record = CurveTraining(Retraining(run, tmp_path))((next(run.net.space.enumerate()), 0))
-    assert list(record) == ["failure"] and "validation loss" in record["failure"]
+    assert list(record) == ["failure"] and "valid_loss" in record["failure"]
 
 
 @pytest.mark.parametrize(
