@@ -30,6 +30,12 @@ ESTIMATORS = {
     "latency": "seconds per forward pass",
     "synflow": "synaptic flow, untrained (SynFlow)",
     "naswot": "distinct activations, untrained (NASWOT)",
+    "jacob_cov": "distinct gradients of inputs, untrained",
+    "zen": "change of features, untrained (Zen)",
+    "grad_norm": "norm of the gradient, untrained",
+    "snip": "sensitivity to connections, untrained (SNIP)",
+    "grasp": "gradient flow, untrained (GraSP)",
+    "fisher": "sensitivity to channels, untrained (Fisher)",
 }
 
 

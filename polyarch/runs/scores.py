@@ -7,8 +7,13 @@ from functools import partial
 from polyarch.data import Batches, Inputs, endless
 from polyarch.estimators import (
     NASWOT,
+    SNIP,
     Estimator,
     ExponentialAverage,
+    Fisher,
+    GradientNorm,
+    GraSP,
+    JacobianCovariance,
     LastPart,
     Latency,
     MACs,
@@ -23,6 +28,7 @@ from polyarch.estimators import (
     ValAcc,
     ValAccAfter,
     ValAccMini,
+    Zen,
 )
 from polyarch.estimators.zero_cost import FreshNetwork
 from polyarch.nn import AdaptedStatistics, BatchStatistics, NormPolicy, ReestimatedStatistics, RunningStatistics
@@ -64,6 +70,12 @@ class Scores:
     def example(self) -> Inputs:
         """A batch of preprocessed examples to try a network on."""
         return self.feed.example.inputs
+
+    @property
+    def plain_batch(self) -> Batches:
+        """Shuffled training batches without augmentation, of which zero-cost proxies read the first."""
+        size = min(self.settings.batch_size, len(self.feed.train))
+        return self.feed.batches(self.feed.train, size, stream="scores", augmented=False)
 
     @property
     def fresh(self) -> FreshNetwork:
@@ -182,6 +194,35 @@ def synflow(scores: Scores) -> SynFlow:
 
 
 def naswot(scores: Scores) -> NASWOT:
-    """The log-determinant of the activation kernel of the untrained network, on one batch without augmentation."""
-    size = min(scores.settings.batch_size, len(scores.feed.train))
-    return NASWOT(scores.feed.batches(scores.feed.train, size, stream="scores", augmented=False), fresh=scores.fresh)
+    """The log-determinant of the activation kernel of the untrained network."""
+    return NASWOT(scores.plain_batch, fresh=scores.fresh)
+
+
+def jacob_cov(scores: Scores) -> JacobianCovariance:
+    """How little the gradients of inputs are correlated in the untrained network."""
+    return JacobianCovariance(scores.plain_batch, fresh=scores.fresh)
+
+
+def zen(scores: Scores) -> Zen:
+    """The Zen-score of the architecture with Gaussian weights."""
+    return Zen(scores.example, seed=scores.feed.seed, fresh=scores.fresh)
+
+
+def grad_norm(scores: Scores) -> GradientNorm:
+    """The norm of the gradients of the untrained network."""
+    return GradientNorm(scores.plain_batch, task=scores.feed.task, fresh=scores.fresh)
+
+
+def snip(scores: Scores) -> SNIP:
+    """The sensitivity of the loss to the connections of the untrained network."""
+    return SNIP(scores.plain_batch, task=scores.feed.task, fresh=scores.fresh)
+
+
+def grasp(scores: Scores) -> GraSP:
+    """The gradient flow that the weights of the untrained network carry."""
+    return GraSP(scores.plain_batch, task=scores.feed.task, fresh=scores.fresh)
+
+
+def fisher(scores: Scores) -> Fisher:
+    """The sensitivity of the loss to the channels of the untrained network."""
+    return Fisher(scores.plain_batch, task=scores.feed.task, fresh=scores.fresh)
