@@ -19,6 +19,8 @@ from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.training_speed.searched_cells import content_of, courses, growth, method_of, search, values_at
 from polyarch_experiments.verdict import claim, finding, over_seeds, paired
 
+EDGES = 6
+"""Of a cell of NAS-Bench-201."""
 COLLAPSED = 0.5
 """The share of skips above which a search counts as collapsed."""
 WORSE = 1.0
@@ -78,7 +80,7 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 
 def _told(searches: Sequence[Mapping[str, Any]], name: str, epoch: int) -> str:
     skips, accuracy = (values_at(searches, value, epoch) for value in ("skips", "true_accuracy"))
-    return f"{name}: {spread(skips, 1)} of 6 skips, {spread(accuracy, 2)} %"
+    return f"{name}: {spread(skips, 1)} of {EDGES} skips, {spread(accuracy, 2)} %"
 
 
 def _collapse(
@@ -86,7 +88,7 @@ def _collapse(
 ) -> Claim:
     return claim(
         text,
-        [finding("share of skips", over_seeds(values_at(searches, "skip_share", epoch)), **bounds)],
+        [finding("share of skips", over_seeds(values_at(searches, "skip_share", epoch), step=1 / EDGES), **bounds)],
         _told(searches, name, epoch),
         number=number,
         document=document,
