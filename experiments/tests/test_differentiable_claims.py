@@ -157,7 +157,7 @@ def test_shapes() -> None:
     as_documented = shapes({short: (12.0, 0.0), long: (15.0, 3.0)}, (2.0, 5.0))
     found = SHAPE.judge(settings, as_documented)
     assert [claim.supported for claim in found] == [True, True, None, True, True]  # one seed has no interval
-    otherwise = shapes({short: (3.0, 2.0), long: (10.0, 1.0)}, (5.0, 2.0))
+    otherwise = shapes({short: (3.0, 3.0), long: (10.0, 1.0)}, (5.0, 2.0))
     assert [claim.supported for claim in SHAPE.judge(settings, otherwise)] == [False, False, None, False, None]
     (table,) = SHAPE.tables(settings, as_documented).values()
     assert len(table.rows) == 6 and SHAPE.figures(settings, as_documented)
@@ -179,7 +179,7 @@ def test_shallow_networks_decide_nothing_on_s2() -> None:
 def test_the_longer_network_is_searched_once_and_last() -> None:
     settings = SHAPE.presets["long"]
     names = [name for name, _ in SHAPE.items(settings).values()]
-    assert names[-2:] == ["S2, 20 layers darts", "S2, 20 layers sotl-darts"] and len(names) == 4 + 4 + 2
+    assert names[-2:] == ["S2, 20 layers darts", "S2, 20 layers sotl-darts"] and len(names) == 6 + 6 + 2
 
 
 @pytest.mark.parametrize("preset", ["quick", "cpu", "long", "paper"])
