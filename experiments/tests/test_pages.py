@@ -107,7 +107,8 @@ def some_items(preset: str, ran: Mapping[str, float | None]) -> tuple[Experiment
     one = replace(experiment("one", "toys"), items=lambda settings: items)
     one.presets["long"] = one.presets["cpu"]
     results = ExperimentResults(
-        polyarch="0", torch="0", experiment="one", preset=preset, settings={}, claims=[], runs={name: {} for name in ran},
+        polyarch="0", torch="0", experiment="one", preset=preset, settings={}, claims=[],
+        runs={name: {} for name in ran},
         processor_seconds={name: value for name, value in ran.items() if value is not None},
     )  # fmt: skip
     return one, results
