@@ -208,6 +208,9 @@ def test_rates_and_batches() -> None:
     ]
     assert gradients.rows[0] == ["CIFAR-10", *["1.00"] * 7, gradients.rows[0][-2], "1.00"]
     assert experiment.judge(settings, runs) == claims and experiment.figures(settings, runs)
+    first = {"cells": runs["cells"]}  # which arrive first
+    assert experiment.partial and not any(made(settings, first) for made in (experiment.judge, experiment.tables))
+    assert not experiment.figures(settings, first)
 
 
 def test_the_fixed_set() -> None:
