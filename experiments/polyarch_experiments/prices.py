@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.results import VERSION, ExperimentResults
 
-MINUTES: dict[str, dict[str, float]] = {}
+MINUTES: dict[str, dict[str, float]] = {"strategy_ranking": {"fair": 42, "single_path": 60}}
 """Processor minutes of one item of the preset ``long`` by experiment and item without its seed, as
-``benchmarks/experiment_prices.py`` extrapolates them from timed pieces on one core."""
+``benchmarks/experiment_prices.py`` extrapolates them from timed pieces on one core; of `strategy_ranking`, those of a
+whole item by fair paths, and of 1,381 training steps by single paths with the scores of that item."""
 
 
 def kind_of(item: str) -> str:
@@ -45,25 +46,33 @@ def prices(experiment: Experiment, results: ExperimentResults) -> Iterator[str]:
         yield f"{_count(len(seconds))} took {_time(sum(seconds.values()) / 60)} of one core."
     pieces = MINUTES.get(experiment.name, {}) if results.preset == "long" else {}
     if rest:
-        ran = len(results.runs)
-        yield f"{ran} of {ran + len(rest)} items have run; {_rest(rest, minutes_of(rest, seconds, pieces))}"
+        ran, known = len(results.runs), minutes_of(rest, seconds, pieces)
+        like = [value / 60 for item, value in seconds.items() if kind_of(item) != item] or list(pieces.values())
+        yield f"{ran} of {ran + len(rest)} items have run; {_rest(rest, known, like)}"
     elif results.preset != "long" and experiment.name in MINUTES:
         planned = list(experiment.items(experiment.presets["long"]))
         known = minutes_of(planned, {}, MINUTES[experiment.name])
-        yield f"Of the preset `long`, {_rest(planned, known)}"
+        yield f"Of the preset `long`, {_rest(planned, known, list(known.values()))}"
 
 
-def _rest(items: Sequence[str], minutes: Mapping[str, float]) -> str:
-    """What items that did not run would take."""
-    if not minutes:
-        return f"the price of {_count(len(items))} is not measured."
-    kinds = dict.fromkeys(map(kind_of, minutes))
-    each = ", ".join(
-        f"{kind} {_time(next(value for item, value in minutes.items() if kind_of(item) == kind))}" for kind in kinds
-    )
-    told = f"{_count(len(minutes))} would take about {_time(sum(minutes.values()))} of one core ({each} each)"
+def _rest(items: Sequence[str], minutes: Mapping[str, float], like: Sequence[float]) -> str:
+    """What items that did not run would take.
+
+    Args:
+        minutes: of those whose price is known.
+        like: minutes of items like the others.
+    """
+    told = []
+    if minutes:
+        each = ", ".join(
+            f"{kind} {_time(value)}" for kind, value in {kind_of(i): m for i, m in minutes.items()}.items()
+        )
+        told.append(f"{_count(len(minutes))} would take about {_time(sum(minutes.values()))} of one core ({each} each)")
     others = len(items) - len(minutes)
-    return f"{told}." if not others else f"{told}; the price of {_count(others)} more is not measured."
+    if others:
+        mean = f" and would be {_time(others * statistics.fmean(like))} at the mean of those that were" if like else ""
+        told.append(f"the price of {_count(others)}{' more' if minutes else ''} is not measured{mean}")
+    return "; ".join(told) + "."
 
 
 def _count(items: int) -> str:

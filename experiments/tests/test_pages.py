@@ -122,7 +122,7 @@ class TestPrices:
         assert told[0] == "3 items took 31 min of one core."
         assert told[1] == (
             "3 of 6 items have run; 1 item would take about 1 min of one core (y 1 min each); the price of 2 items "
-            "more is not measured."
+            "more is not measured and would be 21 min at the mean of those that were."
         )
 
     def test_of_timed_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:

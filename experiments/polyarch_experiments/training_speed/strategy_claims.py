@@ -299,6 +299,7 @@ def _headlines(ranked: RankedRuns, needs: str | None) -> Iterator[Claim]:
                         "difference of Spearman", ranked.spearman(name, "sotl") - ranked.spearman(name, other), above=0
                     )
                 ],
+                document=f"Spearman {SOTL[name]} against 0.79 (table 4.1)" if other == "params" else "not in the paper",
                 needs=needs,
             )
         yield claim(
