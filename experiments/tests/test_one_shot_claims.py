@@ -107,7 +107,7 @@ def test_one_seed_decides_nothing() -> None:
 
 def test_runs_that_have_arrived_are_judged() -> None:
     experiment = EXPERIMENTS["strategy_ranking"]
-    settings, runs = strategy_runs(sotl=True, val_acc=False)
+    settings, runs = strategy_runs(sotl=True, val_acc=False, sog=True, sogn=False)
     some = {name: run for name, run in runs.items() if name in ("fair seed 0", "fair seed 1", "single_path seed 0")}
     claims = {claim.text: claim for claim in experiment.judge(settings, some)}
     verdict = {name: claims[f"After {name}, SoTL ranks better than ValAcc."].verdict for name in NAMES.values()}
