@@ -9,10 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.results import VERSION, ExperimentResults
 
-MINUTES: dict[str, dict[str, float]] = {"strategy_ranking": {"fair": 42, "single_path": 60}}
-"""Processor minutes of one item of the preset ``long`` by experiment and item without its seed, as
-``benchmarks/experiment_prices.py`` extrapolates them from timed pieces on one core; of `strategy_ranking`, those of a
-whole item by fair paths, and of 1,381 training steps by single paths with the scores of that item."""
+MINUTES: dict[str, dict[str, float]] = {
+    "strategy_ranking": {"fair": 42, "single_path": 60},
+    "cell_search": {"darts": 19, "drnas": 6, "gdas": 3},
+}
+"""Minutes of one core for one item of the preset ``long``, by experiment and item without its seed; what has not been
+timed is not here.
+
+`strategy_ranking`: processor time of a whole item by fair paths, and of 1,381 training steps by single paths with the
+scores of that item. `cell_search`: the stored searches of the preset ``cpu``, which differ in their length alone, by
+the clock, the faster of two seeds, which other work disturbed less. ``benchmarks/experiment_prices.py`` times pieces of
+others.
+"""
 
 
 def kind_of(item: str) -> str:
