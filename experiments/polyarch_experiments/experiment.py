@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,10 +93,12 @@ class Experiment:
         self._claim_folder(out, preset, settings)
         executor: Executor = Serial() if workers == 1 else Processes(workers)
         task, items, journal = _Task(self.task, settings, out), self.items(settings), Journal(out / "runs.jsonl")
-        absent = _Absent()
+        arrivals = _Arrivals(Journal(out / "costs.jsonl"))
 
         def conclude(runs: dict[str, Any]) -> ExperimentResults:
-            return self._conclude(preset, settings, runs, absent.reasons, out)
+            seconds = arrivals.processor_seconds
+            costs = {key: seconds[key] for key in runs if key in seconds}
+            return self._conclude(preset, settings, runs, costs, arrivals.missing, out)
 
         with display.stage(self.name) as report, stop.at_once(), executor.open(task) as run:
 
@@ -105,11 +108,18 @@ class Experiment:
                     known = {record["key"]: record["value"] for record in journal.records}
                     conclude({key: known[key] for key in items if key in known})
 
-            runs = run_missing(items, journal, absent.left_out(run), dict, arrived)
+            named = {key: (key, item) for key, item in items.items()}
+            runs = run_missing(named, journal, arrivals.noted(run), dict, arrived)
         return conclude(runs)
 
     def _conclude(
-        self, preset: str, settings: Settings, runs: dict[str, Any], missing: Sequence[str], out: Path
+        self,
+        preset: str,
+        settings: Settings,
+        runs: dict[str, Any],
+        costs: dict[str, float],
+        missing: Sequence[str],
+        out: Path,
     ) -> ExperimentResults:
         """Judges what there is and writes it down; ``missing`` says why some results are not there."""
         can_judge = bool(runs) and (self.partial or not missing)
@@ -125,6 +135,7 @@ class Experiment:
                 *([Claim(text=self.claim, supported=None, numbers=why)] if why else []),
             ],
             runs=runs,
+            processor_seconds=costs,
         )
         results.write(out / "results.json")
         if can_judge:
@@ -164,33 +175,50 @@ def _read_mark(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class _Result:
+    """What an item found, or why its data are missing, and the processor seconds that it took."""
+
+    key: str
+    found: dict[str, Any] | str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class _Task:
     task: Callable[[Settings, Any, Path], dict[str, Any]]
     settings: Settings
     folder: Path
 
-    def __call__(self, item: Any) -> dict[str, Any] | str:
-        """What the item found, or why its data are missing."""
+    def __call__(self, item: tuple[str, Any]) -> _Result:
+        started = time.process_time()  # whatever else the machine does meanwhile
         try:
-            return self.task(self.settings, item, self.folder)
+            found: dict[str, Any] | str = self.task(self.settings, item[1], self.folder)
         except MissingData as error:
-            return str(error).replace(str(data_root()), "the data folder")
+            found = str(error).replace(str(data_root()), "the data folder")
+        return _Result(item[0], found, time.process_time() - started)
 
 
 @dataclass(frozen=True)
-class _Absent:
-    """Why the data of some items are missing."""
+class _Arrivals:
+    """What results cost, kept in a journal, and why the data of others are missing."""
 
-    reasons: list[str] = field(default_factory=list)
+    costs: Journal
+    missing: list[str] = field(default_factory=list)
 
-    def left_out(self, run: Mapper[Any, dict[str, Any] | str]) -> Mapper[Any, dict[str, Any]]:
+    @property
+    def processor_seconds(self) -> dict[str, float]:
+        """By the name of the item."""
+        return {record["key"]: record["value"] for record in self.costs.records}
+
+    def noted(self, run: Mapper[Any, _Result]) -> Mapper[Any, dict[str, Any]]:
         """The same without the items whose data are missing, so that no journal has them."""
 
         def others(items: Sequence[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
             for index, result in run(items):
-                if isinstance(result, str):
-                    self.reasons.append(result)
+                if isinstance(result.found, str):
+                    self.missing.append(result.found)
                 else:
-                    yield index, result
+                    self.costs.append({"key": result.key, "value": round(result.seconds, 1)})
+                    yield index, result.found
 
         return others

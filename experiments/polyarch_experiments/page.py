@@ -15,16 +15,18 @@ from polyarch_experiments.accounts import ACCOUNTS
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.figures import write_figures
 from polyarch_experiments.papers import PAPERS
-from polyarch_experiments.results import Claim, ExperimentResults
+from polyarch_experiments.prices import prices
+from polyarch_experiments.results import VERDICTS, Claim, ExperimentResults
 
 HEAD = """\
 Written by `polyarch experiment page` from the stored results of the experiments. Every claim of the paper appears with
 what the paper reports, what we measured, and a verdict. A claim *holds* or *fails* if the 95 % interval of what it is
 about lies on one side of its bound, and is *undecided* if it does not or if the test was not a fair one. Where cells
 are ranked, intervals are of a paired bootstrap over seeds and cells; elsewhere they are Student's over seeds. Claims on
-several quantities hold if all do and fail if one does. We do not reproduce the paper's numbers: our sizes are those
-that two CPU cores train in minutes or hours. Values are means over seeds, followed by the standard deviation over
-seeds. *Mean log p* is the mean log-probability of the true class on test data, in nats; *mean p* is its mean
+several quantities hold if all do and fail if one does, and the verdict on each quantity stands beside theirs. We do not
+reproduce the paper's numbers: our sizes are those that two CPU cores train in minutes or hours. Values are means over
+seeds, followed by the standard deviation over seeds. *Mean log p* is the mean log-probability of the true class on test
+data, in nats; *mean p* is its mean
 probability. Bars in figures extend one standard deviation to either side.
 """
 
@@ -108,7 +110,7 @@ def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentRe
         rows = [(claim, one) for one, _, claims in judged if one.document == document for claim in claims]
         for claim, experiment in sorted(rows, key=lambda row: row[0].number or LAST):
             link = f"[`{experiment.name}`](#{experiment.name})"
-            lines.append(f"| {claim.number or 'beyond'} | {claim.text} | **{claim.verdict}** | {link} |")
+            lines.append(f"| {claim.number or 'beyond'} | {claim.text} | **{claim.verdict}**{_parts(claim)} | {link} |")
         if document != documents[-1]:
             lines.append("")
     for experiment, results, claims in judged:
@@ -123,6 +125,14 @@ def _counts(claims: Sequence[Claim]) -> str:
     counts = Counter(claim.verdict for claim in claims)
     shown = f"{counts['holds']} hold, {counts['fails']} fail and {counts['undecided']} are undecided"
     return f"Of {len(claims)} claims {shown}."
+
+
+def _parts(claim: Claim) -> str:
+    """The verdicts on the parts of a claim that has several."""
+    if len(claim.findings) < 2:
+        return ""
+    parts = (f"{part.name} {'not run' if part.value is None else VERDICTS[part.supported]}" for part in claim.findings)
+    return f": {', '.join(parts)}"
 
 
 def _first(claims: Sequence[Claim]) -> int:
@@ -142,6 +152,9 @@ def _section(
         yield EARLIER
         yield ""
     yield f"Settings: {', '.join(_in_words(results.settings))}."
+    for sentence in prices(experiment, results):
+        yield ""
+        yield sentence
     for claim in claims:
         yield ""
         yield f"- **{claim.text}** {claim.verdict.capitalize()}."

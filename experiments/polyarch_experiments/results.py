@@ -74,7 +74,13 @@ class Claim(BaseModel):
 
 
 class ExperimentResults(BaseModel):
-    """What an experiment found; ``runs`` are its raw results by name."""
+    """What an experiment found.
+
+    Attributes:
+        runs: the raw results by name.
+        processor_seconds: what they took, by the same names, in the session that finished them; empty in results of
+            earlier versions.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -86,6 +92,7 @@ class ExperimentResults(BaseModel):
     settings: dict[str, Any]
     claims: list[Claim]
     runs: dict[str, Any]
+    processor_seconds: dict[str, float] = {}
 
     def write(self, path: Path) -> None:
         """Atomically, as readable JSON."""

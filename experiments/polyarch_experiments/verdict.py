@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +16,33 @@ CONFIDENCE = 0.95
 """Of all intervals."""
 
 
-def over_seeds(values: Sequence[float]) -> Interval:
+def over_seeds(values: Sequence[float], step: float = 0.0) -> Interval:
     """The mean of one value per seed with Student's interval, mean +- t sd / sqrt(n); of one seed there is none.
 
     A bootstrap of two or three seeds would be too narrow: that of two covers their mean in half of all cases.
+
+    Args:
+        step: between neighbouring values, where they are counts or shares of a few: seeds that happen to agree do not
+            show that others would, so sd is at least that of rounding, step / sqrt(12).
     """
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Interval(mean, None, None)
-    from scipy.stats import t  # takes a second to import
-
-    half = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+    spread = max(statistics.stdev(values), step / math.sqrt(12))
+    half = student(len(values)) * spread / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
 
 
-def paired(first: Sequence[float], second: Sequence[float]) -> Interval:
+def student(seeds: int) -> float:
+    """The quantile of Student's t by which the standard error of a mean over seeds is multiplied."""
+    from scipy.stats import t  # takes a second to import
+
+    return float(t.ppf((1 + CONFIDENCE) / 2, seeds - 1))
+
+
+def paired(first: Sequence[float], second: Sequence[float], step: float = 0.0) -> Interval:
     """The mean difference of two values per seed, with Student's interval."""
-    return over_seeds([one - other for one, other in zip(first, second, strict=True)])
+    return over_seeds([one - other for one, other in zip(first, second, strict=True)], step)
 
 
 def several_seeds(draws: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:
@@ -45,6 +55,11 @@ def finding(name: str, interval: Interval, *, above: float | None = None, below:
     return Finding(name=name, value=interval.value, low=interval.low, high=interval.high, above=above, below=below)
 
 
+def not_run(name: str) -> Finding:
+    """A quantity that has not been measured, so that a claim on it and others cannot hold yet."""
+    return Finding(name=name, value=None)
+
+
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:
     """Whether all hold: False as soon as one fails, None where one is undecided or there are none."""
     found = list(verdicts)
@@ -53,11 +68,20 @@ def all_of(verdicts: Iterable[bool | None]) -> bool | None:
     return True if found and None not in found else None
 
 
+def any_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether one holds, as a claim that something can happen says: False only if all fail."""
+    found = list(verdicts)
+    if True in found:
+        return True
+    return False if found and None not in found else None
+
+
 def claim(
     text: str,
     findings: Sequence[Finding],
     numbers: str = "",
     *,
+    decide: Callable[[Iterable[bool | None]], bool | None] = all_of,
     number: int | None = None,
     document: str = "not in the paper",
     ours: str | None = None,
@@ -67,10 +91,11 @@ def claim(
 
     Args:
         numbers: what else was measured; the findings are told before it.
+        decide: the verdict from those on the findings.
         ours: the threshold that is ours and not the paper's.
         needs: what a fair test would take, if this is none: what fails here is then undecided.
     """
-    supported = all_of(found.supported for found in findings)
+    supported = decide(found.supported for found in findings)
     told = "; ".join(map(described, findings))
     return Claim(
         text=text,
@@ -87,7 +112,7 @@ def claim(
 def described(found: Finding) -> str:
     """For people: the value, its interval, and what it says about the claim."""
     if found.value is None:
-        return f"{found.name}: not defined"
+        return f"{found.name}: not measured"
     if found.low is None or found.high is None:
         return f"{found.name} {found.value:.{_digits(found.value)}f} (no interval)"
     digits = _digits(found.value, found.low, found.high)

@@ -157,7 +157,7 @@ def test_shapes() -> None:
     as_documented = shapes({short: (12.0, 0.0), long: (15.0, 3.0)}, (2.0, 5.0))
     found = SHAPE.judge(settings, as_documented)
     assert [claim.supported for claim in found] == [True, True, None, True, True]  # one seed has no interval
-    otherwise = shapes({short: (3.0, 2.0), long: (10.0, 1.0)}, (5.0, 2.0))
+    otherwise = shapes({short: (3.0, 3.0), long: (10.0, 1.0)}, (5.0, 2.0))
     assert [claim.supported for claim in SHAPE.judge(settings, otherwise)] == [False, False, None, False, None]
     (table,) = SHAPE.tables(settings, as_documented).values()
     assert len(table.rows) == 6 and SHAPE.figures(settings, as_documented)
@@ -179,7 +179,7 @@ def test_shallow_networks_decide_nothing_on_s2() -> None:
 def test_the_longer_network_is_searched_once_and_last() -> None:
     settings = SHAPE.presets["long"]
     names = [name for name, _ in SHAPE.items(settings).values()]
-    assert names[-2:] == ["S2, 20 layers darts", "S2, 20 layers sotl-darts"] and len(names) == 4 + 4 + 2
+    assert names[-2:] == ["S2, 20 layers darts", "S2, 20 layers sotl-darts"] and len(names) == 6 + 6 + 2
 
 
 @pytest.mark.parametrize("preset", ["quick", "cpu", "long", "paper"])
@@ -215,11 +215,18 @@ class TestEvaluatedCells:
         assert [claim.supported for claim in nodes] == [True] * 6
         darts = EVALUATION.judge(self.settings, self.runs(("sotl-darts", "darts-20")))[6:]
         assert [claim.supported for claim in darts] == [True, False, True, True]
-        assert "sotl-darts 96.10 +- 0.10 %, darts 95.10 +- 0.10 % (8 layers)" in darts[0].numbers
+        assert "96.10 +- 0.10 % against 95.10 +- 0.10 % (8 layers)" in darts[0].numbers
+
+    def test_small_networks_never_fail_it(self) -> None:
+        small = {**self.settings, "run": {**self.settings["run"], "data": {"limit": 1000}}}
+        found = EVALUATION.judge(small, self.runs(("darts",)))[6]
+        assert (
+            found.verdict == "undecided" and found.findings[0].supported is False and "1,000 images" in str(found.needs)
+        )
 
     def test_few_seeds_decide_nothing(self) -> None:
-        found = EVALUATION.judge(self.settings, self.runs(("sotl-darts",), seeds=2))
-        assert found and all(claim.supported is None and "2 of the 3 seeds" in claim.numbers for claim in found)
+        found = EVALUATION.judge(self.settings, self.runs(("sotl-darts",), seeds=1))
+        assert found and all(claim.supported is None and "no interval" in claim.numbers for claim in found)
         assert EVALUATION.judge(self.settings, {}) == []
 
     def test_tables(self) -> None:
@@ -228,6 +235,7 @@ class TestEvaluatedCells:
         darts = {row[0]: row for row in list(tables.values())[-1].rows}
         assert darts["sotl-darts-20"][2:5] == ["not here", "95.10 +- 0.10", "95.10 +- 0.10"]
         assert darts["sotl-darts-20"][-1] == "94.21 / 95.53 / 97.28" and len(darts) == 9
+        assert list(EVALUATION.figures(self.settings, self.runs())) == ["evaluated_searches"]
         known = EVALUATION.tables(self.settings, self.runs(known=93.0))
         assert all(row[2] == "93.00 +- 0.00" for table in known.values() for row in table.rows)
 

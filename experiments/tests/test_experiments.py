@@ -168,6 +168,8 @@ class TestFolders:
         gradual = replace(numbers(1), items=lambda settings: {"a": "a", "b": "b"}, task=look, partial=True)
         results = gradual.run("quick", tmp_path, Quiet(), StopRequest(), workers=1)
         assert seen == [[], ["a"]] and list(results.runs) == ["a", "b"]
+        assert set(results.processor_seconds) == {"a", "b"} and min(results.processor_seconds.values()) >= 0
+        assert gradual.run("quick", tmp_path, Quiet(), StopRequest(), workers=1) == results  # what it took is kept
 
     @pytest.mark.parametrize("content", ["{", "[1]"])
     def test_a_damaged_mark_is_said(self, content: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
 from polyarch.spaces import NB201_CONVOLUTIONS, nb201_space
 from polyarch_experiments.interchoice.chain_networks import alone
+from polyarch_experiments.interchoice.interchoice_claims import agreement_change
 from polyarch_experiments.interchoice.interchoice_figures import improvement_rows
 from polyarch_experiments.interchoice.training_costs import cost_table, saved_bytes
 from polyarch_experiments.interchoice.weighted_supernets import SPACES, random_networks, settings_of, weights_of
@@ -71,6 +72,45 @@ def test_extra_weights_that_help_where_all_are_convolutions() -> None:
     ranked, agreement, cost = experiment.tables(settings, runs).values()
     assert len(ranked.rows) == len(agreement.rows) == len(cost.rows) == 12
     assert experiment.figures(settings, runs)
+
+
+def test_weights_can_hurt_if_one_kind_does() -> None:
+    """With all operations one kind is enough; without zero a gain is no failure."""
+    settings, runs = cell_runs("no zero", seeds=3)
+    for key, run in runs.items():
+        if key.startswith("all, base") or key.startswith("all, split"):
+            run["val_acc"] = guesses(int(key[-1]), True)
+    found = by_text("interchoice_ranking", settings, runs)
+    hurt = found["Inter-choice weights can hurt in the space 'all'."]
+    assert [part.supported for part in hurt.findings] == [True, False] and hurt.verdict == "holds"
+    neutral = found["Inter-choice weights do not hurt in the space 'no zero'."]
+    assert neutral.findings[0].value is not None and neutral.findings[0].value > 0.1 and neutral.verdict == "holds"
+
+
+class TestAgreementOfSeeds:
+    """Its interval is over architectures and seeds."""
+
+    def test_two_seeds_have_none(self) -> None:
+        one, other = ([{"val_acc": guesses(seed, False)} for seed in seeds] for seeds in ((0, 1), (2, 3)))
+        found = agreement_change(one, other)
+        assert found.value is not None and found.low is None
+
+    def test_it_is_the_jackknife_where_architectures_are_many(self) -> None:
+        """Without an error of architectures, half its length is t times the error that leaving seeds out shows."""
+        generator = np.random.default_rng(0)
+        truth = generator.normal(size=400)
+        noisy = [[{"val_acc": (truth + scale * generator.normal(size=400)).tolist()} for scale in scales]
+                 for scales in ((0.1, 0.5, 3.0), (0.1, 0.1, 0.1))]  # fmt: skip
+        rows = [np.array([run["val_acc"] for run in side]) for side in noisy]
+        pairs = [
+            [stats.kendalltau(side[one], side[other]).statistic for one, other in ((1, 2), (0, 2), (0, 1))]
+            for side in rows
+        ]
+        differences = np.subtract(*pairs)
+        error = np.sqrt(2 / 3 * ((differences - differences.mean()) ** 2).sum())
+        found = agreement_change(*noisy)
+        assert found.value == pytest.approx(differences.mean())
+        assert found.high is not None and found.high - differences.mean() == pytest.approx(4.3027 * error, rel=0.02)
 
 
 def test_one_seed_of_extra_weights_decides_nothing() -> None:

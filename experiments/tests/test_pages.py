@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import summary, with_spread
 from polyarch_experiments.page import BY_MEANS, EARLIER, page, results_of, write_page
 from polyarch_experiments.papers import Account
-from polyarch_experiments.results import Claim, ExperimentResults
+from polyarch_experiments.prices import MINUTES, prices
+from polyarch_experiments.results import Claim, ExperimentResults, Finding
+from polyarch_experiments.verdict import claim
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
@@ -86,6 +89,56 @@ def test_the_takeaway_is_first_and_choices_are_last(folder: Path, monkeypatch: p
     lines = page(["toys"], kept, "pictures").splitlines()
     assert lines[:3] == ["# Toys", "", "Toys are small. Tools are not."]
     assert lines[-3:] == ["## How these settings were chosen", "", "- By eye."]
+
+
+def test_parts_of_a_claim_have_verdicts_of_their_own(folder: Path) -> None:
+    parts = [
+        Finding(name="a", value=1, low=1, high=1, above=0), Finding(name="b", value=None),
+        Finding(name="c", value=0, low=-1, high=1, above=0),
+    ]  # fmt: skip
+    several = replace(EXPERIMENTS["one"], judge=lambda *found: [claim("All are large.", parts)])
+    text = page(["toys"], results_of(["toys"], {"one": several}, folder), "pictures")
+    assert "| **undecided**: a holds, b not run, c undecided |" in text
+
+
+def some_items(preset: str, ran: Mapping[str, float | None]) -> tuple[Experiment, ExperimentResults]:
+    """An experiment of two seeds of three kinds, and results of some; the processor seconds of some are known."""
+    items = {f"{kind} seed {seed}": 0 for seed in range(2) for kind in ("x", "y", "z")}
+    one = replace(experiment("one", "toys"), items=lambda settings: items)
+    one.presets["long"] = one.presets["cpu"]
+    results = ExperimentResults(
+        polyarch="0", torch="0", experiment="one", preset=preset, settings={}, claims=[],
+        runs={name: {} for name in ran},
+        processor_seconds={name: value for name, value in ran.items() if value is not None},
+    )  # fmt: skip
+    return one, results
+
+
+class TestPrices:
+    """What results took, and what the rest would take."""
+
+    def test_of_items_like_those_that_ran(self) -> None:
+        told = list(prices(*some_items("long", {"x seed 0": 600.0, "x seed 1": 1200.0, "y seed 0": 60.0})))
+        assert told[0] == "3 items took 31 min of one core."
+        assert told[1] == (
+            "3 of 6 items have run; 1 item would take about 1 min of one core (y 1 min each); the price of 2 items "
+            "more is not measured and would be 21 min at the mean of those that were."
+        )
+
+    def test_of_timed_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(MINUTES, "one", {"x": 0.5, "y": 120.0, "z": 3.0})
+        (told,) = prices(*some_items("long", {"x seed 0": None}))
+        assert told.startswith(
+            "1 of 6 items have run; 5 items would take about 4.1 h of one core (y 2.0 h, z 3 min, x 30 s"
+        )
+
+    def test_of_the_long_preset(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        one, results = some_items("cpu", dict.fromkeys(f"{kind} seed {seed}" for kind in "xyz" for seed in (0, 1)))
+        assert not list(prices(one, results))
+        monkeypatch.setitem(MINUTES, "one", {"x": 6.0, "y": 12.0, "z": 3.0})
+        assert list(prices(one, results)) == [
+            "Of the preset `long`, 6 items would take about 42 min of one core (x 6 min, y 12 min, z 3 min each)."
+        ]
 
 
 def test_earlier_settings_are_said(folder: Path) -> None:

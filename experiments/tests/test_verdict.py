@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from polyarch.ranking import Interval
 from polyarch_experiments.results import Finding
-from polyarch_experiments.verdict import all_of, claim, described, finding, over_seeds, paired
+from polyarch_experiments.verdict import all_of, any_of, claim, described, finding, not_run, over_seeds, paired
 
 ENDS = st.floats(-2, 2)
 
@@ -54,6 +54,14 @@ def test_the_interval_over_seeds_is_students() -> None:
     assert paired([2.0, 3.0, 4.0], [1.0, 2.0, 3.0]) == Interval(1.0, 1.0, 1.0)
 
 
+def test_counts_that_agree_vary_at_least_by_rounding() -> None:
+    """Three equal counts: t with two degrees of freedom is 4.303, the deviation of rounding 1 / sqrt(12)."""
+    found = over_seeds([2.0, 2.0, 2.0], step=1)
+    assert found.high == pytest.approx(2 + 4.3027 / math.sqrt(36), abs=1e-4)
+    assert over_seeds([1.0, 5.0], step=1) == over_seeds([1.0, 5.0])
+    assert paired([3.0, 3.0], [1.0, 1.0], step=0.5) == over_seeds([2.0, 2.0], step=0.5)
+
+
 def test_the_interval_over_seeds_covers_the_mean() -> None:
     """In 95 % of samples of three; 2,000 of them put the share within four standard errors of 0.5 %."""
     samples = np.random.default_rng(0).normal(size=(2000, 3))
@@ -66,6 +74,18 @@ def test_a_claim_holds_if_all_of_it_does() -> None:
     assert all_of([True, True]) is True
     assert all_of([True, None]) is None and all_of([]) is None
     assert all_of([None, False, True]) is False
+    assert any_of([False, True, None]) is True and any_of([False, None]) is None
+    assert any_of([False, False]) is False and any_of([]) is None
+
+
+def test_what_can_happen_fails_only_if_it_never_does() -> None:
+    worse, better, neither = (
+        finding("it", Interval(0.0, *ends), below=0) for ends in ((-2.0, -1.0), (1.0, 2.0), (-1.0, 1.0))
+    )
+    assert claim("x.", [worse, better], decide=any_of).verdict == "holds"
+    assert claim("x.", [neither, better], decide=any_of).verdict == "undecided"
+    assert claim("x.", [better, better], decide=any_of).verdict == "fails"
+    assert claim("x.", [worse, not_run("another")]).verdict == "undecided"
 
 
 def test_what_is_no_fair_test_never_fails() -> None:
@@ -81,5 +101,5 @@ def test_findings_in_words() -> None:
     assert described(finding("gain", Interval(0.25, 0.1, 0.4), above=0)) == "gain 0.250 (0.100 to 0.400, holds)"
     assert described(finding("gain", Interval(12.0, -1.0, 25.0), above=0)) == "gain 12.00 (-1.00 to 25.00, undecided)"
     assert described(finding("gain", Interval(1.0, None, None), above=0)) == "gain 1.00 (no interval)"
-    assert described(finding("gain", Interval(None, None, None), above=0)) == "gain: not defined"
+    assert described(finding("gain", Interval(None, None, None), above=0)) == "gain: not measured"
     assert claim("x.", [finding("gain", Interval(1.0, 1.0, 2.0), above=0)], "of 3").numbers.endswith("holds); of 3")

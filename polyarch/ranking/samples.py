@@ -2,6 +2,10 @@
 
 Architectures and seeds are resampled independently (`Resamples`). Every statistic is an array of draws whose first
 entry is that of the whole sample; sums and differences of such arrays are draws of sums and differences.
+
+The mean of n resampled seeds has (n - 1) / n of the variance of the mean of n new ones: half of it for two seeds. With
+m the mean over all seeds and m* that over the resampled ones, both on the same resampled architectures, a draw is
+therefore m + sqrt(n / (n - 1)) (m* - m).
 """
 
 from collections.abc import Callable, Sequence
@@ -95,15 +99,21 @@ class RankSamples:
     def _of_seeds(
         self, scores: Sequence[float] | Sequence[Sequence[float]], statistic: Callable[[slice, Values], Values]
     ) -> Values:
-        """The mean over the seeds of every sample of a statistic of its (samples, n) scores."""
+        """The mean over the seeds of every sample of a statistic of its (samples, n) scores, as far from that over all
+        seeds as the mean of as many new ones would be."""
         x, _ = paired_rows(scores, self.truth, least=3)
         seeds, n = x.shape
         size = max(LARGEST_BLOCK // n, 1)
         parts = [slice(start, start + size) for start in range(0, 1 + self.resamples, size)]
         by_seed = np.stack([np.concatenate([statistic(part, row[self._rows[part]]) for part in parts]) for row in x])
         drawn, _ = self._positions(seeds)  # (1 + resamples, seeds)
-        means: Values = np.take_along_axis(by_seed, drawn.T, axis=0).mean(0)
-        return means
+        whole: Values = by_seed.mean(0)
+        if seeds == 1:
+            return whole
+        wider: Values = whole + np.sqrt(seeds / (seeds - 1)) * (
+            np.take_along_axis(by_seed, drawn.T, axis=0).mean(0) - whole
+        )
+        return wider
 
 
 def _both(seeds: Positions, rows: Positions) -> tuple[Positions, Positions]:

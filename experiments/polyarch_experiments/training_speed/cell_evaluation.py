@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyarch.errors import MissingData, MissingExtra
 from polyarch.runs.retraining import Retraining, tested
-from polyarch.runs.run import Run
 from polyarch.runs.suggestion import merged
-from polyarch.spaces import Architecture
+from polyarch.spaces import Space
 from polyarch.tables import parse_architecture
 from polyarch.tables.lookup import truth_for
 from polyarch_experiments.experiment import Experiment, Settings, Table
@@ -22,6 +20,7 @@ from polyarch_experiments.ranked_supernets import trial_of
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.training_speed.searched_cells import content_of, courses, ends, search
+from polyarch_experiments.verdict import claim, finding, paired
 
 OTHER = "sotl-darts, T 10"
 """SoTL-DARTS with sums over 10 instead of 100 batches, and batches of 32: "diff. hparams" of table 4.7."""
@@ -80,15 +79,19 @@ def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, An
         cell = parse_architecture(found["architectures"][-1], trial.net.space)
         network, _ = Retraining(trial, place / f"alone-{evaluation.replace(' ', '-')}").train((cell, seed))
         alone[evaluation] = round(100 * tested(trial, network)["score"], 3)
-    return {**found, "benchmark": _known(settings["benchmarks"][space], trial, cell), "alone": alone}
+    known = _known(settings["benchmarks"][space], trial.net.space, found["architectures"])
+    for row, accuracy in zip(found["rows"], known, strict=False):
+        row["true_accuracy"] = accuracy
+    return {**found, "benchmark": known[-1] if known else None, "alone": alone}
 
 
-def _known(benchmark: str, trial: Run, cell: Architecture) -> float | None:
-    """The accuracy of a cell, %, in a benchmark; None where its files are not on this machine."""
+def _known(benchmark: str, space: Space, cells: Sequence[str]) -> list[float]:
+    """The accuracies of cells, %, in a benchmark, epoch by epoch; none where its files are not on this machine."""
     try:
-        return round(truth_for(benchmark, trial.net.space).accuracy(cell), 3)
+        truth = truth_for(benchmark, space)
+        return [round(truth.accuracy(parse_architecture(cell, space)), 3) for cell in cells]
     except (MissingData, MissingExtra):
-        return None
+        return []
 
 
 def found_in(settings: Settings, runs: dict[str, Any], space: str) -> dict[str, Cells]:
@@ -99,10 +102,14 @@ def found_in(settings: Settings, runs: dict[str, Any], space: str) -> dict[str, 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """What the thesis reads off tables 4.7 and 4.8."""
+    limit = settings["run"]["data"].get("limit")
+    needs = f"all training images and the networks of the thesis, not {limit:,} images" if limit else None
     found: list[Claim] = []
     for space in settings["spaces"]:
         cells = found_in(settings, runs, space)
-        found += _nodes(space, cells) if space != "DARTS" else _evaluated(settings, cells)
+        for text, better, worse, evaluation, document in _pairs(settings, space):
+            if better in cells and worse in cells:
+                found.append(_above(text, cells[better], cells[worse], evaluation, document, needs))
     return found
 
 
@@ -110,55 +117,39 @@ def _accuracies(cells: Cells, evaluation: str) -> list[float]:
     return [one["alone"][evaluation] for one in cells]
 
 
-def _above(cells: Mapping[str, Cells], better: str, worse: str, evaluation: str) -> tuple[bool | None, str]:
-    """Whether one method is the better one, undecided with fewer than 3 seeds of either; and the numbers."""
-    sides = {name: _accuracies(cells[name], evaluation) for name in (better, worse)}
-    numbers = ", ".join(f"{name} {spread(values, 2)} %" for name, values in sides.items())
-    fewest = min(map(len, sides.values()))
-    if fewest < 3:
-        return None, f"{numbers} ({evaluation}), with {fewest} of the 3 seeds that a comparison takes"
-    return statistics.fmean(sides[better]) > statistics.fmean(sides[worse]), f"{numbers} ({evaluation})"
+def _above(text: str, better: Cells, worse: Cells, evaluation: str, document: str, needs: str | None) -> Claim:
+    """Whether one method finds better cells than another, by the seeds that both have."""
+    shared = min(len(better), len(worse))
+    sides = [_accuracies(side[:shared], evaluation) for side in (better, worse)]
+    numbers = " against ".join(f"{spread(values, 2)} %" for values in sides)
+    ahead = finding("points ahead", paired(*sides), above=0)
+    return claim(text, [ahead], f"{numbers} ({evaluation})", document=document, needs=needs)
 
 
-def _nodes(space: str, cells: Mapping[str, Cells]) -> Iterator[Claim]:
-    if "darts" in cells and "sotl-darts" in cells:
-        supported, numbers = _above(cells, "darts", "sotl-darts", "training alone")
-        yield Claim(
-            text=f"In {space}, SoTL-DARTS finds worse cells than DARTS.",
-            supported=supported,
-            numbers=numbers,
-            document=f"table 4.7: {REPORTED[space]['darts']} % and {REPORTED[space]['sotl-darts']} %",
-        )
-    if OTHER in cells and "sotl-darts" in cells:
-        supported, numbers = _above(cells, OTHER, "sotl-darts", "training alone")
-        yield Claim(
-            text=f"In {space}, sums over fewer and smaller batches mend SoTL-DARTS.",
-            supported=supported,
-            numbers=numbers,
-            document=f"table 4.7: {REPORTED[space][OTHER]} % and {REPORTED[space]['sotl-darts']} %",
-        )
-
-
-def _evaluated(settings: Settings, cells: Mapping[str, Cells]) -> Iterator[Claim]:
+def _pairs(settings: Settings, space: str) -> list[tuple[str, str, str, str, str]]:
+    """Claims on a space: the text, the better and the worse method, the evaluation, and what the thesis reports."""
+    if space != "DARTS":
+        reported = REPORTED[space]
+        return [
+            (f"In {space}, SoTL-DARTS finds worse cells than DARTS.", "darts", "sotl-darts", "training alone",
+             f"table 4.7: {reported['darts']} % and {reported['sotl-darts']} %"),
+            (f"In {space}, sums over fewer and smaller batches mend SoTL-DARTS.", OTHER, "sotl-darts", "training alone",
+             f"table 4.7: {reported[OTHER]} % and {reported['sotl-darts']} %"),
+        ]  # fmt: skip
     shallow, deep = settings["evaluations"]["DARTS"]
-    pairs = (
-        ("SoTL-DARTS finds better cells than DARTS", "sotl-darts", "darts", shallow, "95.36 and 95.13 % with 8 layers"),
-        ("SoTL-DARTS finds better cells if it searches in the deeper network", "sotl-darts-20", "sotl-darts", deep,
-         "97.28 and 97.18 % with 20 layers"),
-        ("DARTS finds better cells if it searches in the deeper network", "darts-20", "darts", deep,
-         "97.11 and 97.00 % with 20 layers, the best of each"),
-        ("Stages that get deeper do not mend SoTL-DARTS", "sotl-darts", "sotl-pdarts", deep,
-         "97.18 and 96.73 % with 20 layers"),
-    )  # fmt: skip
-    for text, better, worse, evaluation, document in pairs:
-        if better in cells and worse in cells:
-            supported, numbers = _above(cells, better, worse, evaluation)
-            yield Claim(
-                text=f"{text}, by networks of {evaluation}.",
-                supported=supported,
-                numbers=numbers,
-                document=f"table 4.8: {document}",
-            )
+    return [
+        (f"{text}, by networks of {evaluation}.", better, worse, evaluation, f"table 4.8: {document}")
+        for text, better, worse, evaluation, document in (
+            ("SoTL-DARTS finds better cells than DARTS", "sotl-darts", "darts", shallow,
+             "95.36 and 95.13 % with 8 layers"),
+            ("SoTL-DARTS finds better cells if it searches in the deeper network", "sotl-darts-20", "sotl-darts", deep,
+             "97.28 and 97.18 % with 20 layers"),
+            ("DARTS finds better cells if it searches in the deeper network", "darts-20", "darts", deep,
+             "97.11 and 97.00 % with 20 layers, the best of each"),
+            ("Stages that get deeper do not mend SoTL-DARTS", "sotl-darts", "sotl-pdarts", deep,
+             "97.18 and 96.73 % with 20 layers"),
+        )
+    ]  # fmt: skip
 
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
@@ -181,14 +172,21 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Skips in the DARTS space (figure 4.12) and depths in the first 1shot1 space (figure 4.14) along the search."""
+    """Skips in the DARTS space (figure 4.12), depths in the first 1shot1 space and, where the benchmarks are here, true
+    accuracies in both (figures 4.10 and 4.14), along the search."""
     first = next(iter(settings["spaces"]))
-    return {
+    cells, nodes = (found_in(settings, runs, space) for space in ("DARTS", first))
+    drawn = {
         "evaluated_searches": side_by_side(
-            courses(found_in(settings, runs, "DARTS"), "skips", "skips, DARTS"),
-            courses(found_in(settings, runs, first), "cell_depth", f"depth of the cell, {first}"),
+            courses(cells, "skips", "skips, DARTS"), courses(nodes, "cell_depth", f"depth of the cell, {first}")
         )
     }
+    if any("true_accuracy" in row for run in runs.values() for row in run["rows"]):
+        drawn["evaluated_accuracies"] = side_by_side(
+            courses(cells, "true_accuracy", "accuracy in NAS-Bench-301, %, DARTS"),
+            courses(nodes, "true_accuracy", f"accuracy in NAS-Bench-101, %, {first}"),
+        )
+    return drawn
 
 
 _DARTS = (

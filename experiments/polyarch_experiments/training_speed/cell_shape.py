@@ -90,9 +90,9 @@ def _told(searches: Searches, name: str, suffix: str = "") -> str:
 
 
 def _more(name: str, more: Sequence[float], less: Sequence[float]) -> Finding:
-    """A difference that is expected to be positive, with the seeds that both sides have."""
+    """A difference of counts that is expected to be positive, with the seeds that both sides have."""
     shared = min(len(more), len(less))
-    return finding(name, paired(more[:shared], less[:shared]), above=0)
+    return finding(name, paired(more[:shared], less[:shared], step=1), above=0)
 
 
 def _many_skips(short: Searches, layers: int) -> Claim:
@@ -101,7 +101,10 @@ def _many_skips(short: Searches, layers: int) -> Claim:
         f"In S2 DARTS takes many skips with {layers} layers.",
         "11 of 16 with DARTS at 8 layers (figure 4.15)",
         [short],
-        lambda: ([finding(f"skips of {EDGES}", over_seeds(ends(short["darts"], "skips")), above=EDGES / 2)], ""),
+        lambda: (
+            [finding(f"skips of {EDGES}", over_seeds(ends(short["darts"], "skips"), step=1), above=EDGES / 2)],
+            "",
+        ),
         ours="many are more than half",
         needs=_deep_enough(layers),
     )
@@ -113,7 +116,7 @@ def _few_skips(short: Searches, layers: int) -> Claim:
         f"In S2 SoTL-DARTS takes no skip with {layers} layers.",
         "none with SoTL-DARTS at 8 layers, at all times",
         [short],
-        lambda: ([finding(f"skips of {EDGES}", over_seeds(ends(short["sotl-darts"], "skips")), below=FEW)], ""),
+        lambda: ([finding(f"skips of {EDGES}", over_seeds(ends(short["sotl-darts"], "skips"), step=1), below=FEW)], ""),
         ours=f"a mean below {FEW} counts as none",
         needs=_deep_enough(layers),
     )
@@ -153,7 +156,7 @@ def _deeper(short: Searches, layers: int) -> Claim:
 def _too_deep(nodes: Searches, usual: float, number: int) -> Claim:
     def judged() -> tuple[list[Finding], str]:
         theirs, ours = (ends(nodes[method], "cell_depth") for method in METHODS)
-        found = [_more("deeper by", ours, theirs), finding("depth", over_seeds(ours), above=usual)]
+        found = [_more("deeper by", ours, theirs), finding("depth", over_seeds(ours, step=1), above=usual)]
         return found, f"{_told(nodes, 'cell_depth')}, mean of all cells {usual:.1f}"
 
     return _claim(
@@ -270,7 +273,7 @@ CELL_SHAPE = Experiment(
             _rates(0.03, steps=5),
         ),
         "long": _preset(
-            (2, 1, 2), _spaces(layers=(8, 20), channels=4, cells=1), _run(size=16, limit=2500, epochs=50, every=5),
+            (3, 1, 3), _spaces(layers=(8, 20), channels=4, cells=1), _run(size=16, limit=2500, epochs=50, every=5),
             _rates(0.004, steps=10),
         ),
         "paper": _preset(
@@ -283,4 +286,5 @@ CELL_SHAPE = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
+    partial=True,
 )  # fmt: skip

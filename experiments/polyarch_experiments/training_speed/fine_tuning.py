@@ -105,6 +105,8 @@ def _measured(settings: Settings, runs: Mapping[str, Any]) -> dict[Cell, dict[st
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """The largest against the smallest rate and batch, each averaged over the other."""
     trained = seeds_of(runs)
+    if not trained:
+        return []
     samples = RankSamples(trained[0]["truth"])
     speeds = {
         cell: [(-np.array(record["losses"][f"{cell[0]:g} {cell[1]}"]).sum(1)).tolist() for record in trained]
@@ -160,6 +162,8 @@ def _needs(settings: Settings) -> str | None:
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     """Every cell of the grid, and tables 4.4 and 4.5."""
+    if not seeds_of(runs):
+        return {}
     rows = [
         [f"{rate:g}", str(batch), *(spread(values[name], 2) for name in values)]
         for (rate, batch), values in _measured(settings, runs).items()
@@ -172,6 +176,8 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """The grid as two pictures (figure 4.7), and what happens along the run by rate (figure 4.8)."""
+    if not seeds_of(runs):
+        return {}
     found = _measured(settings, runs)
 
     def grid(measure: str, title: str) -> Spec:
@@ -216,4 +222,5 @@ FINE_TUNING = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
+    partial=True,
 )  # fmt: skip
