@@ -81,11 +81,15 @@ class TestNames:
 
     @pytest.mark.parametrize("source", ["nowhere/pets", "pets.csv", Path("pets"), Path("digits")])
     def test_path_that_does_not_exist(self, source: str | Path) -> None:
-        with pytest.raises(MissingData, match=rf"file or folder at {source}, or a data set out of digits, .*imagenet16_120\."):
+        with pytest.raises(
+            MissingData, match=rf"file or folder at {source}, or a data set out of digits, .*imagenet16_120\."
+        ):
             load(source)
 
     def test_word_that_is_neither_name_nor_path(self) -> None:
-        with pytest.raises(UnknownName, match=r"imagenet16_120, or the path of a file or folder that exists\. Got 'pets'"):
+        with pytest.raises(
+            UnknownName, match=r"imagenet16_120, or the path of a file or folder that exists\. Got 'pets'"
+        ):
             load("pets")
 
     def test_file_of_another_kind(self, tmp_path: Path) -> None:
