@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from polyarch.ranking import Interval
 from polyarch_experiments.results import Finding
-from polyarch_experiments.verdict import all_of, claim, described, finding, over_seeds, paired
+from polyarch_experiments.verdict import all_of, claim, described, finding, over_seeds, paired, spread_ratio
 
 ENDS = st.floats(-2, 2)
 
@@ -52,6 +52,14 @@ def test_the_interval_over_seeds_is_students() -> None:
     assert found.value == 1.5 and found.low == pytest.approx(1.5 - half) and found.high == pytest.approx(1.5 + half)
     assert over_seeds([1.0]) == Interval(1.0, None, None)
     assert paired([2.0, 3.0, 4.0], [1.0, 2.0, 3.0]) == Interval(1.0, 1.0, 1.0)
+
+
+def test_the_ratio_of_spreads_by_hand() -> None:
+    """F with (2, 2) degrees of freedom leaves 2.5 % above 39: its quantile at q is q / (1 - q)."""
+    found = spread_ratio([0.0, 2.0, 4.0], [0.0, 1.0, 2.0])
+    expected = 2.0, 2 / math.sqrt(39), 2 * math.sqrt(39)
+    assert (found.value, found.low, found.high) == pytest.approx(expected)
+    assert spread_ratio([1.0], [1.0, 2.0]) == spread_ratio([1.0, 2.0], [1.0, 1.0]) == Interval(None, None, None)
 
 
 def test_the_interval_over_seeds_covers_the_mean() -> None:

@@ -143,6 +143,11 @@ def norm_scales(name: str, module: nn.Module) -> Tensor | None:
     return module.weight.detach().abs() if isinstance(module, NORMS) and module.weight is not None else None
 
 
+def arrived(settings: Settings, runs: Mapping[str, Any]) -> list[str]:
+    """The data sets that have results so far."""
+    return [data for data in settings["data"] if runs_of(runs, counts(settings), data)]
+
+
 def errors(settings: Settings, runs: Mapping[str, Any], data: str, share: float, way: str) -> list[float]:
     """Test errors in %, one per seed."""
     found = runs_of(runs, counts(settings), data)
@@ -171,7 +176,7 @@ def differences(settings: Settings, runs: Mapping[str, Any], ours: str, theirs: 
 
     Of seeds that all data sets have.
     """
-    sides = [[errors(settings, runs, data, share, way) for data in settings["data"]] for way in (ours, theirs)]
+    sides = [[errors(settings, runs, data, share, way) for data in arrived(settings, runs)] for way in (ours, theirs)]
     complete = min(len(seeds) for seeds in sides[0])  # of every data set
     return [
         statistics.fmean(first[seed] - second[seed] for first, second in zip(*sides, strict=True))
@@ -197,7 +202,7 @@ def _better(settings: Settings, runs: dict[str, Any], ours: str, theirs: str) ->
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     """Errors and sizes of every way."""
     rows = []
-    for data in settings["data"]:
+    for data in arrived(settings, runs):
         found = runs_of(runs, counts(settings), data)
         whole = [one["whole"] for one in found]
         rows.append([NAMES[data], "100 %", "whole network", *_cells(whole)])
@@ -225,7 +230,7 @@ def _cells(networks: list[dict[str, Any]]) -> list[str]:
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Error over operations, a line for every way."""
     panels = []
-    for data in settings["data"]:
+    for data in arrived(settings, runs):
         found = runs_of(runs, counts(settings), data)
         rows = [
             {
@@ -269,4 +274,5 @@ EQUAL_OPERATIONS = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
+    partial=True,
 )  # fmt: skip

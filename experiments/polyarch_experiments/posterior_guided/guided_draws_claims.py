@@ -22,7 +22,7 @@ NOT_COUNTED = ", not counted: nothing is dropped"
 WHOLE = ("alone", "plain")
 """Networks that were trained alone: draws are compared with them also where nothing is dropped."""
 
-PRICE = "about PRICE_TODO"
+PRICE = "an estimated 4 hours on one core"
 
 KINDS = {"guided": "guided", "flat": "one rate, the same weights", "random": "one rate, trained with it"}
 

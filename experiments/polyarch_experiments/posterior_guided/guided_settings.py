@@ -29,7 +29,7 @@ from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.verdict import claim
 
-PRICE = "about PRICE_TODO"
+PRICE = "an estimated 5 hours on one core"
 
 VariantAndSeed = tuple[str, int]
 """``data, variant`` and a seed."""
