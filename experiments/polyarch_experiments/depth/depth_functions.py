@@ -161,7 +161,8 @@ def _sizes_told(name: str, ours: list[float], theirs: list[float]) -> str:
     """In words."""
     if not ours:
         return f"{name}: no block after it"
-    return f"{name} {spread(ours, 2)}, fixed depth {spread(theirs, 2)}, difference {interval_in_words(paired(ours, theirs), 2)}"
+    difference = interval_in_words(paired(ours, theirs), 2)
+    return f"{name} {spread(ours, 2)}, fixed depth {spread(theirs, 2)}, difference {difference}"
 
 
 def _first_spiral(seed: dict[str, Any]) -> float:
