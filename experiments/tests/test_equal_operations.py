@@ -87,9 +87,13 @@ def test_what_is_told_of_it(found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("guided", "supported"), [((0.9, 0.9), True), ((0.7, 0.7), False), ((0.9, 0.7), None)])
 def test_a_verdict_comes_from_the_interval(guided: tuple[float, float], supported: bool | None) -> None:
-    settings = {**QUICK, "data": ["digits", "mnist"], "seeds": 2, "shares": [0.25, 0.5], "distillation": False}
+    settings = {
+        **QUICK, "data": ["digits", "mnist"], "seeds": 2, "shares": [0.25, 0.5], "epochs": 40, "distillation": False
+    }  # fmt: skip
     runs = made_up(settings, guided)
     assert {claim.supported for claim in judge(settings, runs)} == {supported}
+    short = judge({**settings, "epochs": 8}, runs)  # decides nothing against guided search
+    assert {claim.supported for claim in short} == {supported or None}
     del runs["mnist seed 1"]  # then only the first seed counts
     claims = judge(settings, runs)
     assert {claim.supported for claim in claims} == {None}

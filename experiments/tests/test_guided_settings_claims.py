@@ -52,6 +52,7 @@ SETTINGS: Settings = {
     "temperatures": [0.1, 2 / 3],
     "temperature_families": ["EI"],
     "prior_examples": 500_000,
+    "train": 4000,
 }
 MADE_UP = MadeUp(GUIDED, SETTINGS, RUNS)
 

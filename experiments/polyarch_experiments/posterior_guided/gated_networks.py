@@ -38,7 +38,7 @@ FAMILIES = {
     "M": "multi-branch ResNet",
     "EI": "ENAS cells, wide",
     "E": "ENAS cells",
-    "R": "ResNet, several kernel sizes that share the channels",
+    "R": "ResNet, kernels of several sizes that share the channels",
     "D": "DenseNet",
 }
 PLAIN = {"R": "plain R"}
@@ -118,7 +118,7 @@ def build(settings: Settings, family: str, images: Images, seed: int) -> GatedSu
             case "EI" | "E":
                 model = EnasNetwork(width=width, cells=blocks, **shape)
             case "R" | "plain R":
-                kernels = settings.get("kernels", (1, 3, 5)) if family == "R" else (3,)
+                kernels = settings.get("kernels", (3, 5)) if family == "R" else (3,)
                 stages = settings.get("stages", (blocks,) * 3)
                 model = InflatedResNet(
                     width=width, blocks=stages, kernels=kernels, concatenated=family == "R", stem=stem, **shape
