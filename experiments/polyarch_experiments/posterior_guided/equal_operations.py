@@ -45,7 +45,7 @@ WAYS = {
     "scratch": "its architecture from scratch",
     "uniform": "uniform width",
     "l1": "pruned by L1 norm, tuned",
-    "scales": "pruned by scales of normalisation, tuned",
+    "scales": "pruned by norm scales, tuned",
 }
 DISTILLED = ", distilled"
 
@@ -201,7 +201,7 @@ def _better(settings: Settings, runs: dict[str, Any], ours: str, theirs: str) ->
     return claim(
         f"With as many operations and epochs, guided search is better than {OTHERS[way]}{taught}.",
         [finding("points of test error, mean over data sets and limits", over_seeds(means), below=0)],
-        f"at {', '.join(shown)}",
+        f"{len(means)} of {settings['seeds']} seeds; at {', '.join(shown)}",
         needs=FAIR if settings["epochs"] < ENOUGH_EPOCHS else None,
     )
 
