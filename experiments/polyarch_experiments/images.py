@@ -15,6 +15,7 @@ from polyarch.data import (
     Cutout,
     Normalisation,
     RandomFlip,
+    RandomResizedCrop,
     RandomShift,
     TensorData,
     load,
@@ -37,6 +38,7 @@ NAMES = {
     "cifar100": "CIFAR-100",
     "mnist": "MNIST",
     "svhn": "SVHN",
+    "imagenet": "ImageNet",
     "digits": "digits",
 }
 
@@ -61,7 +63,8 @@ class Images:
             _share(resident(data.train), wanted, seed), settings["valid"] / wanted, seed=seed
         )
         pixels = data.input_shape[-1]
-        found: list[Augmentation] = [RandomShift(max(pixels // 8, 1))]
+        shift, scale = RandomShift(max(pixels // 8, 1)), settings.get("crop_scale")
+        found: list[Augmentation] = [RandomResizedCrop((scale, 1.0)) if scale else shift]
         if name not in ("mnist", "svhn", "digits"):
             found.append(RandomFlip())
         if settings["cutout"]:
@@ -122,7 +125,7 @@ def fit_cosine(
     held_out: Batches | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> History:
-    """The schedule of the settings: a cosine to 0, or several with warm restarts.
+    """The schedule of the settings: a cosine to 0, several with warm restarts, or steps.
 
     Args:
         callbacks: besides the schedule.
@@ -143,9 +146,17 @@ def fit_cosine(
 def _rate(settings: Settings) -> Callable[[int, int], float]:
     """A cosine to 0 or, with ``restart_epochs``, one of so many epochs and then of twice as many as the last.
 
-    Loshchilov and Hutter (2017), "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983.
+    Loshchilov and Hutter (2017), "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983. With
+    ``drop_epochs`` the rate is constant and falls to a tenth after each of these epochs.
     """
     rate = cosine(settings["learning_rate"], 0.0)
+    if drops := settings.get("drop_epochs"):
+
+        def stepped(step: int, total: int) -> float:
+            passed = sum(step * settings["epochs"] >= drop * total for drop in drops)
+            return float(settings["learning_rate"] * 0.1**passed)
+
+        return stepped
     if not settings.get("restart_epochs"):
         return rate
 

@@ -31,7 +31,11 @@ probability. Bars in figures extend one standard deviation to either side.
 """
 
 BY_MEANS = "Claims without an interval are judged by means over seeds."
-THEN = "These results lack values that the experiment records now, so its claims stand as they were judged then."
+THEN = (
+    "These results lack values that the experiment records now. What its claims were judged by then is shown; they are "
+    "undecided until it is run again."
+)
+AGAIN = "another run of the experiment, whose claims are judged by intervals now"
 EARLIER = "Measured with the settings listed here, which the preset had before; the command now has others."
 LAST = 1000
 """Where claims that are not among the numbered ones of a paper stand."""
@@ -82,9 +86,10 @@ def is_current(experiment: Experiment, results: ExperimentResults) -> bool:
 
 
 def judged_claims(experiment: Experiment, results: ExperimentResults) -> list[Claim]:
-    """The claims as the experiment judges them now or, if the results are not current, as it did when it ran."""
-    current = is_current(experiment, results)
-    return experiment.judge(results.settings, results.runs) if current else results.claims
+    """The claims as the experiment judges them now; if the results are not current, those of then, all undecided."""
+    if is_current(experiment, results):
+        return experiment.judge(results.settings, results.runs)
+    return [claim.model_copy(update={"supported": None, "needs": AGAIN}) for claim in results.claims]
 
 
 def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:

@@ -45,6 +45,20 @@ def paired(first: Sequence[float], second: Sequence[float], step: float = 0.0) -
     return over_seeds([one - other for one, other in zip(first, second, strict=True)], step)
 
 
+def spread_ratio(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """The standard deviation of some values over that of others, with the interval of normal values by Fisher's F."""
+    if min(len(first), len(second)) < 2 or not statistics.stdev(second):
+        return Interval(None, None, None)
+    from scipy.stats import f  # takes a second to import
+
+    ratio = (statistics.stdev(first) / statistics.stdev(second)) ** 2
+    low, high = (
+        ratio / float(f.ppf(share, len(first) - 1, len(second) - 1))
+        for share in ((1 + CONFIDENCE) / 2, (1 - CONFIDENCE) / 2)
+    )
+    return Interval(math.sqrt(ratio), math.sqrt(low), math.sqrt(high))
+
+
 def several_seeds(draws: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:
     """Draws of a rank statistic; one seed says nothing about others, so that its value has none."""
     return draws if seeds > 1 else np.append(draws[:1], np.full(len(draws) - 1, np.nan))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import pytest
@@ -12,49 +11,12 @@ from torch import nn
 
 from polyarch.plugins import EXPERIMENTS
 from polyarch.randomness import global_seed
-from polyarch.ranking import Interval
 from polyarch.supernets import FullyConnectedDepth
 from polyarch_experiments.depth.planes import boundary_length, update_sizes
 from polyarch_experiments.depth.spiral_depth import chosen_fixed, judge, probability_against_score
-from polyarch_experiments.depth.verdict import all_of, claim, lies, over_seeds, paired
 from polyarch_experiments.results import Claim
 
 SEEDS, DEPTHS = 4, 12
-
-
-class TestIntervals:
-    def test_student_by_hand(self) -> None:
-        """t with 2 degrees of freedom leaves 2.5 % above 4.3027."""
-        found = over_seeds([1.0, 2.0, 6.0])
-        half = 4.302653 * statistics.stdev([1.0, 2.0, 6.0]) / math.sqrt(3)
-        assert (found.value, found.low, found.high) == pytest.approx((3.0, 3 - half, 3 + half), rel=1e-6)
-        assert over_seeds([1.0]) == Interval(1.0, None, None)
-        assert paired([2.0, 3.0], [1.0, 2.0]) == Interval(1.0, 1.0, 1.0)
-
-    @pytest.mark.parametrize(
-        ("ends", "bounds", "verdict"),
-        [
-            ((0.1, 0.3), {"above": 0}, True),
-            ((-0.3, -0.1), {"above": 0}, False),
-            ((-0.1, 0.1), {"above": 0}, None),
-            ((-0.1, 0.1), {"above": -1, "below": 1}, True),
-            ((0.5, 1.5), {"above": -1, "below": 1}, None),
-            ((1.5, 2.5), {"above": -1, "below": 1}, False),
-            ((None, None), {"above": 0}, None),
-        ],
-    )
-    def test_bounds(self, ends: tuple[Any, Any], bounds: dict[str, float], verdict: bool | None) -> None:
-        assert lies(Interval(0.0, *ends), **bounds) is verdict
-
-    def test_several(self) -> None:
-        assert all_of([True, True]) is True and all_of([True, None]) is None and all_of([]) is None
-        assert all_of([None, False, True]) is False
-
-    def test_an_unfair_test_never_fails(self) -> None:
-        assert claim("It is.", False, "0", needs="more").supported is None
-        assert "a fair test would take more" in claim("It is.", False, "0", needs="more").numbers
-        assert claim("It is.", True, "0", needs="more").supported is True
-        assert claim("It is.", False, "0").supported is False
 
 
 def scores(log_p: float) -> dict[str, float]:

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from polyarch.supernets import gate, narrowed
+from polyarch_experiments.images import Images
+from polyarch_experiments.posterior_guided.constant_decay import CONSTANT_DECAY
 from polyarch_experiments.posterior_guided.equal_operations import (
     EQUAL_OPERATIONS,
     WAYS,
@@ -20,6 +22,7 @@ from polyarch_experiments.posterior_guided.equal_operations import (
     run,
     tables,
 )
+from polyarch_experiments.posterior_guided.gated_networks import build, of_family
 
 QUICK = {**EQUAL_OPERATIONS.presets["quick"], "train": 60, "valid": 20, "test": 20, "width": 2}
 
@@ -76,19 +79,51 @@ def test_every_way_keeps_the_limit(found: dict[str, Any]) -> None:
 
 def test_what_is_told_of_it(found: dict[str, Any]) -> None:
     claims = judge(QUICK, found)
-    assert [claim.supported for claim in claims] == [None] * 4  # one seed decides nothing
+    assert [claim.supported for claim in claims] == [None] * 8  # one seed decides nothing
     (table,) = tables(QUICK, found).values()
     assert len(table.rows) == 1 + 2 * 2 * len(WAYS) and all(len(row) == len(table.columns) for row in table.rows)
     assert set(figures(QUICK, found)) == {"equal_operations"}
 
 
 @pytest.mark.parametrize(("guided", "supported"), [((0.9, 0.9), True), ((0.7, 0.7), False), ((0.9, 0.7), None)])
-def test_a_verdict_needs_every_seed(guided: tuple[float, float], supported: bool | None) -> None:
-    settings = {**QUICK, "seeds": 2, "shares": [0.5], "distillation": False}
-    runs = {
-        f"digits seed {seed}": {
-            "shares": {"0.5": {way: {"test": {"accuracy": guided[seed] if way == "guided" else 0.8}} for way in WAYS}}
+def test_a_verdict_comes_from_the_interval(guided: tuple[float, float], supported: bool | None) -> None:
+    settings = {
+        **QUICK, "data": ["digits", "mnist"], "seeds": 2, "shares": [0.25, 0.5], "epochs": 40, "distillation": False
+    }  # fmt: skip
+    runs = made_up(settings, guided)
+    assert {claim.supported for claim in judge(settings, runs)} == {supported}
+    short = judge({**settings, "epochs": 8}, runs)  # decides nothing against guided search
+    assert {claim.supported for claim in short} == {supported or None}
+    del runs["mnist seed 1"]  # then only the first seed counts
+    claims = judge(settings, runs)
+    assert {claim.supported for claim in claims} == {None}
+    assert claims[0].findings[0].value == pytest.approx(100 * (0.8 - guided[0]))
+
+
+def made_up(settings: dict[str, Any], guided: tuple[float, float]) -> dict[str, Any]:
+    """Everyone has an accuracy of 0.8, apart from guided search."""
+    return {
+        f"{data} seed {seed}": {
+            "shares": {
+                f"{share:g}": {way: {"test": {"accuracy": guided[seed] if way == "guided" else 0.8}} for way in WAYS}
+                for share in settings["shares"]
+            }
         }
+        for data in settings["data"]
         for seed in range(2)
     }
-    assert {claim.supported for claim in judge(settings, runs)} == {supported}
+
+
+def test_a_constant_decay_at_equal_size(tmp_path: Path) -> None:
+    """Both keep the limit; the terms differ, so that what they learn does."""
+    settings = {**CONSTANT_DECAY.presets["quick"], "train": 60, "valid": 20, "test": 20, "width": 3, "candidates": 2}
+    runs = {
+        name: CONSTANT_DECAY.task(settings, item, tmp_path) for name, item in CONSTANT_DECAY.items(settings).items()
+    }
+    prior, constant = runs.values()
+    assert prior["keep_rate"] != constant["keep_rate"]
+    net = build(of_family(settings, "M"), "M", Images.of(settings, "digits", 0), 0)
+    whole = net.cost(net.whole()).macs
+    assert max(run["cost"]["macs"] for run in runs.values()) <= settings["share"] * whole
+    (claim,) = CONSTANT_DECAY.judge(settings, runs)
+    assert claim.supported is None and len(CONSTANT_DECAY.tables(settings, runs)) == 1

@@ -162,6 +162,13 @@ def test_the_paper_s_sizes_priors_and_schedules() -> None:
     assert epochs["MI"] == epochs["M"] == (1800, 0.01, None) and epochs["E"] == epochs["EI"] == (630, 0.05, 10)
 
 
+def test_a_rate_in_steps() -> None:
+    rate = _rate({"learning_rate": 0.1, "epochs": 90, "drop_epochs": [30, 60]})
+    assert [rate(step, 900) for step in (0, 299, 300, 599, 600, 899)] == pytest.approx(
+        [0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
+    )
+
+
 def test_warm_restarts() -> None:
     """Periods of 10, 20, 40, ... epochs, each from the full rate to almost 0; 630 epochs end with the sixth."""
     rate = _rate({"learning_rate": 0.05, "restart_epochs": 10, "epochs": 630})

@@ -37,7 +37,7 @@ def found(accuracy: float, strength: float) -> Run:
     }
 
 
-SETTINGS: Settings = {"data": DATA, "seeds": 2, "family": "MI", "share": 0.1}
+SETTINGS: Settings = {"data": DATA, "seeds": 2, "family": "MI", "share": 0.1, "prior_examples": 500_000}
 MADE_UP = MadeUp(LIMITS, SETTINGS, {"after": found(0.5, 30.0), "during": found(0.6, 0.0)})
 
 
@@ -46,8 +46,7 @@ MADE_UP = MadeUp(LIMITS, SETTINGS, {"after": found(0.5, 30.0), "during": found(0
     [
         ({}, []),
         ({"cifar10, after": {"drawn.test.accuracy": 0.6}}, [0]),  # equal is not better
-        ({"fashion_mnist, during": {"drawn.test.accuracy": [0.4, 0.55]}}, [0]),
-        ({"fashion_mnist, during": {"drawn.test.accuracy": [0.4, 0.65]}}, []),  # by the mean over seeds
+        ({"fashion_mnist, during": {"drawn.test.accuracy": [0.55, 0.65]}}, [0]),  # a wide interval decides nothing
         ({"cifar10, during": {"tuned.accuracy": 0.55}}, [1]),
         ({"cifar10, during": {"flat.test.accuracy": 0.9, "reestimated": 0.1}}, []),
     ],

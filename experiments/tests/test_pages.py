@@ -14,7 +14,7 @@ from polyarch.errors import ConfigError, CorruptFile
 from polyarch_experiments.accounts import ACCOUNTS
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import summary, with_spread
-from polyarch_experiments.page import BY_MEANS, EARLIER, page, results_of, write_page
+from polyarch_experiments.page import AGAIN, BY_MEANS, EARLIER, THEN, page, results_of, write_page
 from polyarch_experiments.papers import Account
 from polyarch_experiments.prices import MINUTES, prices
 from polyarch_experiments.results import Claim, ExperimentResults, Finding
@@ -146,6 +146,15 @@ def test_earlier_settings_are_said(folder: Path) -> None:
     changed = experiment("one", "toys")
     changed.presets["cpu"] = {"seeds": 3, "values": [1]}
     assert EARLIER in page(["toys"], results_of(["toys"], {"one": changed}, folder), "pictures")
+
+
+def test_results_that_lack_values_decide_nothing(folder: Path) -> None:
+    then = Claim(text="It was large.", supported=False, numbers="1", number=1)
+    ExperimentResults(
+        polyarch="0", torch="0", experiment="one", preset="cpu", settings={}, claims=[then], runs={"b": 2.0}
+    ).write(folder / "one.json")  # fmt: skip
+    text = page(["toys"], results_of(["toys"], EXPERIMENTS, folder), "pictures")
+    assert "- **It was large.** Undecided." in text and AGAIN in text and THEN in text
 
 
 def test_the_page_and_its_figures_are_written(folder: Path) -> None:

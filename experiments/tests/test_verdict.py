@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from polyarch.ranking import Interval
 from polyarch_experiments.results import Finding
-from polyarch_experiments.verdict import all_of, any_of, claim, described, finding, not_run, over_seeds, paired
+from polyarch_experiments.verdict import (
+    all_of,
+    any_of,
+    claim,
+    described,
+    finding,
+    not_run,
+    over_seeds,
+    paired,
+    spread_ratio,
+)
 
 ENDS = st.floats(-2, 2)
 
@@ -60,6 +70,14 @@ def test_counts_that_agree_vary_at_least_by_rounding() -> None:
     assert found.high == pytest.approx(2 + 4.3027 / math.sqrt(36), abs=1e-4)
     assert over_seeds([1.0, 5.0], step=1) == over_seeds([1.0, 5.0])
     assert paired([3.0, 3.0], [1.0, 1.0], step=0.5) == over_seeds([2.0, 2.0], step=0.5)
+
+
+def test_the_ratio_of_spreads_by_hand() -> None:
+    """F with (2, 2) degrees of freedom leaves 2.5 % above 39: its quantile at q is q / (1 - q)."""
+    found = spread_ratio([0.0, 2.0, 4.0], [0.0, 1.0, 2.0])
+    expected = 2.0, 2 / math.sqrt(39), 2 * math.sqrt(39)
+    assert (found.value, found.low, found.high) == pytest.approx(expected)
+    assert spread_ratio([1.0], [1.0, 2.0]) == spread_ratio([1.0, 2.0], [1.0, 1.0]) == Interval(None, None, None)
 
 
 def test_the_interval_over_seeds_covers_the_mean() -> None:

@@ -60,6 +60,7 @@ class EnasSettings(GatedSettings, ImageSpaceSettings):
 class InflatedResNetSettings(GatedSettings, ImageSpaceSettings):
     """A bottleneck ResNet with gates; ``kernels`` of several sizes stand in parallel.
 
+    They are added up, or share the channels if they are ``concatenated``.
     ``blocks`` has a number for every stage. A ``large`` stem quarters the resolution first.
     """
 
@@ -68,6 +69,7 @@ class InflatedResNetSettings(GatedSettings, ImageSpaceSettings):
     width: PositiveInt = 16
     blocks: Kernels = (1, 1, 1)
     kernels: Kernels = (3, 5)
+    concatenated: bool = False
     expansion: PositiveInt = 4
     stem: Literal["small", "large"] = "small"
 

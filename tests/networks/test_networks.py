@@ -28,6 +28,9 @@ TINY: dict[str, Callable[[], Any]] = {
     "enas, one stage": lambda: EnasNetwork(width=2, stages=1, in_channels=2, classes=3),
     "enas, inflated": lambda: EnasNetwork(width=2, stages=2, inflated=True, in_channels=2, classes=3),
     "resnet": lambda: InflatedResNet(width=3, blocks=(1, 1), expansion=2, in_channels=2, classes=3),
+    "resnet, concatenated": lambda: InflatedResNet(
+        width=3, blocks=(1, 1), kernels=(1, 3, 5), concatenated=True, expansion=2, in_channels=2, classes=3
+    ),
     "densenet": lambda: DenseNet(growth=2, layers=(2, 1), bottleneck=2, in_channels=2, classes=3),
     "mlp": lambda: ResidualMLP(features=6, width=4, depth=2, inner=5, classes=3),
 }
@@ -299,6 +302,9 @@ def test_published_sizes() -> None:
     large: dict[str, Any] = {"stem": "large", "classes": 1000}
     resnet50: dict[str, Any] = {"width": 64, "blocks": (3, 4, 6, 3), "kernels": (3,)} | large
     assert parameters_of(lambda: InflatedResNet(**resnet50)) == 25_557_032
+    inflated = resnet50 | {"kernels": (1, 3, 5, 9), "concatenated": True}  # 1, 9, 9 and 25 weights in place of 9
+    kernels = sum(count * (64 * 2**stage) ** 2 for stage, count in enumerate((3, 4, 6, 3)))
+    assert parameters_of(lambda: InflatedResNet(**inflated)) == 25_557_032 + (44 - 36) * kernels // 4
     assert parameters_of(lambda: DenseNet(growth=32, layers=(6, 12, 24, 16), **large)) == 7_978_856
     assert parameters_of(lambda: MultiBranchResNet(width=96, blocks=4)) == pytest.approx(26.2e6, rel=1e-3)
     assert parameters_of(lambda: EnasNetwork(width=36, cells=5)) == pytest.approx(3.73e6, rel=1e-3)
@@ -321,6 +327,7 @@ def test_no_1x1_convolution_has_a_stride() -> None:
         (lambda: MultiBranchResNet(kernels=()), "odd kernel sizes"),
         (lambda: InflatedResNet(kernels=(3, 3)), "odd kernel sizes"),
         (lambda: InflatedResNet(blocks=(2, 0)), r"blocks to be one or more numbers of 1 or more. Got \(2, 0\)"),
+        (lambda: InflatedResNet(width=1, concatenated=True), "width of 2 or more for as many kernel sizes. Got 1"),
         (lambda: InflatedResNet(stem="big"), "stem out of small, large. Got 'big'"),  # type: ignore[arg-type]
         (lambda: DenseNet(layers=()), "layers to be one or more"),
         (lambda: DenseNet(initial=0), "initial to be 1 or more"),

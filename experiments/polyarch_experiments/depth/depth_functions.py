@@ -14,12 +14,12 @@ from polyarch.predictive import responsibilities
 from polyarch.supernets import FullyConnectedDepth
 from polyarch_experiments.depth.planes import boundary_length, class_one, picture, plane, update_sizes
 from polyarch_experiments.depth.spirals import QUICK, SPIRALS, Problem, fixed, learned, measure, posterior
-from polyarch_experiments.depth.verdict import claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, side_by_side, summary, with_spread
 from polyarch_experiments.measures import rank_correlation, spread
 from polyarch_experiments.papers import VARIATIONAL_DEPTH
-from polyarch_experiments.results import Claim
+from polyarch_experiments.results import Claim, Finding
+from polyarch_experiments.verdict import claim, finding, interval_in_words, over_seeds, paired
 
 RINGS = 6
 SMALL = 32
@@ -103,15 +103,16 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     return [
         claim(
             "The functions become more complex from depth to depth, up to the chosen one.",
-            lies(over_seeds(correlations), above=0.8),
-            f"Spearman of depth and length of the decision boundary {shown(over_seeds(correlations), 2)}",
+            [finding("Spearman of depth and length of the decision boundary", over_seeds(correlations), above=0.8)],
             number=9,
             document="pictures: nearly linear at first, two clean spirals at the chosen depth",
             ours="a rank correlation above 0.8, up to the depth chosen from the learned q",
         ),
         claim(
             "Blocks after the chosen depth are closer to the identity than those of a network of fixed depth.",
-            lies(paired(sizes["learned_depths"], same["learned_depths"]), below=0) if sizes["learned_depths"] else None,
+            [finding("difference", paired(sizes["learned_depths"], same["learned_depths"]), below=0)]
+            if sizes["learned_depths"]
+            else [],
             "size of the updates |f(a)| / |a| after the chosen depth over that before it: "
             + "; ".join(_sizes_told(name, sizes[source], same[source]) for name, source in sources.items())
             + f"; last block {spread([seed['updates'][-1] for seed in seeds], 3)} learned depth, "
@@ -122,28 +123,28 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         ),
         claim(
             f"With a learned depth the function resembles a spiral (test accuracy {SPIRAL:.0%}) after fewer blocks.",
-            lies(paired(later, arrival), above=0),
+            [finding("blocks fewer", paired(later, arrival), above=0)],
             f"first depth with this accuracy: {spread(arrival, 1)} learned, {spread(later, 1)} in a network of fixed "
-            f"depth {settings['max_depth']}; difference {shown(paired(later, arrival), 1)}",
+            f"depth {settings['max_depth']}",
             number=9,
             document="layer 15 of a fixed depth of 20; with a learned depth the first layers do most of the work",
             ours=f"an accuracy of {SPIRAL:.0%}",
         ),
         claim(
             "Some inputs need more depth: E[d given x, y] changes steadily from inner to outer turns.",
-            _steadily(rings),
+            [_steadily(rings)],
             f"mean depth {spread(first, 2)} in the innermost sixth of the test points, {spread(last, 2)} in the "
-            f"outermost; Spearman with the radius {shown(over_seeds(rings), 2)}",
+            "outermost",
             ours="a rank correlation beyond 0.8 or -0.8",
         ),
     ]
 
 
-def _steadily(rings: list[float]) -> bool | None:
-    """Whether the rank correlation is strong in either direction."""
-    interval = over_seeds(rings)
-    either = [lies(interval, above=0.8), lies(interval, below=-0.8)]
-    return True if True in either else None if None in either else False
+def _steadily(rings: list[float]) -> Finding:
+    """Whether the rank correlation is strong, in the direction of its mean."""
+    rises = statistics.fmean(rings) > 0
+    name = "Spearman with the radius"
+    return finding(name, over_seeds(rings), above=0.8) if rises else finding(name, over_seeds(rings), below=-0.8)
 
 
 def _late_over_early(measured: list[dict[str, Any]], seeds: list[dict[str, Any]], source: str) -> list[float]:
@@ -160,7 +161,8 @@ def _sizes_told(name: str, ours: list[float], theirs: list[float]) -> str:
     """In words."""
     if not ours:
         return f"{name}: no block after it"
-    return f"{name} {spread(ours, 2)}, fixed depth {spread(theirs, 2)}, difference {shown(paired(ours, theirs), 2)}"
+    difference = interval_in_words(paired(ours, theirs), 2)
+    return f"{name} {spread(ours, 2)}, fixed depth {spread(theirs, 2)}, difference {difference}"
 
 
 def _first_spiral(seed: dict[str, Any]) -> float:

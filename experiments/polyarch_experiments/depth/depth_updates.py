@@ -7,12 +7,12 @@ from typing import Any
 
 from polyarch.methods.depth.search import DepthSearch, Updates
 from polyarch_experiments.depth.spirals import QUICK, SPIRALS, measure, network, problem
-from polyarch_experiments.depth.verdict import claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, summary, with_spread
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import VARIATIONAL_DEPTH
 from polyarch_experiments.results import Claim
+from polyarch_experiments.verdict import claim, finding, interval_in_words, over_seeds, paired
 
 TRACKED = 0.1
 """Nats of KL up to which q counts as the exact posterior."""
@@ -46,17 +46,16 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     return [
         claim(
             "The q of gradient updates is the exact posterior for the final weights (within 0.1 nats of KL).",
-            lies(apart["gradient"], below=TRACKED),
-            f"KL(learned || exact): gradient {shown(apart['gradient'], 2)}, em {shown(apart['em'], 2)}; depth of the "
-            f"learned q minus that of the exact posterior for the same weights {shown(further, 1)}",
+            [finding("KL(learned || exact) in nats", apart["gradient"], below=TRACKED)],
+            f"em {interval_in_words(apart['em'], 2)}; depth of the learned q minus that of the exact posterior for the "
+            f"same weights {interval_in_words(further, 1)}",
             document="the variational posterior tracks the true posterior during gradient updates (appendix A)",
             ours="0.1 nats",
         ),
         claim(
             "Gradient updates and expectation maximisation predict alike (mean log p within 0.05 nats).",
-            lies(paired(logs["gradient"], logs["em"]), above=-0.05, below=0.05),
-            f"difference {shown(paired(logs['gradient'], logs['em']))}; "
-            + "; ".join(
+            [finding("difference", paired(logs["gradient"], logs["em"]), above=-0.05, below=0.05)],
+            "; ".join(
                 f"{updates}: depth {spread(depths[updates], 1)}, bound {spread(bounds[updates], 2)}, "
                 f"log p {spread(logs[updates], 3)}"
                 for updates in UPDATES

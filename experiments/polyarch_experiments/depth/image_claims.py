@@ -7,12 +7,12 @@ from typing import Any
 
 from polyarch.methods.depth.search import RULES
 from polyarch_experiments.depth.image_networks import CONFIDENCES
-from polyarch_experiments.depth.verdict import all_of, claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.figures import Spec, grouped_bars, side_by_side, summary, with_spread
 from polyarch_experiments.images import NAMES
 from polyarch_experiments.measures import spread
 from polyarch_experiments.results import Claim
+from polyarch_experiments.verdict import claim, finding, interval_in_words, over_seeds, paired
 
 EXIT_CONFIDENCE = 0.95
 """The one that the claim on early exit is about."""
@@ -49,7 +49,10 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 def _order(settings: Settings, runs: dict[str, Any]) -> Claim:
     names = settings["data"]
     depths = {name: _depths(settings, runs, name, "95%") for name in names}
-    steps = [paired(depths[second], depths[first]) for first, second in pairwise(names)]
+    steps = [
+        finding(f"blocks from {NAMES[first]} to {NAMES[second]}", paired(depths[second], depths[first]), above=0)
+        for first, second in pairwise(names)
+    ]
     rules = "; ".join(
         f"{NAMES[name]}: "
         + ", ".join(
@@ -59,8 +62,8 @@ def _order(settings: Settings, runs: dict[str, Any]) -> Claim:
     )
     return claim(
         f"Harder data get deeper networks: {' < '.join(NAMES[name] for name in names)} (rule 95 %).",
-        all_of([lies(step, above=0) for step in steps]),
-        f"differences in blocks {', '.join(shown(step, 1) for step in steps)}; {rules} (D = {settings['max_depth']})",
+        steps,
+        f"{rules} (D = {settings['max_depth']})",
         number=5,
         document="about 18 (MNIST), 28 (Fashion-MNIST) and 30 (SVHN) of D = 50",
         needs=FAIR if settings["train"] < 12_000 else None,
@@ -74,12 +77,15 @@ def _pruning(settings: Settings, runs: dict[str, Any]) -> Claim:
             measure: paired(*(_values(settings, runs, name, kind, measure) for kind in ("pruned 95%", "unpruned")))
             for measure in MEASURES
         }
-        kept += [lies(sides["accuracy"], above=-0.005, below=0.005), lies(sides["mean_log_p"], above=-0.02, below=0.02)]
-        told = [f"{shown_name} {shown(sides[measure], 4)}" for measure, shown_name in MEASURES.items()]
+        kept += [
+            finding(f"{NAMES[name]}, accuracy", sides["accuracy"], above=-0.005, below=0.005),
+            finding(f"{NAMES[name]}, mean log p", sides["mean_log_p"], above=-0.02, below=0.02),
+        ]
+        told = [f"{title} {interval_in_words(sides[measure], 4)}" for measure, title in MEASURES.items()]
         parts.append(f"{NAMES[name]}: {', '.join(told)}")
     return claim(
         "Pruning by the 95 % rule keeps accuracy (within 0.5 points) and log-likelihood (within 0.02 nats).",
-        all_of(kept),
+        kept,
         f"pruned minus full: {'; '.join(parts)}",
         number=6,
         document="no loss against the unpruned mixture",
@@ -96,14 +102,15 @@ def _calibration(settings: Settings, runs: dict[str, Any]) -> Claim:
         differences[name] = paired(ours, theirs)
         parts.append(
             f"{NAMES[name]}: {spread(ours, 4)} learned, {spread(theirs, 4)} fixed, difference "
-            f"{shown(differences[name], 4)}"
+            f"{interval_in_words(differences[name], 4)}"
         )
     easiest, *harder = settings["data"]
-    verdicts = [lies(differences[name], below=0) for name in harder] + [lies(differences[easiest], above=0)]
+    findings = [finding(NAMES[name], differences[name], below=0) for name in harder]
+    findings.append(finding(NAMES[easiest], differences[easiest], above=0))
     against = "full depth" if kind == "full depth" else "the depth that was chosen"
     return claim(
         f"A learned depth is better calibrated than a fixed one on harder data, and worse on {NAMES[easiest]}.",
-        all_of(verdicts) if harder else None,
+        findings if harder else [],
         f"expected calibration error, 15 bins, against a network of {against}: {'; '.join(parts)}",
         number=7,
         document="lower error on Fashion-MNIST and SVHN, higher on MNIST (underconfident)",
@@ -117,16 +124,15 @@ def _speed(settings: Settings, runs: dict[str, Any]) -> Claim:
     }
     return claim(
         "The pruned network's forward pass is faster than that of the full depth.",
-        all_of([lies(found, above=0) for found in shares.values()]),
-        "share of the time that is saved: "
-        + "; ".join(f"{NAMES[name]} {shown(one, 2)}" for name, one in shares.items()),
+        [finding(NAMES[name], found, above=0) for name, found in shares.items()],
+        "share of the time that is saved",
         number=8,
         document="62 % (MNIST), 41 % (Fashion-MNIST) and 37 % (SVHN) faster than D = 50",
     )
 
 
 def _early_exit(settings: Settings, runs: dict[str, Any]) -> Claim:
-    parts, kept = [], []
+    kept = []
     for name in settings["data"]:
         curves = [{point["confidence"]: point for point in run["exits"]} for run in _seeds(settings, runs, name)]
         early, full = ([curve[confidence] for curve in curves] for confidence in (EXIT_CONFIDENCE, CONFIDENCES[-1]))
@@ -134,12 +140,13 @@ def _early_exit(settings: Settings, runs: dict[str, Any]) -> Claim:
             paired([other[key] for other in full], [point[key] for point in early])
             for key in ("accuracy", "mean_depth")
         )
-        kept += [lies(lost, below=0.002), lies(saved, above=0)]
-        parts.append(f"{NAMES[name]}: {shown(saved, 2)} blocks fewer, accuracy lower by {shown(lost, 4)}")
+        kept += [
+            finding(f"{NAMES[name]}, accuracy lost", lost, below=0.002),
+            finding(f"{NAMES[name]}, blocks saved", saved, above=0),
+        ]
     return claim(
         f"Early exit at confidence {EXIT_CONFIDENCE} uses fewer blocks and loses at most 0.2 points of accuracy.",
-        all_of(kept),
-        "; ".join(parts),
+        kept,
         ours="a confidence of 0.95 and 0.2 points",
     )
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from polyarch.ranking import Interval
 from polyarch_experiments.depth.image_networks import IMAGES, LONG, PAPER, QUICK, ImageProblem
-from polyarch_experiments.depth.verdict import all_of, claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, side_by_side, summary, with_spread
 from polyarch_experiments.images import NAMES
 from polyarch_experiments.measures import rank_correlation
 from polyarch_experiments.papers import VARIATIONAL_DEPTH
-from polyarch_experiments.results import Claim
+from polyarch_experiments.results import Claim, Finding
+from polyarch_experiments.verdict import claim, finding, over_seeds, paired
 
 Item = tuple[str, str, int, int]
 Measure = Callable[[dict[str, Any]], float]
@@ -77,37 +78,37 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     return [
         claim(
             "The expected depth grows with D.",
-            all_of([lies(one, above=0) for one in expected.values()]),
-            f"Spearman with D: {_told(expected)}",
+            _above_0(expected),
+            "Spearman with D",
             number=5,
             document="it grows with D on all data (figure 9)",
         ),
         claim(
             "The depth of the 95 % rule grows more slowly with D than the expected depth.",
-            all_of([lies(one, above=0) for one in growths.values()]),
-            f"blocks of the expected depth minus blocks of the 95 % rule, per block of D: {_told(growths)}",
+            _above_0(growths),
+            "blocks of the expected depth minus blocks of the 95 % rule, per block of D",
             number=5,
             document="it tends to saturate (figure 9)",
         ),
         claim(
             f"On harder data the 95 %-pruned mixture has a higher log-likelihood than a fixed depth of {deepest}.",
-            all_of([lies(one, above=0) for one in gains.values()]),
-            f"difference of test mean log p: {_told(gains)}" if gains else "one data set",
+            _above_0(gains),
+            "difference of test mean log p" if gains else "one data set",
             number=6,
             document="it outperforms networks of fixed depth on Fashion-MNIST and SVHN (figure 9)",
         ),
         claim(
             "The time that pruning saves grows with D.",
-            all_of([lies(one, above=0) for one in saved.values()]),
-            f"Spearman of D and the share of the time that is saved: {_told(saved)}",
+            _above_0(saved),
+            "Spearman of D and the share of the time that is saved",
             number=8,
             document="it grows with D (figure 11)",
         ),
     ]
 
 
-def _told(found: dict[str, Any]) -> str:
-    return "; ".join(f"{NAMES[name]} {shown(interval, 2)}" for name, interval in found.items())
+def _above_0(found: dict[str, Interval]) -> list[Finding]:
+    return [finding(NAMES[name], interval, above=0) for name, interval in found.items()]
 
 
 def _expected(run: dict[str, Any]) -> float:

@@ -11,12 +11,12 @@ import numpy as np
 from polyarch.ranking import Interval
 from polyarch.ranking.bootstrap import Positions, Resamples
 from polyarch_experiments.depth.spirals import QUICK, SPIRALS, depths, measure_fixed, measure_learned, values, weighted
-from polyarch_experiments.depth.verdict import all_of, claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, bars_and_points, side_by_side, summary
 from polyarch_experiments.measures import rank_correlation, spread
 from polyarch_experiments.papers import VARIATIONAL_DEPTH
 from polyarch_experiments.results import Claim
+from polyarch_experiments.verdict import claim, finding, interval_in_words, over_seeds, paired
 
 LEARNED = "learned"
 POSTERIORS = {"q": "learned q", "exact": "exact posterior"}
@@ -43,8 +43,8 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     claims = [
         claim(
             f"Depths with more probability by the {shown_name} are those where networks of fixed depth do better.",
-            lies(found[name], above=0),
-            f"Spearman of probability and test mean log p over depths {shown(found[name], 2)}; {numbers}",
+            [finding("Spearman of probability and test mean log p over depths", found[name], above=0)],
+            numbers,
             number=1 if name == "q" else None,
             document=document if name == "q" else "not in the paper",
             ours="a rank correlation above 0, by a bootstrap over depths and seeds",
@@ -91,8 +91,8 @@ def against_fixed(settings: Settings, runs: dict[str, Any], where: str = "") -> 
     best = _best(settings, runs)
     return claim(
         f"The pruned mixture has a higher test log-likelihood than the fixed depth chosen on validation data{where}.",
-        lies(difference, above=0),
-        f"difference of mean log p {shown(difference)}; mixture {spread(values(learned, 'pruned'), 3)} (weights chosen "
+        [finding("difference of mean log p", difference, above=0)],
+        f"mixture {spread(values(learned, 'pruned'), 3)} (weights chosen "
         f"on validation data: {taken}; by weights: {others}), fixed depth {spread(theirs, 3)} (depths "
         f"{[seed['depth'] for seed in fixed]}); best fixed depth by test points, {best}: "
         f"{spread(values(runs[f'depth {best}'], 'test'), 3)}",
@@ -108,12 +108,15 @@ def _pruning(learned: dict[str, Any]) -> Claim:
         for name, weights, full in (("learned", "learned", "unpruned learned"), ("exact", "exact", "unpruned"))
     }  # fmt: skip
     log_p, accuracy = sides["learned"]
-    told = [f"{name} q: mean log p {shown(one, 4)}, accuracy {shown(two, 4)}" for name, (one, two) in sides.items()]
+    exact = ", ".join(interval_in_words(one, 4) for one in sides["exact"])
     return claim(
         "Pruning keeps the log-likelihood (within 0.01 nats) and accuracy (within 0.5 points) of the mixture.",
-        all_of([lies(log_p, above=-0.01, below=0.01), lies(accuracy, above=-0.005, below=0.005)]),
-        f"pruned minus full: {'; '.join(told)}; KL(learned || exact) "
-        f"{shown(over_seeds([seed['kl'] for seed in learned['seeds']]), 2)} nats",
+        [
+            finding("pruned minus full, mean log p", log_p, above=-0.01, below=0.01),
+            finding("accuracy", accuracy, above=-0.005, below=0.005),
+        ],
+        f"with the exact posterior {exact}; KL(learned || exact) "
+        f"{interval_in_words(over_seeds([seed['kl'] for seed in learned['seeds']]), 2)} nats",
         document="pruned and full predictions agree",
         ours="0.01 nats and 0.5 points, for the learned q as in the paper",
     )

@@ -12,12 +12,12 @@ from typing import Any
 
 from polyarch.ranking import Interval
 from polyarch_experiments.depth.spirals import QUICK, SPIRALS, depths, measure_learned, values, weighted
-from polyarch_experiments.depth.verdict import all_of, claim, lies, over_seeds, paired, shown
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, side_by_side, summary, with_spread
 from polyarch_experiments.measures import rank_correlation, spread
 from polyarch_experiments.papers import VARIATIONAL_DEPTH
-from polyarch_experiments.results import Claim
+from polyarch_experiments.results import Claim, Finding
+from polyarch_experiments.verdict import claim, finding, interval_in_words, over_seeds, paired, spread_ratio
 
 Judge = Callable[[Settings, dict[str, Any]], list[Claim]]
 
@@ -79,38 +79,43 @@ def _log_p(run: dict[str, Any]) -> list[float]:
     return values(run, "pruned")
 
 
-def _apart(found: dict[float, Interval], digits: int) -> str:
-    return ", ".join(f"{shown(interval, digits)} at {value}" for value, interval in found.items()) or "not measured"
+def _apart(name: str, found: dict[float, Interval], most: float) -> list[Finding]:
+    """Differences that a claim expects to be small."""
+    return [finding(f"{name} at {value}", one, above=-most, below=most) for value, one in found.items()]
 
 
 def judge_max_depth(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Stable up to 50, unstable after."""
     chosen, logs = (_stability(settings, runs, 20, 50, measure) for measure in (depths, _log_p))
     learned = _stability(settings, runs, 20, 50, lambda run: depths(run, source="learned_depths"))
-    within = [lies(one, above=-2, below=2) for one in chosen.values()]
-    within += [lies(one, above=-STABLE, below=STABLE) for one in logs.values()]
-    beyond = [value for value in settings["values"] if value > 50]
+    from_q = ", ".join(f"{interval_in_words(one, 1)} at {value}" for value, one in learned.items())
+    before, beyond = (
+        [value for value in settings["values"] if (value > 50) == is_beyond] for is_beyond in (False, True)
+    )
     spreads = {value: _std(_log_p(_at(settings, runs, value))) for value in settings["values"]}
-    before = max(spread for value, spread in spreads.items() if value <= 50)
     return [
         claim(
             "Chosen depth (within 2 blocks) and log-likelihood (within 0.05 nats) are stable for D = 20 to 50.",
-            all_of(within),
-            f"exact posterior, depth against that at D = 20: {_apart(chosen, 1)}; log p against that at D = 20: "
-            f"{_apart(logs, 3)}; depth from the learned q against that at D = 20: {_apart(learned, 1)}; "
-            f"{_numbers(settings, runs)}",
+            _apart("depth against that at D = 20", chosen, 2) + _apart("log p", logs, STABLE),
+            f"depth from the learned q against that at D = 20: {from_q or 'not measured'}; {_numbers(settings, runs)}",
             number=2,
             document="both are stable up to about D = 50",
             ours="2 blocks and 0.05 nats",
         ),
         claim(
             "Beyond D = 50 the results become unstable (larger spread over seeds).",
-            max(spreads[value] for value in beyond) > 1.5 * before if beyond else None,
-            f"standard deviation of log p over {settings['seeds']} seeds: at most {before:.3f} up to D = 50; "
-            + "; ".join(f"{spreads[value]:.3f} at D = {value}" for value in beyond),
+            [
+                finding(
+                    f"standard deviation of log p at D = {beyond[-1]} over that at {before[-1]}",
+                    spread_ratio(*(_log_p(_at(settings, runs, value)) for value in (beyond[-1], before[-1]))),
+                    above=1,
+                )
+            ]
+            if beyond
+            else [],
+            "; ".join(f"{deviation:.3f} at D = {value}" for value, deviation in spreads.items()),
             number=2,
             document="both become unstable",
-            ours="a spread 1.5 times as large; no interval",
         ),
     ]
 
@@ -123,15 +128,14 @@ def judge_width(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     return [
         claim(
             "The chosen depth falls as the width grows.",
-            lies(correlation, below=0),
-            f"Spearman {shown(correlation, 2)}; {_numbers(settings, runs)}",
+            [finding("Spearman", correlation, below=0)],
+            _numbers(settings, runs),
             number=3,
             document="it falls over widths 1 to 1000",
         ),
         claim(
             f"The test log-likelihood is stable (within 0.05 nats) for widths 20 to {min(widest, 500)}.",
-            all_of([lies(one, above=-STABLE, below=STABLE) for one in logs.values()]),
-            f"log p against that at width 20: {_apart(logs, 3)}",
+            _apart("log p against that at width 20", logs, STABLE),
             number=3,
             document="stable for widths 20 to 500",
             ours="0.05 nats",
@@ -145,8 +149,8 @@ def judge_rotation(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     return [
         claim(
             "The chosen depth grows with the rotation of the spirals.",
-            lies(correlation, above=0),
-            f"Spearman {shown(correlation, 2)}; {_numbers(settings, runs)}",
+            [finding("Spearman", correlation, above=0)],
+            _numbers(settings, runs),
             number=4,
             document="it grows with the rotation",
         )
@@ -159,8 +163,8 @@ def judge_points(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     return [
         claim(
             "The chosen depth grows with the number of training points up to about 500.",
-            lies(correlation, above=0),
-            f"Spearman up to 500 points {shown(correlation, 2)}; {_numbers(settings, runs)}",
+            [finding("Spearman up to 500 points", correlation, above=0)],
+            _numbers(settings, runs),
             number=4,
             document="it grows until about 500 points and is stable from there",
         )

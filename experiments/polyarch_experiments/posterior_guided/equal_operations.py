@@ -36,6 +36,7 @@ from polyarch_experiments.posterior_guided.gated_networks import (
 )
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
+from polyarch_experiments.verdict import claim, finding, interval_in_words, over_seeds
 
 DataAndSeed = tuple[str, int]
 
@@ -44,7 +45,7 @@ WAYS = {
     "scratch": "its architecture from scratch",
     "uniform": "uniform width",
     "l1": "pruned by L1 norm, tuned",
-    "scales": "pruned by scales of normalisation, tuned",
+    "scales": "pruned by norm scales, tuned",
 }
 DISTILLED = ", distilled"
 
@@ -142,45 +143,73 @@ def norm_scales(name: str, module: nn.Module) -> Tensor | None:
     return module.weight.detach().abs() if isinstance(module, NORMS) and module.weight is not None else None
 
 
+def arrived(settings: Settings, runs: Mapping[str, Any]) -> list[str]:
+    """The data sets that have results so far."""
+    return [data for data in settings["data"] if runs_of(runs, counts(settings), data)]
+
+
 def errors(settings: Settings, runs: Mapping[str, Any], data: str, share: float, way: str) -> list[float]:
     """Test errors in %, one per seed."""
     found = runs_of(runs, counts(settings), data)
     return [100 * (1 - one["shares"][f"{share:g}"][way]["test"]["accuracy"]) for one in found]
 
 
+ENOUGH_EPOCHS = 30
+FAIR = (
+    "networks that fit their training images: after so few epochs the whole one does not. The preset long has 5,000 "
+    "images, twice the width, 60 epochs and distillation, an estimated 34 hours on one core"
+)
+
+OTHERS = {
+    "uniform": "a network of uniform width, trained from scratch",
+    "l1": "pruning by the L1 norm of filters",
+    "scales": "pruning by the scales of normalisation",
+    "scratch": "its own architecture, trained from scratch",
+}
+
+
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """Guided search against every other way: a claim holds, or fails, if it does with every seed at every place."""
-    others = {
-        "uniform": "a network of uniform width, trained from scratch",
-        "scratch": "its own architecture, trained from scratch",
-        "l1": "pruning by the L1 norm of filters",
-        "scales": "pruning by the scales of normalisation",
-    }
-    return [_better(settings, runs, way, told) for way, told in others.items()]
+    """Guided search against every other way: differences paired by seed, on average over data sets and at every limit.
+
+    Seeds are few, so that one place alone decides little: a claim is about the mean over all of them.
+    """
+    endings = ["", *([DISTILLED] if settings["distillation"] else [])]
+    return [_better(settings, runs, f"guided{end}", f"{way}{end}") for end in endings for way in OTHERS]
 
 
-def _better(settings: Settings, runs: dict[str, Any], way: str, told: str) -> Claim:
-    parts, differences = [], []
-    for data in settings["data"]:
-        for share in settings["shares"]:
-            pairs = list(
-                zip(*(errors(settings, runs, data, share, one) for one in ("guided", way)), strict=True)
-            )  # one per seed
-            differences += [ours - theirs for ours, theirs in pairs]
-            shown = ", ".join(f"{ours:.2f} against {theirs:.2f}" for ours, theirs in pairs)
-            parts.append(f"{NAMES[data]} at {share:.0%}: {shown}")
-    decided = settings["seeds"] > 1 and len({difference < 0 for difference in differences}) == 1
-    return Claim(
-        text=f"With as many operations and epochs, guided search is better than {told}.",
-        supported=differences[0] < 0 if decided else None,
-        numbers="test error in %, guided against the other, by seed; " + "; ".join(parts),
+def differences(settings: Settings, runs: Mapping[str, Any], ours: str, theirs: str, share: float) -> list[float]:
+    """Points of test error of one way minus those of another, seed by seed; means over data sets.
+
+    Of seeds that all data sets have.
+    """
+    sides = [[errors(settings, runs, data, share, way) for data in arrived(settings, runs)] for way in (ours, theirs)]
+    complete = min(len(seeds) for seeds in sides[0])  # of every data set
+    return [
+        statistics.fmean(first[seed] - second[seed] for first, second in zip(*sides, strict=True))
+        for seed in range(complete)
+    ]
+
+
+def _better(settings: Settings, runs: dict[str, Any], ours: str, theirs: str) -> Claim:
+    by_share = {share: differences(settings, runs, ours, theirs, share) for share in settings["shares"]}
+    means = [statistics.fmean(seeds) for seeds in zip(*by_share.values(), strict=True)]
+    shown = [
+        f"{share:.0%} of the operations {interval_in_words(over_seeds(found), 2)}" for share, found in by_share.items()
+    ]
+    way = theirs.removesuffix(DISTILLED)
+    taught = ", both with distillation" if theirs.endswith(DISTILLED) else ""
+    return claim(
+        f"With as many operations and epochs, guided search is better than {OTHERS[way]}{taught}.",
+        [finding("points of test error, mean over data sets and limits", over_seeds(means), below=0)],
+        f"{len(means)} of {settings['seeds']} seeds; at {', '.join(shown)}",
+        needs=FAIR if settings["epochs"] < ENOUGH_EPOCHS else None,
     )
 
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     """Errors and sizes of every way."""
     rows = []
-    for data in settings["data"]:
+    for data in arrived(settings, runs):
         found = runs_of(runs, counts(settings), data)
         whole = [one["whole"] for one in found]
         rows.append([NAMES[data], "100 %", "whole network", *_cells(whole)])
@@ -208,7 +237,7 @@ def _cells(networks: list[dict[str, Any]]) -> list[str]:
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Error over operations, a line for every way."""
     panels = []
-    for data in settings["data"]:
+    for data in arrived(settings, runs):
         found = runs_of(runs, counts(settings), data)
         rows = [
             {
@@ -240,8 +269,8 @@ EQUAL_OPERATIONS = Experiment(
         },
         "cpu": _CPU,
         "long": {
-            **_CPU, "size": None, "train": 20_000, "valid": 2000, "test": 10_000, "cutout": True, "width": 24,
-            "blocks": 2, "batch_size": 64, "epochs": 60, "tuning_epochs": 30, "candidates": 100, "distillation": True,
+            **_CPU, "train": 5000, "valid": 1000, "test": 10_000, "width": 16, "epochs": 40, "tuning_epochs": 20,
+            "candidates": 64, "distillation": True,
         },
         "paper": {
             **_CPU, **LARGE, "data": ["cifar10", "cifar100"], "seeds": 3, "distillation": True,
@@ -252,4 +281,5 @@ EQUAL_OPERATIONS = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
+    partial=True,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from polyarch.data import TensorData
 from polyarch.distributions import KeepDrop
 from polyarch.methods.posterior_guided.search import PosteriorSearch
 from polyarch.networks import DenseNet, EnasNetwork, InflatedResNet, MultiBranchResNet
+from polyarch.networks.layers import Stem
 from polyarch.nn import ReestimatedStatistics
 from polyarch.randomness import derive_seed, global_seed
 from polyarch.runs.networks import to_device
@@ -37,9 +38,11 @@ FAMILIES = {
     "M": "multi-branch ResNet",
     "EI": "ENAS cells, wide",
     "E": "ENAS cells",
-    "R": "ResNet, kernels 3 and 5",
+    "R": "ResNet, kernels of several sizes that share the channels",
     "D": "DenseNet",
 }
+PLAIN = {"R": "plain R"}
+"""The plain network that an inflated one comes from; others differ in the number of channels only."""
 
 SMALL: Settings = {
     "size": 16, "train": 4000, "valid": 1000, "test": 2000, "cutout": False, "width": 8, "blocks": 1,
@@ -50,13 +53,16 @@ SMALL: Settings = {
         "MI": {"width": 13, "square_length_scale": 150.0},
         "EI": {"width": 16, "square_length_scale": 0.1},
         "E": {"square_length_scale": 0.1},
+        "R": {"square_length_scale": 80.0, "prior_examples": 1_200_000},
+        "D": {"square_length_scale": 100.0, "prior_examples": 1_200_000},
     },
 }  # fmt: skip
-"""Images, networks and training that two cores have time for; `TINY` takes seconds, `LARGE` is the paper's setting.
+"""Images, networks and training that two cores have time for; `TINY` takes seconds, `LARGE` and `IMAGENET` are the
+paper's settings.
 
-d^2 and N are those of the paper, by family: M with 96 channels and MI with 160, E and EI with twice as many. Two
-thousand steps are few for drop probabilities to move far, so their learning rate is higher than in the paper, which
-trains for 600,000 steps.
+d^2 and N are those of the paper's supplement, by family: M with 96 channels and MI with 160, E and EI with twice as
+many. Two thousand steps are few for drop probabilities to move far, so their learning rate is higher than in the paper,
+which trains for 600,000 steps.
 """
 TINY: Settings = {
     **SMALL, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4, "epochs": 1, "candidates": 3,
@@ -73,11 +79,25 @@ LARGE: Settings = {
         "MI": {"width": 160, "square_length_scale": 150.0},
         "E": {"width": 40, **_CELLS},
         "EI": {"width": 75, **_CELLS},
-        "R": {"width": 32},
-        "D": {"width": 32},
     },
 }  # fmt: skip
 """The widths of E and EI are those at which our cells have the paper's 4.6 and 15.3 million parameters."""
+
+IMAGENET: Settings = {
+    **LARGE, "size": 224, "train": 1_231_167, "valid": 50_000, "test": 50_000, "cutout": False, "crop_scale": 0.08,
+    "learning_rate": 0.1, "tuning_epochs": 10, "prior_examples": 1_200_000,
+    "families": {
+        "R": {
+            "width": 64, "stages": [3, 4, 6, 3], "kernels": [1, 3, 5, 9], "stem": "large", "square_length_scale": 80.0,
+            "batch_size": 256, "epochs": 90, "drop_epochs": [30, 60],
+        },
+        "D": {
+            "width": 32, "stages": [6, 12, 24, 16], "stem": "large", "square_length_scale": 100.0,
+            "batch_size": 300, "epochs": 180, "drop_epochs": [90, 140, 160],
+        },
+    },
+}  # fmt: skip
+"""ResNet-50, inflated, and DenseNet-121 on ImageNet, a folder ``imagenet`` of images in the data folder."""
 
 
 def of_family(settings: Settings, family: str) -> Settings:
@@ -89,6 +109,7 @@ def build(settings: Settings, family: str, images: Images, seed: int) -> GatedSu
     """A network of a family with fresh weights and gates, of the size that the settings say."""
     width, blocks = settings["width"], settings["blocks"]
     shape: dict[str, Any] = {"in_channels": images.train.input_shape[0], "classes": images.train.classes}
+    stem: Stem = settings.get("stem", "small")
     with global_seed(seed, "network"):
         model: MultiBranchResNet | EnasNetwork | InflatedResNet | DenseNet
         match family:
@@ -96,10 +117,14 @@ def build(settings: Settings, family: str, images: Images, seed: int) -> GatedSu
                 model = MultiBranchResNet(width=width, blocks=blocks, **shape)
             case "EI" | "E":
                 model = EnasNetwork(width=width, cells=blocks, **shape)
-            case "R":
-                model = InflatedResNet(width=width, blocks=(blocks,) * 3, **shape)
+            case "R" | "plain R":
+                kernels = settings.get("kernels", (3, 5)) if family == "R" else (3,)
+                stages = settings.get("stages", (blocks,) * 3)
+                model = InflatedResNet(
+                    width=width, blocks=stages, kernels=kernels, concatenated=family == "R", stem=stem, **shape
+                )
             case "D":
-                model = DenseNet(growth=width, layers=(4 * blocks,) * 3, **shape)
+                model = DenseNet(growth=width, layers=settings.get("stages", (4 * blocks,) * 3), stem=stem, **shape)
             case _:
                 raise AssertionError(family)
     net = gate(model, probe(images.train.input_shape), groups=model.gate_groups(), name=family)
@@ -177,7 +202,8 @@ def tune(
 ) -> nn.Module:
     """Trains an extracted network a little further."""
     short = {**settings, "epochs": settings["tuning_epochs"], "learning_rate": settings["tuning_rate"]}
-    short.pop("restart_epochs", None)
+    for schedule in ("restart_epochs", "drop_epochs"):
+        short.pop(schedule, None)
     return train_plain(short, images, network, derive_seed(seed, "tuning"), store, teacher)
 
 

@@ -1,4 +1,4 @@
-"""Networks drawn from the learned posterior against networks drawn at random (tables 3, 6 and 7)."""
+"""Networks drawn from the learned posterior against random and plain ones (tables 1, 3, 6, 7 and 9)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import torch
 
 from polyarch.nn import StackedNetworks
 from polyarch.predictive import detect, uncertainty_scores
+from polyarch.supernets import uniform_width
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.images import Images, logits_of, measure, store_of
 from polyarch_experiments.papers import POSTERIOR_GUIDED_SEARCH
 from polyarch_experiments.posterior_guided.gated_networks import (
     LARGE,
+    PLAIN,
     SMALL,
     TINY,
     Drawn,
@@ -74,13 +76,26 @@ def run(settings: Settings, item: FamilyAndSeed, folder: Path) -> dict[str, Any]
         "tuned": tuned,
         "all_kept": tested(net.extract(full), images),
         "alone": tested(alone, images),
+        "plain": _plain(settings, family, images, seed, net.cost(guided.best).macs, store / "plain"),
         "full_cost": asdict(net.cost(full)),
         "best_of": {
-            kind: {str(count): drawn.expected_best(count) for count in settings["best_of"]}
+            kind: {
+                str(count): drawn.expected_best(count)
+                for count in settings["best_of"]
+                if count <= settings["candidates"]
+            }
             for kind, drawn in kinds.items()
         },
         "prediction": _prediction(settings, images, guided, alone),
     }
+
+
+def _plain(settings: Settings, family: str, images: Images, seed: int, macs: float, store: Path) -> dict[str, Any]:
+    """A network of the plain family and of uniform width with at most so many operations, trained alone."""
+    plain = build(settings, PLAIN.get(family, family), images, seed)
+    architecture = uniform_width(plain, macs).architecture
+    network = train_plain(settings, images, plain.extract(architecture), seed, store)
+    return {"test": tested(network, images), "cost": asdict(plain.cost(architecture))}
 
 
 def _prediction(settings: Settings, images: Images, guided: Drawn, alone: torch.nn.Module) -> dict[str, Any]:
@@ -115,7 +130,7 @@ GUIDED_DRAWS = Experiment(
     claim="Networks drawn with learned drop probabilities, against draws at one rate for all, with the same expected "
     "share of channels: from the same weights (flat), and from weights that were trained with that one rate (random). "
     "The best of all draws by validation images stands for each, without and with further training; the network "
-    "without gates, trained alone, stands beside them.",
+    "without gates and a plain one with as many operations as the best draw, both trained alone, stand beside them.",
     presets={
         "quick": {
             **_CPU, **TINY, "data": ["digits"], "seeds": {"MI": 1, "E": 1}, "best_of": [1, 3], "members": 2,
@@ -124,7 +139,8 @@ GUIDED_DRAWS = Experiment(
         "cpu": _CPU,
         "paper": {
             **_CPU, **LARGE, "data": ["cifar10"], "seeds": {"MI": 3, "M": 3, "EI": 3, "E": 3},
-            "best_of": [50, 500, 1500], "outside": {"cifar10": ["svhn", "fashion_mnist"]},
+            "families": {**LARGE["families"], "MI": {**LARGE["families"]["MI"], "candidates": 10_000}},
+            "best_of": [50, 500, 1500, 5000, 10_000], "outside": {"cifar10": ["svhn", "fashion_mnist"]},
         },
     },
     items=items,

@@ -1,4 +1,4 @@
-"""Networks drawn from the learned posterior against networks drawn at random, in other families (table 3)."""
+"""Networks drawn from the learned posterior against random and plain ones, in other families (tables 3, 8 and 9)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.figures import Spec, side_by_side
-from polyarch_experiments.posterior_guided.gated_networks import FAMILIES, LARGE, SMALL, TINY
+from polyarch_experiments.posterior_guided.gated_networks import FAMILIES, IMAGENET, SMALL, TINY
 from polyarch_experiments.posterior_guided.guided_draws import GUIDED_DRAWS
 from polyarch_experiments.posterior_guided.guided_draws_claims import error_bars
 
@@ -38,8 +38,8 @@ GUIDED_FAMILIES = replace(
         },
         "cpu": _CPU,
         "paper": {
-            **_CPU, **LARGE, "data": ["cifar10"], "seeds": {"R": 3, "D": 3}, "best_of": [50, 500, 1500],
-            "outside": {"cifar10": ["svhn", "fashion_mnist"]},
+            **_CPU, **IMAGENET, "data": ["imagenet"], "seeds": {"R": 1, "D": 1}, "best_of": [50, 500, 1500],
+            "outside": {"imagenet": []},
         },
     },
     figures=figures,
