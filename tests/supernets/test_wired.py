@@ -29,7 +29,7 @@ from polyarch.spaces import (
 from polyarch.supernets import Supernet, WiredSupernet
 from polyarch.testing import SupernetContract, same_bits
 
-SPACE = wired_space(2, 4)
+SPACE = wired_space(2, 3)
 WIRINGS = [parse_wiring(text, SPACE) for text in ("000000-000000", "111111-111111", "101001-010110", "000000-100000")]
 UNSEEN = parse_wiring("101001-010111", SPACE)
 PREFIXED = [
@@ -42,7 +42,7 @@ PREFIXED = [
 def wired(*, wirings: list[Architecture] | None = None, auxiliary: bool = False) -> WiredSupernet:
     with global_seed(0, "weights"):
         net = WiredSupernet(
-            width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=wirings, auxiliary=auxiliary
+            width=3, modules=3, stages=2, in_channels=2, classes=4, wirings=wirings, auxiliary=auxiliary
         )
     generator = generator_at(0, "disturbed")
     with torch.no_grad():
@@ -68,7 +68,7 @@ def with_statistics(net: WiredSupernet) -> WiredSupernet:
 
 class TestWiredSupernet(SupernetContract):
     def make_supernet(self) -> Supernet:
-        return WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4).double()
+        return WiredSupernet(width=3, modules=3, stages=2, in_channels=2, classes=4).double()
 
     def make_inputs(self) -> Tensor:
         return torch.randn(6, 2, 7, 6, dtype=torch.float64)
@@ -92,7 +92,7 @@ class TestWiringDependentWeights(TestWiredSupernet):
     """Relaxed gates belong to no wiring and are refused, so what the contract does with them is left out."""
 
     def make_supernet(self) -> Supernet:
-        return WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=WIRINGS).double()
+        return WiredSupernet(width=3, modules=3, stages=2, in_channels=2, classes=4, wirings=WIRINGS).double()
 
     def make_architectures(self, space: Space) -> list[Architecture]:
         return list(WIRINGS)
@@ -254,7 +254,7 @@ def test_many_extracted_together_are_one_plain_network(wirings: list[Architectur
     assert b"polyarch" not in content
     assert same_bits(pickle.loads(content)(x), together(x))
     with torch.device("meta"):
-        other = WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=wirings).double()
+        other = WiredSupernet(width=3, modules=3, stages=2, in_channels=2, classes=4, wirings=wirings).double()
         again = other.extract_many(WIRINGS).eval()
     load_weights(again, distinct_weights_of(together))
     assert same_bits(again(x), together(x))
@@ -299,8 +299,8 @@ def test_weights_of_wirings_start_as_the_mean() -> None:
     """With fresh weights and the same convolutions, the network is the one without weights of wirings."""
     x = images()
     with global_seed(0, "weights"):
-        plain = WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4).double()
-        net = WiredSupernet(width=3, modules=4, stages=2, in_channels=2, classes=4, wirings=WIRINGS).double()
+        plain = WiredSupernet(width=3, modules=3, stages=2, in_channels=2, classes=4).double()
+        net = WiredSupernet(width=3, modules=3, stages=2, in_channels=2, classes=4, wirings=WIRINGS).double()
     convolutions = [[m for m in one.modules() if isinstance(m, nn.Conv2d | nn.Linear)] for one in (plain, net)]
     for ours, theirs in zip(*convolutions, strict=True):
         theirs.load_state_dict(ours.state_dict())
@@ -359,7 +359,7 @@ def test_the_network_has_one_convolution_per_module() -> None:
         ({"modules": 1}, "2 or more modules"),
         ({"stages": 1, "auxiliary": True}, "2 or more stages"),
         ({"wirings": []}, "different wirings"),
-        ({"modules": 4, "stages": 2, "wirings": [WIRINGS[0], WIRINGS[0]]}, "different wirings"),
+        ({"modules": 3, "stages": 2, "wirings": [WIRINGS[0], WIRINGS[0]]}, "different wirings"),
         ({"wirings": WIRINGS}, "Expected an architecture of 'wired3x8'"),
     ],
 )
