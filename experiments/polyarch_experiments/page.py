@@ -72,6 +72,8 @@ def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], 
 
 def is_current(experiment: Experiment, results: ExperimentResults) -> bool:
     """Whether stored results have all that the experiment judges by now."""
+    if experiment.outdated(results.settings) is not None:
+        return False
     try:
         experiment.judge(results.settings, results.runs)
     except KeyError:
@@ -80,7 +82,13 @@ def is_current(experiment: Experiment, results: ExperimentResults) -> bool:
 
 
 def judged_claims(experiment: Experiment, results: ExperimentResults) -> list[Claim]:
-    """The claims as the experiment judges them now or, if the results are not current, as it did when it ran."""
+    """The claims as the experiment judges them now or, if the results are not current, as it did when it ran.
+
+    What was measured on something else is undecided.
+    """
+    needs = experiment.outdated(results.settings)
+    if needs is not None:
+        return [claim.model_copy(update={"supported": None, "needs": needs}) for claim in results.claims]
     current = is_current(experiment, results)
     return experiment.judge(results.settings, results.runs) if current else results.claims
 

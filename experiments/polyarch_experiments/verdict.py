@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,14 @@ def over_seeds(values: Sequence[float]) -> Interval:
 def paired(first: Sequence[float], second: Sequence[float]) -> Interval:
     """The mean difference of two values per seed, with Student's interval."""
     return over_seeds([one - other for one, other in zip(first, second, strict=True)])
+
+
+def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> Interval:
+    """The same over the seeds that both have; nothing if there are none."""
+    seeds = sorted(first.keys() & second.keys())
+    return (
+        paired(*([side[seed] for seed in seeds] for side in (first, second))) if seeds else Interval(None, None, None)
+    )
 
 
 def several_seeds(draws: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:

@@ -152,7 +152,7 @@ class Feed:
         return self.batches(self.train, batch_size, stream="train")
 
     def held_out_batches(self, batch_size: int) -> Batches:
-        """Shuffled, augmented batches of validation examples or, where there are any, of unlabelled ones, in two views."""
+        """Shuffled, augmented batches of validation examples or, in two views, of unlabelled ones if there are any."""
         if self.unlabelled is None:
             return self.batches(self.valid, min(batch_size, len(self.valid)), stream="held out")
         return self.batches(self.unlabelled, min(batch_size, len(self.unlabelled)), stream="unlabelled", views=2)

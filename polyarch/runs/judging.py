@@ -15,7 +15,14 @@ from polyarch.predictive.classification_metrics import set_coverage, set_size
 from polyarch.predictive.regression_metrics import interval_coverage, interval_width
 from polyarch.predictive.selective_prediction import risk_coverage
 from polyarch.randomness import generator_at
-from polyarch.results import CalibrationRecord, ConformalRecord, LevelPoint, NumberPoints, PredictorRecord, ReliabilityBin
+from polyarch.results import (
+    CalibrationRecord,
+    ConformalRecord,
+    LevelPoint,
+    NumberPoints,
+    PredictorRecord,
+    ReliabilityBin,
+)
 from polyarch.runs.retraining import outputs
 from polyarch.runs.run import Run
 from polyarch.spaces import Architecture

@@ -180,8 +180,8 @@ class WiredSettings(ImageSpaceSettings):
 
     ``width`` are the channels of the first stage; they double with each. ``auxiliary`` gives the supernet a second
     classifier on its last stage but one, for methods that train fixed ``wirings``. These have weights of their own and
-    are then the only ones: the bits of every stage, as in ``101-000-011``. In the ``layout`` of the paper a stage passes
-    on an aggregate of its modules, in that of polyarch 0.7 its ``last`` one.
+    are then the only ones: the bits of every stage, as in ``101-000-011``. By its ``layout`` a stage passes on an
+    aggregate of its modules or, as in polyarch 0.7, its ``last`` one.
     """
 
     network = WiredSupernet

@@ -124,7 +124,7 @@ def erdos_renyi(space: Space, count: int, probability: float = 0.3, *, generator
 
 
 def wiring_string(architecture: Architecture) -> str:
-    """The bits of every stage, ordered by target, then source: ``101-000-011`` for two modules per stage and its output."""
+    """The bits of every stage, by target, then source: ``101-000-011`` for two modules per stage and its output."""
     edges = skip_edges(wired_shape(architecture.space))
     bits = groupby(zip(edges, architecture.indices, strict=True), key=lambda pair: pair[0][0])
     return "-".join("".join(str(on) for _, on in stage) for _, stage in bits)

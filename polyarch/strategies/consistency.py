@@ -120,7 +120,7 @@ class Consistency(Strategy):
         labelled, examples = len(batch.targets), len(views) // 2
         to_training(self.passes.module)
         with drawing_from(generator):
-            logits = self.passes.logits(joined(batch.inputs, views[:examples]), generator)
+            logits = self.passes.logits(joined([batch.inputs, views[:examples]]), generator)
             with torch.no_grad():
                 other = self.passes.logits(views[examples : 2 * examples], generator)
         supervised = self.task.loss(logits[:labelled], batch.targets)

@@ -88,10 +88,7 @@ class WiredSupernet(Supernet):
         self.stem = WiringNormed(stem, width, normed) if normed else nn.Sequential(stem, nn.BatchNorm2d(width))
         self.blocks = nn.ModuleList(
             DependentModule(
-                widths[stage],
-                [wiring[stage][module] for wiring in sources],
-                bounded=aggregated,
-                own_norms=own_norms,
+                widths[stage], [wiring[stage][module] for wiring in sources], bounded=aggregated, own_norms=own_norms
             )
             if sources
             else WiredModule(widths[stage])
@@ -184,7 +181,9 @@ class WiredSupernet(Supernet):
         """A module or, after all of them, the output of the stage."""
         if node <= self._shape.modules:
             return cast(Tensor, self.blocks[stage * self._shape.modules + node - 1](features, reading))
-        return cast(Tensor, self.outputs[stage](features, reading)) if self.outputs else read_features(features, reading)
+        return (
+            cast(Tensor, self.outputs[stage](features, reading)) if self.outputs else read_features(features, reading)
+        )
 
     def _stage_input(self, stage: int, x: Tensor, reading: Reading | None) -> Tensor:
         before = self.downs[stage - 1] if stage else self.stem
