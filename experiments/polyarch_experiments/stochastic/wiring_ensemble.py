@@ -213,7 +213,7 @@ WIRING_ENSEMBLE = Experiment(
         "cpu": _CPU,
         "long": {
             **_CPU, **FITTED, "data": ["fashion_mnist", "mnist"], "seeds": _SEEDS, "attacked": 1000, "passes": 100,
-            "epochs": 40,
+            "epochs": 60,
         },
         "paper": {
             **_CPU, **LARGE, "data": ["cifar10", "cifar100"], "seeds": {**_SEEDS, "nsa-i": 3},
