@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from polyarch_experiments.interchoice.account import INTERCHOICE
-from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, TRAINING_SPEED, Account
+from polyarch_experiments.papers import (
+    DIFFERENTIABLE_SEARCH,
+    INTERCHOICE_WEIGHTS,
+    STOCHASTIC_ARCHITECTURES,
+    TRAINING_SPEED,
+    Account,
+)
+from polyarch_experiments.stochastic.account import WIRINGS
 from polyarch_experiments.training_speed.account import RANKING, SEARCH
 
 ACCOUNTS: dict[str, Account] = {
     TRAINING_SPEED: RANKING,
     DIFFERENTIABLE_SEARCH: SEARCH,
     INTERCHOICE_WEIGHTS: INTERCHOICE,
+    STOCHASTIC_ARCHITECTURES: WIRINGS,
 }
 """By the name of the document; one without an account has a page without it."""

@@ -17,12 +17,18 @@ from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.interchoice import chain_networks, weighted_supernets
-from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, TRAINING_SPEED, VARIATIONAL_DEPTH
+from polyarch_experiments.papers import (
+    DIFFERENTIABLE_SEARCH,
+    INTERCHOICE_WEIGHTS,
+    STOCHASTIC_ARCHITECTURES,
+    TRAINING_SPEED,
+    VARIATIONAL_DEPTH,
+)
 from polyarch_experiments.training_speed import cell_evaluation, searched_cells, strategy_ranking
 from polyarch_experiments.training_speed.fine_tuning import short_run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "paper-settings.md"
-PAPERS = (TRAINING_SPEED, DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, VARIATIONAL_DEPTH)
+PAPERS = (TRAINING_SPEED, DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, VARIATIONAL_DEPTH, STOCHASTIC_ARCHITECTURES)
 NAMES = sorted(name for name, experiment in EXPERIMENTS.items() if experiment.document in PAPERS)
 DESCRIPTIONS = ("run", "macro_run", "recipes.*")
 """Where presets have the description of a run, whose other settings are the defaults."""
