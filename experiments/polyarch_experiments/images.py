@@ -117,7 +117,7 @@ def sgd(settings: Settings, network: nn.Module) -> torch.optim.SGD:
     )
 
 
-def fit_scheduled(
+def fit_cosine(
     settings: Settings,
     strategy: Strategy,
     optimizer: torch.optim.Optimizer,

@@ -81,7 +81,8 @@ def test_numbers_on_shared_weights() -> None:
     assert "Fashion-MNIST: 10.0000 +- 0.0000 against 1.0000 +- 0.0000" in disparity.numbers
     assert "CIFAR-10: 0.6000 +- 0.0000 against 0.2000 +- 0.1414" in order.numbers
     assert "gain of coefficients 500 minus that of nsa-i 500, points 0.700" in gained.numbers
-    assert "CIFAR-10, S = 500: 0.57 +- 0.00; CIFAR-10, S = 5000: 0.52" in few.numbers == many.numbers
+    for one in (few, many):
+        assert "CIFAR-10, S = 500: 0.57 +- 0.00; CIFAR-10, S = 5000: 0.52" in one.numbers
     assert [claim.number for claim in (variance, disparity, order, gained, few, many)] == [1, 1, 1, 2, 3, 3]
     assert few.ours and many.ours
 

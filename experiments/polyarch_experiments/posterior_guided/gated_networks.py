@@ -27,7 +27,7 @@ from polyarch.supernets import GatedSupernet, gate, probe
 from polyarch.training import Callback, WithinLimits
 from polyarch.training.callbacks import FitState
 from polyarch_experiments.experiment import Settings
-from polyarch_experiments.images import Images, fit_scheduled, logits_of, measure, sgd
+from polyarch_experiments.images import Images, fit_cosine, logits_of, measure, sgd
 
 STATISTICS_BATCHES = 8
 """Of training images, for statistics of normalisation layers that are estimated anew."""
@@ -134,7 +134,7 @@ def learn(
     callbacks: list[Callback] = [] if limits is None else [WithinLimits(strategy, limits, seed=seed)]
     if not search.learned:
         callbacks.append(RisingDropout(strategy.q, search.drop))
-    fit_scheduled(
+    fit_cosine(
         settings, strategy, strategy.optimizer, source, images.batches(images.valid), seed, store, callbacks=callbacks
     )
     net.eval()
@@ -168,7 +168,7 @@ def train_plain(
     strategy = Supervised(network, optimizer)
     if teacher is not None:
         strategy = Distilled(network, optimizer, teacher=teacher.eval())
-    fit_scheduled(settings, strategy, optimizer, source, images.batches(images.valid), seed, store)
+    fit_cosine(settings, strategy, optimizer, source, images.batches(images.valid), seed, store)
     return network.eval()
 
 

@@ -258,7 +258,7 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
             for size in found[0]["ensemble"]:
                 values = [100 * run["ensemble"][size]["accuracy"] for run in found]
                 panels["ensemble"].append({"x": int(size), "series": method, **summary(values)})
-            if method.endswith(f" {MANY}"):
+            if method in (f"nsa {MANY}", f"nsa-i {MANY}"):
                 panels["modes"] += [
                     {"x": 100 * batch, "y": 100 * running, "series": method}
                     for batch, running in zip(found[0]["batch"], found[0]["running"], strict=True)

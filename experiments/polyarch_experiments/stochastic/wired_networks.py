@@ -16,7 +16,7 @@ from polyarch.spaces import Architecture, erdos_renyi, wired_space
 from polyarch.supernets import WiredSupernet
 from polyarch.training import History
 from polyarch_experiments.experiment import Settings
-from polyarch_experiments.images import Images, fit_scheduled, sgd
+from polyarch_experiments.images import Images, fit_cosine, sgd
 from polyarch_experiments.stochastic.dropout_layers import with_dropout
 
 SMALL: Settings = {
@@ -107,7 +107,7 @@ def train(
     method = nsa_i if per_example and len(wirings) > 1 else nsa
     source = images.training_batches(images.train, settings["batch_size"], seed)
     valid = images.batches(images.valid)
-    return fit_scheduled(settings, method(net, wirings, optimizer), optimizer, source, valid, seed, store)
+    return fit_cosine(settings, method(net, wirings, optimizer), optimizer, source, valid, seed, store)
 
 
 @torch.no_grad()

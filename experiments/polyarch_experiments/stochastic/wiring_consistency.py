@@ -18,7 +18,7 @@ from polyarch.strategies import Consistency, DropoutPass, RandomPass, Strategy, 
 from polyarch.supernets import WiredSupernet
 from polyarch_experiments.experiment import Experiment, Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, lines, side_by_side, summary
-from polyarch_experiments.images import NAMES, Images, fit_scheduled, logits_of, measure, sgd, store_of
+from polyarch_experiments.images import NAMES, Images, fit_cosine, logits_of, measure, sgd, store_of
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import STOCHASTIC_ARCHITECTURES
 from polyarch_experiments.results import Claim, Finding
@@ -95,7 +95,7 @@ def run(settings: Settings, item: MethodAndSeed, folder: Path) -> dict[str, Any]
         strategy = nsa_id(net, optimizer) if kind == "nsa-id" else Supervised(network, optimizer)
     store = store_of(folder, name, seed)
     held_out = unlabelled if strategy.held_out_per_step else None
-    history = fit_scheduled(settings, strategy, optimizer, source, images.batches(images.valid), seed, store, held_out)
+    history = fit_cosine(settings, strategy, optimizer, source, images.batches(images.valid), seed, store, held_out)
 
     def logits(part: TensorData) -> Tensor:
         return _member_logits(settings, images, network, kind, wirings, part, seed)

@@ -19,7 +19,7 @@ from polyarch.runs.networks import to_device
 from polyarch.spaces import Architecture, residual_wiring, wired_space
 from polyarch.supernets import WiredSupernet
 from polyarch_experiments.experiment import Experiment, Settings
-from polyarch_experiments.images import Images, fit_scheduled, logits_of, measure, sgd, store_of
+from polyarch_experiments.images import Images, fit_cosine, logits_of, measure, sgd, store_of
 from polyarch_experiments.papers import STOCHASTIC_ARCHITECTURES
 from polyarch_experiments.stochastic.attacked import under_attack
 from polyarch_experiments.stochastic.attacks import PGD
@@ -137,7 +137,7 @@ def _packed(settings: Settings, images: Images, members: int, seed: int, store: 
     optimizer = sgd(settings, network)
     source = images.training_batches(images.train, settings["batch_size"], seed)
     strategy = PackedTraining(network, optimizer)
-    fit_scheduled(settings, strategy, optimizer, source, images.batches(images.valid), seed, store)
+    fit_cosine(settings, strategy, optimizer, source, images.batches(images.valid), seed, store)
     return network.members
 
 

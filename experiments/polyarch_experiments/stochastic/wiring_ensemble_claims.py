@@ -290,6 +290,7 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
                 sizes = [
                     spread([100 * run["sizes"][size] for run in found], 2) for size in range(len(found[0]["sizes"]))
                 ]
+                sizes += ["-"] * (settings["wirings"] - len(sizes))
                 costs.append([*where, f"{one / 1e6:.2f}", f"{all_of / 1e6:.2f}", *sizes])
     return {
         "Accuracy and calibration; one member: of dropout one random pass; scaled: with a temperature from validation "
