@@ -30,6 +30,7 @@ probability. Bars in figures extend one standard deviation to either side.
 
 BY_MEANS = "Claims without an interval are judged by means over seeds."
 THEN = "These results lack values that the experiment records now, so its claims stand as they were judged then."
+OUTDATED = "These results are of what the experiment tested before, so its claims are undecided."
 EARLIER = "Measured with the settings listed here, which the preset had before; the command now has others."
 LAST = 1000
 """Where claims that are not among the numbered ones of a paper stand."""
@@ -161,7 +162,7 @@ def _section(
             yield f"    - a fair test would take: {claim.needs}"
     if not is_current(experiment, results):
         yield ""
-        yield THEN
+        yield THEN if experiment.outdated(results.settings) is None else OUTDATED
         return
     for caption, table in experiment.tables(results.settings, results.runs).items():
         yield ""
