@@ -189,7 +189,7 @@ class DependentSum(nn.Module):
 
     def _values(self, wiring: int) -> Tensor:
         """The coefficients c of one wiring, (j,)."""
-        learned = self.coefficients[wiring]
+        learned: Tensor = self.coefficients[wiring]
         return learned.sigmoid() * (2 / len(self.sources[wiring])) if self.bounded else learned
 
     def _total_as(self, features: Sequence[Tensor], wiring: int) -> Tensor:
