@@ -26,7 +26,7 @@ from polyarch.methods.stochastic.strategy import drawn_architectures
 from polyarch.nn import OneOf
 from polyarch.prediction.loading import load_artifact
 from polyarch.prediction.modes import load_predictor
-from polyarch.predictive import calibration_error
+from polyarch.predictive import calibration_error, calibration_noise
 from polyarch.results import Results, Role
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
@@ -120,6 +120,15 @@ class TestRun:
         assert record.curve[2].score == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
         assert record.curve[2].loss == pytest.approx(float(nn.functional.nll_loss(mixture.log(), targets)), rel=1e-5)
         assert record.curve[2].calibration_error == pytest.approx(calibration_error(mixture, targets), abs=1e-5)
+        noise = calibration_noise(mixture, targets)
+        assert record.curve[2].calibration_floor == pytest.approx(noise.floor, abs=1e-3) and noise.floor > 0
+
+    def test_calibration_errors_have_their_noise(self, run: SearchResult) -> None:
+        for one in run.results.predictors:
+            for metrics, noise in ((one.uncalibrated, one.calibration_before), (one.metrics, one.calibration)):
+                assert noise is not None and noise.error == pytest.approx(metrics["calibration_error"], abs=1e-9)
+                assert 0 < noise.floor < 1 and 0 <= noise.low <= noise.high
+            assert one.train_score is not None and 0 <= one.train_score <= 1
 
     def test_contenders(self, run: SearchResult) -> None:
         record, contenders = record_of(run.results), run.results.comparison
