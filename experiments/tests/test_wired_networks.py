@@ -141,7 +141,7 @@ def test_packed_members_do_not_read_each_other() -> None:
     x = torch.randn(5, 2, 6, 6, dtype=torch.float64, generator=generator_at(0, "x"))
     with torch.no_grad():
         before = net(x)
-        convolution = net.blocks[2][1]
+        convolution = net.blocks[2].get_submodule("1")
         assert isinstance(convolution, nn.Conv2d) and convolution.weight.numel() == 9 * 8 * 8 // 4
         convolution.weight[2:4] += 1.0  # the second of four groups of two channels
         changed = (net(x) - before).abs().amax((1, 2)) > 1e-9

@@ -157,7 +157,8 @@ def silenced(layout: WiredLayout) -> Tensor:
     module = net.blocks[-1]
     assert isinstance(module, WiredModule) and isinstance(module.operation[-1], nn.BatchNorm2d)
     nn.init.zeros_(module.operation[-1].weight)
-    return net.train()(images(), residual_wiring(net.space)).detach()
+    logits: Tensor = net.train()(images(), residual_wiring(net.space))
+    return logits.detach()
 
 
 def test_a_silent_module_does_not_silence_the_network() -> None:
@@ -213,6 +214,7 @@ def test_every_example_of_a_batch_has_its_own_wiring() -> None:
 def test_statistics_of_training_are_those_of_the_whole_batch(wirings: list[Architecture] | None) -> None:
     """The input of a normalisation layer has its batch mean over all examples, whatever their wirings."""
     net, x = wired(wirings=wirings).train(), images()
+    layers: list[nn.Module]
     if wirings is None:
         layers = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
     else:

@@ -34,7 +34,8 @@ def of(settings: Settings, runs: Mapping[str, Any], data: str, method: str) -> l
 
 def dropout(settings: Settings) -> str:
     """The name of MC dropout with its rate."""
-    return next(method for method in settings["seeds"] if method.startswith("dropout"))
+    methods: dict[str, int] = settings["seeds"]
+    return next(method for method in methods if method.startswith("dropout"))
 
 
 def compared(
