@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 from safetensors.torch import load_file
 
@@ -135,3 +136,26 @@ def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
     assert sum(path.stat().st_size for path in files) < 400_000
     for path in files:
         assert not any(word in path.read_bytes() for word in (b"/home", b"/root", b"/tmp", b"/work")), path
+
+
+WIRED = Path(__file__).parent / "fixtures" / "wired_last"
+"""An ensemble of wirings whose stages pass on their last module, stored without a layout, and its predictions."""
+
+
+def test_wirings_of_the_earlier_layout_predict_the_same() -> None:
+    assert "layout" not in json.loads((WIRED / "ensemble" / "architecture.json").read_text())["network"]
+    with np.load(WIRED / "expected.npz") as file:
+        inputs, expected = torch.from_numpy(file["x"]), torch.from_numpy(file["probabilities"])
+    found = Predictor.load(WIRED / "ensemble")(inputs).probabilities
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_settings_of_a_run_without_a_layout_are_of_the_earlier_one(tmp_path: Path) -> None:
+    """New runs get the other; what they store says so."""
+    space = {"kind": "wired", "width": 2, "modules": 3, "stages": 2, "wirings": ["101-000"]}
+    (tmp_path / "config.toml").write_text(tomli_w.dumps({"method": "stochastic", "space": space}))
+    assert RunSettings.read(tmp_path / "config.toml").space.model_dump()["layout"] == "last"
+    fresh = RunSettings.parse({"method": "stochastic", "space": {**space, "wirings": []}}, "the test")
+    assert fresh.space.model_dump()["layout"] == "aggregated"
+    fresh.write(tmp_path / "config.toml")
+    assert RunSettings.read(tmp_path / "config.toml").space == fresh.space

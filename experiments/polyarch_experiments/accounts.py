@@ -8,11 +8,13 @@ from polyarch_experiments.papers import (
     DIFFERENTIABLE_SEARCH,
     INTERCHOICE_WEIGHTS,
     POSTERIOR_GUIDED_SEARCH,
+    STOCHASTIC_ARCHITECTURES,
     TRAINING_SPEED,
     VARIATIONAL_DEPTH,
     Account,
 )
 from polyarch_experiments.posterior_guided.account import GUIDED
+from polyarch_experiments.stochastic.account import WIRINGS
 from polyarch_experiments.training_speed.account import RANKING, SEARCH
 
 ACCOUNTS: dict[str, Account] = {
@@ -20,6 +22,7 @@ ACCOUNTS: dict[str, Account] = {
     TRAINING_SPEED: RANKING,
     DIFFERENTIABLE_SEARCH: SEARCH,
     INTERCHOICE_WEIGHTS: INTERCHOICE,
+    STOCHASTIC_ARCHITECTURES: WIRINGS,
     POSTERIOR_GUIDED_SEARCH: GUIDED,
 }
 """By the name of the document; one without an account has a page without it."""

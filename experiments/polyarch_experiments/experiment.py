@@ -45,6 +45,10 @@ def _no_tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     return {}
 
 
+def _never(settings: Settings) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A claim and how to test it.
@@ -60,6 +64,8 @@ class Experiment:
         tables: turns them into tables by caption.
         partial: whether ``judge``, ``figures`` and ``tables`` also take a part of the results: those that have arrived
             so far, which are then stored after every item, or those whose data are not missing.
+        outdated: why results with given settings are of something else than what is tested now, if they are: what a
+            test would take. Their claims are undecided.
     """
 
     name: str
@@ -72,6 +78,7 @@ class Experiment:
     figures: Callable[[Settings, dict[str, Any]], dict[str, Spec]] = _no_figures
     tables: Callable[[Settings, dict[str, Any]], dict[str, Table]] = _no_tables
     partial: bool = False
+    outdated: Callable[[Settings], str | None] = _never
 
     def run(
         self,

@@ -32,6 +32,8 @@ from polyarch_experiments.experiment import Settings
 from polyarch_experiments.measures import scores
 
 EVALUATION_BATCH = 250
+DROPS = (0.3, 0.6, 0.8)
+"""The shares of the steps after which a step schedule lowers the rate."""
 NAMES = {
     "fashion_mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
@@ -67,12 +69,15 @@ class Images:
         found: list[Augmentation] = [RandomResizedCrop((scale, 1.0)) if scale else shift]
         if name not in ("mnist", "svhn", "digits"):
             found.append(RandomFlip())
+        normalisation = Normalisation.of(train)
         if settings["cutout"]:
-            found.append(Cutout(pixels // 2))
+            found.append(Cutout(pixels // 2, fill=normalisation.mean))
         test = _share(resident(data.test), settings["test"], 0)
-        return cls(name, train, valid, test, Normalisation.of(train), tuple(found))
+        return cls(name, train, valid, test, normalisation, tuple(found))
 
-    def training_batches(self, examples: TensorData, batch_size: int, seed: int, stream: str = "train") -> Batches:
+    def training_batches(
+        self, examples: TensorData, batch_size: int, seed: int, stream: str = "train", *, views: int = 1
+    ) -> Batches:
         """Shuffled and augmented."""
         return Batches(
             examples,
@@ -80,6 +85,7 @@ class Images:
             seed=derive_seed(seed, "batches", stream),
             augmentations=self.augmentations,
             preprocessing=self.normalisation,
+            views=views,
         )
 
     def batches(self, examples: TensorData, size: int = EVALUATION_BATCH) -> Batches:
@@ -146,9 +152,13 @@ def fit_cosine(
 def _rate(settings: Settings) -> Callable[[int, int], float]:
     """A cosine to 0 or, with ``restart_epochs``, one of so many epochs and then of twice as many as the last.
 
-    Loshchilov and Hutter (2017), "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983. With
-    ``drop_epochs`` the rate is constant and falls to a tenth after each of these epochs.
+    With ``schedule`` "steps" it is that of wide residual networks, a fifth after 30, 60 and 80 % of the steps each.
+    Loshchilov and Hutter (2017), "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983; Zagoruyko
+    and Komodakis (2016), "Wide Residual Networks", arXiv:1605.07146. With ``drop_epochs`` the rate is constant and
+    falls to a tenth after each of these epochs.
     """
+    if settings.get("schedule") == "steps":
+        return lambda step, total: settings["learning_rate"] * 0.2 ** sum(step >= share * total for share in DROPS)
     rate = cosine(settings["learning_rate"], 0.0)
     if drops := settings.get("drop_epochs"):
 

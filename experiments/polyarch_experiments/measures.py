@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from polyarch.predictive import calibration_error
+from polyarch.predictive import calibration_noise
 
 
 def spread(values: list[float], digits: int) -> str:
@@ -17,16 +17,20 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def scores(log_probs: Tensor, targets: Tensor) -> dict[str, float]:
-    """Mean log p and mean p of the true class, accuracy and calibration error.
+    """Mean log p and mean p of the true class, accuracy, and the calibration error with its noise floor and interval.
 
     The plots of Antorán et al. (2020) mix the first two up.
     """
     true = log_probs.gather(1, targets[:, None]).squeeze(1)
+    noise = calibration_noise(log_probs.exp(), targets)
     return {
         "mean_log_p": float(true.mean()),
         "mean_p": float(true.exp().mean()),
         "accuracy": float((log_probs.argmax(1) == targets).float().mean()),
-        "calibration_error": calibration_error(log_probs.exp(), targets),
+        "calibration_error": noise.error,
+        "calibration_floor": noise.floor,
+        "calibration_low": noise.low,
+        "calibration_high": noise.high,
     }
 
 

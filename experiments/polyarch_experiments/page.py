@@ -36,6 +36,7 @@ THEN = (
     "undecided until it is run again."
 )
 AGAIN = "another run of the experiment, whose claims are judged by intervals now"
+OUTDATED = "These results are of what the experiment tested before, so its claims are undecided."
 EARLIER = "Measured with the settings listed here, which the preset had before; the command now has others."
 LAST = 1000
 """Where claims that are not among the numbered ones of a paper stand."""
@@ -78,6 +79,8 @@ def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], 
 
 def is_current(experiment: Experiment, results: ExperimentResults) -> bool:
     """Whether stored results have all that the experiment judges by now."""
+    if experiment.outdated(results.settings) is not None:
+        return False
     try:
         experiment.judge(results.settings, results.runs)
     except KeyError:
@@ -89,7 +92,8 @@ def judged_claims(experiment: Experiment, results: ExperimentResults) -> list[Cl
     """The claims as the experiment judges them now; if the results are not current, those of then, all undecided."""
     if is_current(experiment, results):
         return experiment.judge(results.settings, results.runs)
-    return [claim.model_copy(update={"supported": None, "needs": AGAIN}) for claim in results.claims]
+    needs = experiment.outdated(results.settings) or AGAIN
+    return [claim.model_copy(update={"supported": None, "needs": needs}) for claim in results.claims]
 
 
 def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
@@ -171,7 +175,7 @@ def _section(
             yield f"    - a fair test would take: {claim.needs}"
     if not is_current(experiment, results):
         yield ""
-        yield THEN
+        yield THEN if experiment.outdated(results.settings) is None else OUTDATED
         return
     for caption, table in experiment.tables(results.settings, results.runs).items():
         yield ""

@@ -25,5 +25,10 @@ def seeded(counts: Mapping[str, int]) -> dict[str, tuple[str, int]]:
 
 def runs_of(runs: Mapping[str, Any], counts: Mapping[str, int], name: str) -> list[dict[str, Any]]:
     """The results of `seeded` runs of one name, one per seed that is finished."""
-    keys = (f"{name} seed {seed}" for seed in range(counts[name]))
-    return [runs[key] for key in keys if key in runs]
+    return list(by_seed(runs, counts, name).values())
+
+
+def by_seed(runs: Mapping[str, Any], counts: Mapping[str, int], name: str) -> dict[int, dict[str, Any]]:
+    """The same by seed; nothing for a name that these settings do not have."""
+    keys = {seed: f"{name} seed {seed}" for seed in range(counts.get(name, 0))}
+    return {seed: runs[key] for seed, key in keys.items() if key in runs}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,14 @@ def spread_ratio(first: Sequence[float], second: Sequence[float]) -> Interval:
         for share in ((1 + CONFIDENCE) / 2, (1 - CONFIDENCE) / 2)
     )
     return Interval(math.sqrt(ratio), math.sqrt(low), math.sqrt(high))
+
+
+def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> Interval:
+    """The same over the seeds that both have; nothing if there are none."""
+    seeds = sorted(first.keys() & second.keys())
+    return (
+        paired(*([side[seed] for seed in seeds] for side in (first, second))) if seeds else Interval(None, None, None)
+    )
 
 
 def several_seeds(draws: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:

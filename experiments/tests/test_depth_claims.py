@@ -20,7 +20,8 @@ SEEDS, DEPTHS = 4, 12
 
 
 def scores(log_p: float) -> dict[str, float]:
-    return {"mean_log_p": log_p, "mean_p": math.exp(log_p), "accuracy": 0.9, "calibration_error": 0.1}
+    noise = {"calibration_floor": 0.02, "calibration_low": 0.08, "calibration_high": 0.12}
+    return {"mean_log_p": log_p, "mean_p": math.exp(log_p), "accuracy": 0.9, "calibration_error": 0.1, **noise}
 
 
 def runs(advantage: float, *, peak: int = 5, noise: float = 0.01) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,7 +14,8 @@ from polyarch_experiments.posterior_guided.gated_networks import FAMILIES, of_fa
 from polyarch_experiments.posterior_guided.guided_draws_claims import KINDS, counts, error, places
 
 DRAWS = EXPERIMENTS["guided_draws"]
-MEASURES = ("mean_log_p", "mean_p", "accuracy", "calibration_error", "brier", "risk_area")
+NOISE = ("calibration_floor", "calibration_low", "calibration_high")
+MEASURES = ("mean_log_p", "mean_p", "accuracy", "calibration_error", *NOISE, "brier", "risk_area")
 
 
 def measured(accuracy: float) -> Run:

@@ -11,7 +11,8 @@ from polyarch.plugins import EXPERIMENTS
 from polyarch_experiments.experiment import Settings
 
 LIMITS = EXPERIMENTS["guided_limits"]
-MEASURES = ("mean_log_p", "mean_p", "accuracy", "calibration_error", "brier", "risk_area")
+NOISE = ("calibration_floor", "calibration_low", "calibration_high")
+MEASURES = ("mean_log_p", "mean_p", "accuracy", "calibration_error", *NOISE, "brier", "risk_area")
 
 
 def drawn(accuracy: float) -> Run:

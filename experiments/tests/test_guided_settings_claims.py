@@ -13,7 +13,8 @@ from polyarch_experiments.experiment import Settings
 from polyarch_experiments.posterior_guided.guided_settings import usual, variants
 
 GUIDED = EXPERIMENTS["guided_settings"]
-MEASURES = ("mean_log_p", "mean_p", "accuracy", "calibration_error", "brier", "risk_area")
+NOISE = ("calibration_floor", "calibration_low", "calibration_high")
+MEASURES = ("mean_log_p", "mean_p", "accuracy", "calibration_error", *NOISE, "brier", "risk_area")
 
 
 def found(accuracy: float, parameters: int) -> Run:

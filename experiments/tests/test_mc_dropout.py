@@ -137,35 +137,36 @@ def test_what_does_not_fit() -> None:
 
 
 def plain_network() -> nn.Sequential:
-    """Three layers with weights, one of them inside a block."""
+    """Three convolutions, one of them inside a block, and a classifier."""
     with global_seed(0, "network"):
-        block = nn.Sequential(nn.ReLU(), nn.Linear(4, 4), nn.BatchNorm1d(4))
-        return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), block, nn.Linear(4, 2)).double()
+        block = nn.Sequential(nn.ReLU(), nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4))
+        layers = (nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), block, nn.Conv1d(4, 2, 1), nn.Flatten())
+        return nn.Sequential(nn.Unflatten(1, (1, 3)), *layers).double()
 
 
-def test_dropout_goes_in_front_of_all_layers_but_the_first() -> None:
+def test_dropout_goes_after_all_convolutions_but_the_first() -> None:
     net = plain_network()
-    first, *others = (net.get_submodule(name) for name in ("0", "2.1", "3"))
+    first, *others = (net.get_submodule(name) for name in ("1", "3.1", "4"))
     with_dropout(net, RATE)
-    assert net[0] is first
-    for name, layer in zip(("2.1", "3"), others, strict=True):
+    assert net[1] is first
+    for name, layer in zip(("3.1", "4"), others, strict=True):
         place = net.get_submodule(name)
-        assert isinstance(place, nn.Sequential) and isinstance(place[0], nn.Dropout) and place[1] is layer
+        assert isinstance(place, nn.Sequential) and place[0] is layer and isinstance(place[1], nn.Dropout)
     assert [layer.p for layer in dropout_layers(net)] == [RATE] * 2
 
 
 @pytest.mark.parametrize(
     ("kind", "shape"), [(nn.Conv1d, (2, 3, 7)), (nn.Conv2d, (2, 3, 7, 7)), (nn.Conv3d, (2, 3, 7, 7, 7))]
 )
-def test_dropout_in_front_of_convolutions(kind: type[nn.Conv2d], shape: tuple[int, ...]) -> None:
+def test_dropout_after_convolutions(kind: type[nn.Conv2d], shape: tuple[int, ...]) -> None:
     net = nn.Sequential(kind(3, 4, 3), kind(4, 2, 3))
     with_dropout(net, RATE)
-    assert [name for name, layer in net.named_modules() if isinstance(layer, nn.Dropout)] == ["1.0"]
+    assert [name for name, layer in net.named_modules() if isinstance(layer, nn.Dropout)] == ["1.1"]
     assert net(torch.zeros(shape)).shape[1] == 2
 
 
 def test_dropout_in_a_wired_supernet() -> None:
-    """In front of every module, of the down-sampling and of both classifiers; the stem reads whole images."""
+    """In every module, the down-sampling and the auxiliary classifier; the stem passes on all it finds."""
     with global_seed(0, "network"):
         net = WiredSupernet(width=4, modules=3, stages=2, auxiliary=True)
     wiring, x = residual_wiring(net.space), torch.randn(2, 3, 8, 8, generator=generator_at(0, "images"))
@@ -176,7 +177,7 @@ def test_dropout_in_a_wired_supernet() -> None:
         assert not any(isinstance(layer, nn.Dropout) for layer in net.stem.modules())
         assert same_bits(net.eval()(x, wiring), before)
         network = net.extract(wiring)  # without the classifier for training alone
-        assert len(list(dropout_layers(network))) == 2 * 3 + 1 + 1
+        assert len(list(dropout_layers(network))) == 2 * 3 + 1
         assert same_bits(network.eval()(x), before)
         first, second = MCDropout(network, 2, generator=generator_at(0, "masks"))(x)
     assert not first.equal(second)
@@ -193,7 +194,8 @@ def test_dropout_changes_nothing_in_evaluation_mode() -> None:
 def test_passes_of_a_network_that_got_dropout() -> None:
     """With one hidden unit h a pass sees h / (1 - p) or 0, the latter with probability p."""
     with global_seed(0, "network"):
-        net = nn.Sequential(nn.Linear(3, 1), nn.Linear(1, 2)).double()
+        stem = nn.Sequential(nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 1, 3), nn.Conv1d(1, 1, 1), nn.Flatten())
+        net = nn.Sequential(stem, nn.Linear(1, 2)).double()
     x, passes = inputs(1), 1000
     with torch.no_grad():
         hidden, last = net[0](x), net[1]
@@ -207,9 +209,9 @@ def test_passes_of_a_network_that_got_dropout() -> None:
 
 
 def test_the_first_layer_may_be_inside_a_block() -> None:
-    net = nn.Sequential(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), nn.Linear(4, 2))
+    net = nn.Sequential(nn.Sequential(nn.Conv1d(3, 4, 1), nn.ReLU()), nn.Conv1d(4, 2, 1))
     with_dropout(net, RATE)
-    assert [name for name, layer in net.named_modules() if isinstance(layer, nn.Dropout)] == ["1.0"]
+    assert [name for name, layer in net.named_modules() if isinstance(layer, nn.Dropout)] == ["1.1"]
 
 
 def test_new_dropout_is_in_the_mode_of_the_network() -> None:
@@ -228,7 +230,7 @@ def test_rates_that_are_refused(p: float) -> None:
 
 
 @pytest.mark.parametrize("net", [nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2)), nn.ReLU(), nn.Linear(3, 2)])
-def test_networks_without_a_second_layer_are_refused(net: nn.Module) -> None:
-    with pytest.raises(InvalidInput, match="two or more convolutions or linear layers"):
+def test_networks_without_a_second_convolution_are_refused(net: nn.Module) -> None:
+    with pytest.raises(InvalidInput, match="two or more convolutions"):
         with_dropout(net, RATE)
     assert not list(dropout_layers(net))

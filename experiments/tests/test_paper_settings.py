@@ -21,6 +21,7 @@ from polyarch_experiments.papers import (
     DIFFERENTIABLE_SEARCH,
     INTERCHOICE_WEIGHTS,
     POSTERIOR_GUIDED_SEARCH,
+    STOCHASTIC_ARCHITECTURES,
     TRAINING_SPEED,
     VARIATIONAL_DEPTH,
 )
@@ -28,7 +29,14 @@ from polyarch_experiments.training_speed import cell_evaluation, searched_cells,
 from polyarch_experiments.training_speed.fine_tuning import short_run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "paper-settings.md"
-PAPERS = (TRAINING_SPEED, DIFFERENTIABLE_SEARCH, INTERCHOICE_WEIGHTS, VARIATIONAL_DEPTH, POSTERIOR_GUIDED_SEARCH)
+PAPERS = (
+    TRAINING_SPEED,
+    DIFFERENTIABLE_SEARCH,
+    INTERCHOICE_WEIGHTS,
+    VARIATIONAL_DEPTH,
+    STOCHASTIC_ARCHITECTURES,
+    POSTERIOR_GUIDED_SEARCH,
+)
 NAMES = sorted(name for name, experiment in EXPERIMENTS.items() if experiment.document in PAPERS)
 DESCRIPTIONS = ("run", "macro_run", "recipes.*")
 """Where presets have the description of a run, whose other settings are the defaults."""

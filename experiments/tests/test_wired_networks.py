@@ -6,10 +6,14 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
-from polyarch.data import Cutout, Normalisation, RandomShift, TensorData
+from polyarch.data import Batch, Cutout, Normalisation, RandomShift, TensorData
+from polyarch.randomness import generator_at, global_seed
 from polyarch_experiments.experiment import Settings
-from polyarch_experiments.images import Images, measure
+from polyarch_experiments.images import Images, _rate, measure
+from polyarch_experiments.stochastic.packed import PackedMembers, PackedMixture, PackedTraining
 from polyarch_experiments.stochastic.shared_wirings import _ensembles
 from polyarch_experiments.stochastic.wired_networks import draw_wirings
 from polyarch_experiments.stochastic.wiring_ensemble import _alone, _scores
@@ -33,6 +37,9 @@ def test_measures_of_a_mixture_by_hand() -> None:
         "mean_p": pytest.approx(0.55),
         "accuracy": 0.5,
         "calibration_error": pytest.approx((0.3 + 0.6) / 2),  # right with 0.7, wrong with 0.6: two bins
+        "calibration_floor": pytest.approx((2 * 0.7 * 0.3 + 2 * 0.6 * 0.4) / 2, rel=0.1),  # E|right - p| of each
+        "calibration_low": pytest.approx(0.3, abs=0.1),
+        "calibration_high": pytest.approx(0.6, abs=0.1),
         "brier": pytest.approx((2 * 0.3**2 + 2 * 0.6**2) / 2),
         "risk_area": pytest.approx(0.25),  # the surer one is right: risks 0 and 1/2 at coverages 1/2 and 1
     }
@@ -98,7 +105,58 @@ def test_parts_of_the_images() -> None:
 def test_augmentations_that_keep_the_class() -> None:
     assert Images.of(IMAGES, "digits", 0).augmentations == (RandomShift(1),)  # a mirrored digit is none
     with_cutout = {**IMAGES, "cutout": True}
-    assert Images.of(with_cutout, "digits", 0).augmentations == (RandomShift(1), Cutout(4))
+    images = Images.of(with_cutout, "digits", 0)
+    assert images.augmentations == (RandomShift(1), Cutout(4, fill=images.normalisation.mean))
+
+
+def test_what_is_cut_out_becomes_the_mean() -> None:
+    """Nothing but the cutout on images of bytes, whose mean is rounded to one."""
+    pixels = torch.randint(0, 256, (8, 3, 6, 6), dtype=torch.uint8, generator=generator_at(0, "pixels"))
+    normalisation = Normalisation.of(pixels)
+    cut = Cutout(12, fill=normalisation.mean)(pixels, generator_at(0, "cutout"))
+    assert cut.dtype == torch.uint8 and normalisation(cut).abs().max() < 0.5 / 255 / min(normalisation.std) + 1e-6
+    assert Cutout(12)(pixels, generator_at(0, "cutout")).max() == 0
+
+
+def test_the_step_schedule_of_wide_residual_networks() -> None:
+    rate = _rate({"learning_rate": 0.1, "schedule": "steps"})
+    assert [rate(step, 10) for step in (0, 2, 3, 5, 6, 7, 8, 9)] == pytest.approx(
+        [0.1, 0.1, 0.02, 0.02, 0.004, 0.004, 0.0008, 0.0008]
+    )
+
+
+def test_views_of_a_batch_are_the_same_examples_augmented_anew() -> None:
+    images = Images.of({**IMAGES, "cutout": True}, "digits", 0)
+    batch = next(images.training_batches(images.train, 16, 0, views=2).epoch(0))
+    once = next(images.training_batches(images.train, 16, 0).epoch(0))
+    assert len(batch.inputs) == len(batch.targets) == 32 and batch.targets.equal(once.targets.repeat(2))
+    first, second = batch.inputs.chunk(2)
+    assert first.shape == once.inputs.shape and (first - second).abs().amax((1, 2, 3)).min() > 0
+
+
+def test_packed_members_do_not_read_each_other() -> None:
+    """Other weights of one group change one member; the size is alpha^2 / M of the single network's modules."""
+    with global_seed(0, "network"):
+        net = PackedMembers(width=4, modules=4, stages=2, in_channels=2, classes=3, members=4).double().eval()
+    x = torch.randn(5, 2, 6, 6, dtype=torch.float64, generator=generator_at(0, "x"))
+    with torch.no_grad():
+        before = net(x)
+        convolution = net.blocks[2].get_submodule("1")
+        assert isinstance(convolution, nn.Conv2d) and convolution.weight.numel() == 9 * 8 * 8 // 4
+        convolution.weight[2:4] += 1.0  # the second of four groups of two channels
+        changed = (net(x) - before).abs().amax((1, 2)) > 1e-9
+    assert before.shape == (4, 5, 3) and changed.tolist() == [False, True, False, False]
+    log_p = PackedMixture(net)(x)
+    torch.testing.assert_close(log_p.exp(), torch.softmax(net(x), -1).mean(0))
+
+
+def test_packed_members_learn_every_label() -> None:
+    with global_seed(0, "network"):
+        net = PackedMixture(PackedMembers(width=2, modules=2, stages=1, in_channels=1, classes=3, members=2)).double()
+    x, y = torch.randn(6, 1, 4, 4, dtype=torch.float64, generator=generator_at(0, "x")), torch.arange(6) % 3
+    strategy = PackedTraining(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    expected = [F.cross_entropy(one, y).item() for one in net.train().members(x)]
+    assert strategy.loss(Batch(x, y)).item() == pytest.approx(sum(expected) / 2)
 
 
 def test_batches_of_the_images() -> None:
@@ -133,4 +191,4 @@ def test_wirings_by_stream_and_seed() -> None:
     others = draw_wirings(settings, 20, 0, "unseen"), draw_wirings(settings, 20, 1)
     for other in others:
         assert len(set(other)) == 20 and other != drawn and len(set(other) & set(drawn)) < 10
-    assert drawn[0].space.name == "wired3x4"
+    assert drawn[0].space.name == "wired3x4out"

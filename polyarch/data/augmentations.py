@@ -61,9 +61,14 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Zeroes a square of side ``length`` around a random pixel, clipped at the border of the image."""
+    """Blanks a square of side ``length`` around a random pixel, clipped at the border of the image.
+
+    Args:
+        fill: the value of every channel, in 0..1 as in `Normalisation`, whose mean becomes 0 later; black by default.
+    """
 
     length: int = 16
+    fill: tuple[float, ...] = ()
 
     def __call__(self, inputs: Tensor, generator: Generator) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
@@ -73,7 +78,12 @@ class Cutout:
         rows, columns = torch.arange(height), torch.arange(width)
         in_rows = (rows >= row) & (rows < row + self.length)  # (B, H)
         in_columns = (columns >= column) & (columns < column + self.length)  # (B, W)
-        return inputs.masked_fill(in_rows[:, None, :, None] & in_columns[:, None, None, :], 0)
+        blank = in_rows[:, None, :, None] & in_columns[:, None, None, :]
+        if not self.fill:
+            return inputs.masked_fill(blank, 0)
+        fill = torch.tensor(self.fill)
+        fill = fill.to(inputs) if inputs.is_floating_point() else (255 * fill).round().to(inputs)
+        return torch.where(blank, fill[:, None, None], inputs)
 
 
 ATTEMPTS = 10

@@ -47,6 +47,7 @@ class Batches:
         augmentations: applied to the raw batch, in order.
         preprocessing: applied last, e.g. a `Normalisation`.
         device: where the batches go.
+        views: how often every example is in its batch, augmented anew each time: inputs (views B, ...), view by view.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Batches:
         augmentations: Sequence[Augmentation] = (),
         preprocessing: Callable[[Any], Any] | None = None,
         device: str | torch.device = "cpu",
+        views: int = 1,
     ) -> None:
         if batch_size < 1:
             raise InvalidInput(f"Expected a batch size of 1 or more. Got {batch_size}.")
@@ -69,6 +71,7 @@ class Batches:
         self.augmentations = tuple(augmentations)
         self.preprocessing = preprocessing
         self.device = torch.device(device)
+        self.views = views
 
     @property
     def num_examples(self) -> int:
@@ -99,6 +102,8 @@ class Batches:
         return self._batch(next(iter(self.data.stream([rows]))), rows, 0, 0)
 
     def _batch(self, inputs: Inputs, rows: Tensor, epoch: int, index: int) -> Batch:
+        if self.views > 1:
+            inputs, rows = mapped(lambda tensor: torch.cat([tensor] * self.views), inputs), rows.repeat(self.views)
         if self.augmentations:
             if not isinstance(inputs, Tensor):
                 raise InvalidInput(f"Expected one input to augment. Got {shape_text(inputs)}.")

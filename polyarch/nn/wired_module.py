@@ -70,6 +70,18 @@ def weighted_sum(features: Sequence[Tensor], weights: Tensor) -> Tensor:
     return total
 
 
+def read_features(features: Sequence[Tensor], reading: Reading) -> Tensor:
+    """What a module, or the output of a stage, reads of j features (B, C, H, W), without weights of wirings."""
+    if isinstance(reading, Read):
+        return mean_of([features[source] for source in reading.sources])
+    assert isinstance(reading, ReadWeighted)
+    weights = reading.weights
+    if reading.skipping:
+        used: list[int] = weights.reshape(len(features), -1).any(1).nonzero().flatten().tolist()
+        features, weights = [features[source] for source in used], weights[used]
+    return weighted_sum(features, weights)
+
+
 class WiredModule(nn.Module):
     """ReLU, 3x3 convolution and batch normalisation of a mean of earlier features."""
 
@@ -79,14 +91,7 @@ class WiredModule(nn.Module):
 
     def forward(self, features: Sequence[Tensor], reading: Reading) -> Tensor:
         """j features (B, C, H, W) -> (B, C, H, W)."""
-        if isinstance(reading, Read):
-            return call(self.operation, mean_of([features[source] for source in reading.sources]))
-        assert isinstance(reading, ReadWeighted)
-        weights = reading.weights
-        if reading.skipping:
-            used: list[int] = weights.reshape(len(features), -1).any(1).nonzero().flatten().tolist()
-            features, weights = [features[source] for source in used], weights[used]
-        return call(self.operation, weighted_sum(features, weights))
+        return call(self.operation, read_features(features, reading))
 
 
 class WiringNorm(nn.Module):
@@ -112,6 +117,12 @@ class WiringNorm(nn.Module):
         )
         return torch.addcmul(shift, scale, self.statistics(x))
 
+    def unselected(self, wiring: int) -> Iterator[nn.Parameter]:
+        """The parameters of all other wirings."""
+        for other, norm in enumerate(self.norms):
+            if other != wiring:
+                yield from norm.parameters()
+
     def _share(self) -> None:
         for norm in self.norms:
             for name, buffer in self.statistics.named_buffers():
@@ -123,44 +134,66 @@ class WiringNorm(nn.Module):
         return self
 
 
-class DependentModule(nn.Module):
-    """A `WiredModule` with its own weights for each wiring s: sum_i c_si f_i instead of the mean, scale and shift.
+class WiringNormed(nn.Module):
+    """Layers with a `WiringNorm` after them, and possibly a pooling: what stands before a stage."""
 
-    The coefficients c start as those of the mean. Convolution and statistics are shared.
+    def __init__(self, before: nn.Module, width: int, wirings: int, after: nn.Module | None = None) -> None:
+        super().__init__()
+        self.before = before
+        self.norm = WiringNorm(width, wirings)
+        self.after = nn.Identity() if after is None else after
+
+    def forward(self, x: Tensor, reading: ReadAs | ReadAsEach) -> Tensor:
+        """(B, C, H, W) -> (B, width, H', W')."""
+        return call(self.after, cast(Tensor, self.norm(call(self.before, x), reading)))
+
+
+class DependentSum(nn.Module):
+    """sum_i c_si f_i of j earlier features f_i, with coefficients c of its own for each wiring s.
+
+    They start as those of the mean over the k_s features that wiring s reads, and stay between zero and twice that:
+
+        c_si = (2 / k_s) sigmoid(t_si),    t = 0 at first
 
     Args:
-        sources: for every wiring, the features that the module reads.
+        sources: for every wiring, the features that are read.
+        bounded: whether c is a sigmoid; otherwise c itself is learned, starting at 1 / k_s.
     """
 
     masks: Tensor
 
-    def __init__(self, width: int, sources: Sequence[Sequence[int]]) -> None:
+    def __init__(self, sources: Sequence[Sequence[int]], *, bounded: bool = True) -> None:
         super().__init__()
-        relu, convolution, _ = relu_conv_bn(width, width, 3)
-        self.operation = nn.Sequential(relu, convolution)
-        self.norm = WiringNorm(width, len(sources))
         self.sources = tuple(tuple(some) for some in sources)
+        self.bounded = bounded
         masks = torch.zeros(len(sources), max(map(max, sources)) + 1)  # (S, j)
         for mask, some in zip(masks, sources, strict=True):
             mask[list(some)] = 1.0
         self.register_buffer("masks", masks, persistent=False)
         # Separate parameters: weights of wirings that are not in use get no gradient, so optimisers leave them alone.
-        self.coefficients = nn.ParameterList([mask / mask.sum() for mask in masks])
+        self.coefficients = nn.ParameterList([torch.zeros_like(m) if bounded else m / m.sum() for m in masks])
 
     def forward(self, features: Sequence[Tensor], reading: Reading) -> Tensor:
         """j features (B, C, H, W) -> (B, C, H, W)."""
-        if isinstance(reading, ReadAs):
-            total = self._total(features, reading.wiring)
-        else:
-            assert isinstance(reading, ReadAsEach)
-            own = torch.stack([self.coefficients[wiring] for wiring in reading.used])
-            weights = (own * self.masks[list(reading.used)])[reading.rows].t()  # (j, B)
-            read = sorted({source for wiring in reading.used for source in self.sources[wiring]})
-            total = weighted_sum([features[source] for source in read], weights[read])
-        return cast(Tensor, self.norm(call(self.operation, total), reading))
+        return self.total(features, reading)
 
-    def _total(self, features: Sequence[Tensor], wiring: int) -> Tensor:
-        coefficients = constant(self.coefficients[wiring], features[0], owner=self, name="selected_coefficients")
+    def total(self, features: Sequence[Tensor], reading: Reading) -> Tensor:
+        """The sum."""
+        if isinstance(reading, ReadAs):
+            return self._total_as(features, reading.wiring)
+        assert isinstance(reading, ReadAsEach)
+        own = torch.stack([self._values(wiring) for wiring in reading.used])
+        weights = (own * self.masks[list(reading.used)])[reading.rows].t()  # (j, B)
+        read = sorted({source for wiring in reading.used for source in self.sources[wiring]})
+        return weighted_sum([features[source] for source in read], weights[read])
+
+    def _values(self, wiring: int) -> Tensor:
+        """The coefficients c of one wiring, (j,)."""
+        learned: Tensor = self.coefficients[wiring]
+        return learned.sigmoid() * (2 / len(self.sources[wiring])) if self.bounded else learned
+
+    def _total_as(self, features: Sequence[Tensor], wiring: int) -> Tensor:
+        coefficients = constant(self._values(wiring), features[0], owner=self, name="selected_coefficients")
         total = None
         for source in self.sources[wiring]:
             total = plus(total, coefficients[source] * features[source])
@@ -169,6 +202,29 @@ class DependentModule(nn.Module):
 
     def unselected(self, wiring: int) -> Iterator[nn.Parameter]:
         """The parameters of all other wirings."""
-        for other, (coefficients, norm) in enumerate(zip(self.coefficients, self.norm.norms, strict=True)):
-            if other != wiring:
-                yield from (coefficients, *norm.parameters())
+        return (one for other, one in enumerate(self.coefficients) if other != wiring)
+
+
+class DependentModule(DependentSum):
+    """A `WiredModule` with its own weights for each wiring s: a `DependentSum` instead of the mean, scale and shift.
+
+    Convolution and statistics are shared.
+
+    Args:
+        own_norms: whether scale and shift depend on the wiring, too.
+    """
+
+    def __init__(
+        self, width: int, sources: Sequence[Sequence[int]], *, bounded: bool = True, own_norms: bool = True
+    ) -> None:
+        super().__init__(sources, bounded=bounded)
+        relu, convolution, norm = relu_conv_bn(width, width, 3)
+        self.operation = nn.Sequential(relu, convolution)
+        self.norm = WiringNorm(width, len(sources)) if own_norms else norm
+
+    def forward(self, features: Sequence[Tensor], reading: Reading) -> Tensor:
+        """j features (B, C, H, W) -> (B, C, H, W)."""
+        found = call(self.operation, self.total(features, reading))
+        if isinstance(self.norm, WiringNorm):
+            return cast(Tensor, self.norm(found, reading))
+        return call(self.norm, found)

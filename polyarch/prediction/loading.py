@@ -69,7 +69,8 @@ def _extract(network: dict[str, Any], example: NetworkExample, task: Task, modul
                 net = build_own(module, example, outputs, gated=network.get("gated") is True)
         return partial(_networks, net)
     try:
-        settings: SpaceSettings = SPACES[str(network.get("kind"))].model_validate(network)
+        kind = SPACES[str(network.get("kind"))]
+        settings: SpaceSettings = kind.model_validate(kind.stored(network))
     except UnknownName as error:
         raise CorruptFile(f"kind: {error}") from None
     except ValidationError as error:

@@ -8,6 +8,7 @@ from polyarch.predictive.calibration import (
     negative_log_likelihood,
     reliability,
 )
+from polyarch.predictive.calibration_noise import CalibrationNoise, calibration_noise
 from polyarch.predictive.classification_metrics import (
     accuracy,
     auroc,
@@ -47,10 +48,11 @@ from polyarch.predictive.selective_prediction import RiskCoverageCurve, risk_cov
 from polyarch.predictive.uncertainty import Detection, detect, entropy, mutual_information, uncertainty_scores
 
 __all__ = [
-    "CORRUPTIONS", "METRICS", "SEVERITIES", "ConfidenceBin", "ConformalIntervals", "ConformalSets", "Detection",
-    "EarlyExit", "ExitMeasure", "GaussianMixture", "Goal", "IntervalMethod", "Metric", "Mixture", "RiskCoverageCurve",
-    "SetMethod", "accuracy", "auroc", "balanced_accuracy", "brier", "calibration_error", "choose_confidence",
-    "conformal_quantile", "corrupt", "crps", "detect", "entropy", "exact_match", "exit_curve", "fit_intervals",
+    "CORRUPTIONS", "METRICS", "SEVERITIES", "CalibrationNoise", "ConfidenceBin", "ConformalIntervals", "ConformalSets",
+    "Detection", "EarlyExit", "ExitMeasure", "GaussianMixture", "Goal", "IntervalMethod", "Metric", "Mixture",
+    "RiskCoverageCurve", "SetMethod", "accuracy", "auroc", "balanced_accuracy", "brier", "calibration_error",
+    "calibration_noise", "choose_confidence", "conformal_quantile", "corrupt", "crps", "detect", "entropy",
+    "exact_match", "exit_curve", "fit_intervals",
     "fit_scale", "fit_sets", "fit_temperature", "interval_coverage", "interval_width", "label_accuracy", "label_auroc",
     "label_calibration_error", "label_macro_f1", "label_micro_f1", "least_examples", "macro_f1", "mae",
     "members_within", "mixture_negative_log_likelihood", "most_probable", "mutual_information",

@@ -105,8 +105,11 @@ LEFT = 76
 
 def wiring_picture(architecture: Mapping[str, str], words: str) -> str | None:
     """A row per stage, its input on the left. None for other choices."""
-    edges = [re.fullmatch(r"stage([0-9]{1,2})_([0-9]{1,2})->([0-9]{1,2})", name) for name in architecture]
-    known = [tuple(map(int, edge.groups())) for edge in edges if edge is not None]
+    edges = [re.fullmatch(r"stage([0-9]{1,2})_([0-9]{1,2})->([0-9]{1,2}|out)", name) for name in architecture]
+    found = [edge.groups() for edge in edges if edge is not None]
+    outputs = any(target == "out" for _, _, target in found)
+    last = 2 + max((int(source) for _, source, _ in found), default=0)  # what reads the most of a stage
+    known = [(int(at), int(source), last if target == "out" else int(target)) for at, source, target in found]
     if not known or len(known) < len(architecture):
         return None
     stages, modules = max(edge[0] for edge in known) + 1, max(edge[2] for edge in known)
@@ -136,7 +139,8 @@ def wiring_picture(architecture: Mapping[str, str], words: str) -> str | None:
                     'stroke="#4c8df6" stroke-width="2.2" fill="none"/>'
                 )
         for node, x in enumerate(places):
-            fill = "currentColor" if node else "none"  # the input of a stage is no module
+            is_module = 0 < node < modules + (not outputs)  # the input of a stage is none, nor is its output
+            fill = "currentColor" if is_module else "none"
             parts.append(
                 f'<circle cx="{x:g}" cy="{level:g}" r="{radius:g}" fill="{fill}" stroke="currentColor" '
                 'stroke-width="1.6"/>'

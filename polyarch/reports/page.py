@@ -24,6 +24,9 @@ from polyarch.reports.text import several
 from polyarch.results import PredictorRecord, Results
 from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression
 
+FITTING = 0.9
+"""Training accuracy below which a calibration error says little: who does not fit is rarely too sure."""
+
 FILTERS = ("breakable", "count", "estimator_name", "figures", "key_of", "limits_text", "percent", "several")
 
 
@@ -70,6 +73,7 @@ def render(results: Results, section: Section | None = None) -> str:
         "seeds": sum(len(entry.scores) for entry in entries if entry.is_answer),
         "score": ScoreText.of(results),
         "metric_titles": metric_titles(results),
+        "fitting": FITTING,
         "shares": [name for name, metric in METRICS.items() if metric.unit == "share"],
         "shown_points": answer.points if answer is not None else [],
         "drawing": section.drawing or picture_of(results, best if section.spells_out else None),

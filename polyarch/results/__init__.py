@@ -2,6 +2,7 @@
 
 from polyarch.results.predictors import (
     VERSION,
+    CalibrationRecord,
     ConformalRecord,
     Contender,
     LevelPoint,
@@ -18,7 +19,7 @@ from polyarch.results.runs import Results, TrainingRecord, read_content
 from polyarch.results.sizes import SizeRecord
 
 __all__ = [
-    "VERSION", "ConformalRecord", "Contender", "LevelPoint", "NetworkRecord", "NumberPoints", "PredictorRecord",
-    "Provenance", "Record", "ReliabilityBin", "Results", "Role", "SizeRecord", "TaskRecord", "TrainingRecord",
-    "read_content",
+    "VERSION", "CalibrationRecord", "ConformalRecord", "Contender", "LevelPoint", "NetworkRecord", "NumberPoints",
+    "PredictorRecord", "Provenance", "Record", "ReliabilityBin", "Results", "Role", "SizeRecord", "TaskRecord",
+    "TrainingRecord", "read_content",
 ]  # fmt: skip

@@ -97,6 +97,19 @@ class ReliabilityBin(Record):
     count: int
 
 
+class CalibrationRecord(Record):
+    """A calibration error on test data, and what it is worth.
+
+    ``floor`` is what a perfectly calibrated predictor with the same confidences would have on average, ``low`` and
+    ``high`` are a 95 % bootstrap interval.
+    """
+
+    error: float
+    floor: float
+    low: float
+    high: float
+
+
 class ConformalRecord(Record):
     """Prediction sets or intervals: the coverage asked for, and coverage and mean size (or width) on test data.
 
@@ -135,6 +148,8 @@ class PredictorRecord(Record):
     examples whose uncertainty is above ``threshold``. ``coverage`` and ``risk`` are points of the risk-coverage curve:
     the mean error among the share of examples with the least uncertainty. ``reliability`` is of classes, ``levels`` and
     ``points`` are of numbers. ``detection`` says how well a measure of uncertainty tells OOD examples apart.
+    ``calibration`` and ``calibration_before`` are the calibration errors of ``metrics`` and ``uncalibrated`` with their
+    noise, ``train_score`` is the score on up to a thousand training examples.
     """
 
     name: str
@@ -155,3 +170,6 @@ class PredictorRecord(Record):
     levels: list[LevelPoint] = Field(default_factory=list)
     points: list[NumberPoints] = Field(default_factory=list)
     detection: dict[str, dict[str, float]] = Field(default_factory=dict)
+    calibration: CalibrationRecord | None = None
+    calibration_before: CalibrationRecord | None = None
+    train_score: float | None = None

@@ -133,8 +133,10 @@ class Feed:
             return []
         return [f"split: validation on {self.valid_origin}; test on {test}"]
 
-    def batches(self, data: Examples, batch_size: int, *, stream: str, augmented: bool = True) -> Batches:
-        """Shuffled training batches; each ``stream`` has an order of its own."""
+    def batches(
+        self, data: Examples, batch_size: int, *, stream: str, augmented: bool = True, views: int = 1
+    ) -> Batches:
+        """Shuffled training batches; each ``stream`` has an order of its own, for ``views`` see `Batches`."""
         return Batches(
             data,
             batch_size,
@@ -142,6 +144,7 @@ class Feed:
             augmentations=self.augmentations if augmented else (),
             preprocessing=self.preprocessing,
             device=self.device,
+            views=views,
         )
 
     def training_batches(self, batch_size: int) -> Batches:
@@ -149,9 +152,10 @@ class Feed:
         return self.batches(self.train, batch_size, stream="train")
 
     def held_out_batches(self, batch_size: int) -> Batches:
-        """Shuffled, augmented batches of unlabelled examples where there are any, otherwise of validation examples."""
-        data, stream = (self.valid, "held out") if self.unlabelled is None else (self.unlabelled, "unlabelled")
-        return self.batches(data, min(batch_size, len(data)), stream=stream)
+        """Shuffled, augmented batches of validation examples or, in two views, of unlabelled ones if there are any."""
+        if self.unlabelled is None:
+            return self.batches(self.valid, min(batch_size, len(self.valid)), stream="held out")
+        return self.batches(self.unlabelled, min(batch_size, len(self.unlabelled)), stream="unlabelled", views=2)
 
     def in_order(self, data: Examples) -> Batches:
         """Batches in order, without augmentation."""

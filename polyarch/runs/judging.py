@@ -14,7 +14,15 @@ from polyarch.predictive import detect, reliability
 from polyarch.predictive.classification_metrics import set_coverage, set_size
 from polyarch.predictive.regression_metrics import interval_coverage, interval_width
 from polyarch.predictive.selective_prediction import risk_coverage
-from polyarch.results import ConformalRecord, LevelPoint, NumberPoints, PredictorRecord, ReliabilityBin
+from polyarch.randomness import generator_at
+from polyarch.results import (
+    CalibrationRecord,
+    ConformalRecord,
+    LevelPoint,
+    NumberPoints,
+    PredictorRecord,
+    ReliabilityBin,
+)
 from polyarch.runs.retraining import outputs
 from polyarch.runs.run import Run
 from polyarch.spaces import Architecture
@@ -71,6 +79,8 @@ class MemberOutputs:
 
 
 CURVE_POINTS = 100
+TRAINING_EXAMPLES = 1000
+"""That tell whether a network fits what it was trained on."""
 SHOWN_POINTS = 500
 """Test examples of a regression that charts show."""
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -147,9 +157,28 @@ def judge(ensemble: Ensemble, run: Run, ood: BatchSource | None) -> tuple[Predic
         coverage=[curve.coverage[index] for index in kept],
         risk=[curve.risk[index] for index in kept],
         detection=detection,
+        calibration=_calibration(task, calibrated, known.targets, weights),
+        calibration_before=_calibration(task, known.test, known.targets, weights),
+        train_score=_train_score(ensemble, run, weights),
         **_details(task, calibrated, weights, read, known.targets, calibration),
     )
     return record, calibration
+
+
+def _calibration(task: Task, outputs: Tensor, targets: Tensor, weights: Tensor) -> CalibrationRecord | None:
+    """The calibration error with its noise, where the task has one."""
+    found = task.calibration_noise(outputs, targets, weights)
+    return None if found is None else CalibrationRecord(**asdict(found))
+
+
+def _train_score(ensemble: Ensemble, run: Run, weights: Tensor) -> float | None:
+    """On some training examples, of classes only: a calibration error means little where these are not learned."""
+    if not isinstance(run.task, Classification):
+        return None
+    rows = torch.randperm(len(run.feed.train), generator=generator_at(run.settings.seed, "training accuracy", 0))
+    some = run.feed.in_order(run.feed.train.subset(rows[:TRAINING_EXAMPLES]))
+    found, targets = ensemble.outputs(some)
+    return run.task.scores(found, targets, weights)[run.task.selection.name]
 
 
 def _details(

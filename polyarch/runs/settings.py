@@ -99,8 +99,12 @@ class RunSettings(Settings):
 
     @classmethod
     def read(cls, path: Path) -> RunSettings:
-        """From a TOML file."""
-        return cls.parse(read_toml(path), str(path))
+        """From the TOML file of a run, which an earlier version may have written."""
+        content = read_toml(path)
+        space = content.get("space")
+        if isinstance(space, Mapping) and "kind" in space:
+            content["space"] = SPACES[str(space["kind"])].stored(space)
+        return cls.parse(content, str(path))
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], origin: str) -> RunSettings:

@@ -1,7 +1,7 @@
 """What the settings of every space are made of: a name, and what builds the supernet."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import PositiveInt, model_validator
@@ -37,6 +37,11 @@ class SpaceSettings(Settings):
     """
 
     kind: str
+
+    @classmethod
+    def stored(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Settings that were stored with a run or a network, with what earlier versions left out."""
+        return content
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> Supernet:
         """A supernet with fresh weights for examples of this shape."""

@@ -1,6 +1,7 @@
 """The spaces that a run description can name; elastic and gated ones have files of their own."""
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
@@ -29,6 +30,7 @@ from polyarch.supernets import (
     fairnas_chain,
     probe,
 )
+from polyarch.supernets.wired import WiredLayout
 
 DEFAULT_SPACE = "nb201"
 
@@ -178,7 +180,8 @@ class WiredSettings(ImageSpaceSettings):
 
     ``width`` are the channels of the first stage; they double with each. ``auxiliary`` gives the supernet a second
     classifier on its last stage but one, for methods that train fixed ``wirings``. These have weights of their own and
-    are then the only ones: the bits of every stage, as in ``101-000-011``.
+    are then the only ones: the bits of every stage, as in ``101-000-011``. By its ``layout`` a stage passes on an
+    aggregate of its modules or, as in polyarch 0.7, its ``last`` one.
     """
 
     network = WiredSupernet
@@ -188,10 +191,16 @@ class WiredSettings(ImageSpaceSettings):
     stages: Annotated[int, Field(ge=1, le=8)] = 3
     auxiliary: bool = True
     wirings: tuple[str, ...] = ()
+    layout: WiredLayout = "aggregated"
+
+    @classmethod
+    def stored(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Polyarch 0.7 knew no other layout than its own."""
+        return {"layout": "last", **content}
 
     def options(self, input_shape: tuple[int, ...]) -> dict[str, Any]:
         """Wirings as architectures; one stage has no last but one."""
-        space = wired_space(self.stages, self.modules)
+        space = wired_space(self.stages, self.modules, aggregated=self.layout == "aggregated")
         wirings = [parse_wiring(text, space) for text in self.wirings] or None
         return super().options(input_shape) | {"wirings": wirings, "auxiliary": self.auxiliary and self.stages > 1}
 

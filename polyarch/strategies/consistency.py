@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from polyarch.data import Batch
+from polyarch.data.named_inputs import joined
 from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.nn import skipping_zeros
@@ -77,15 +78,17 @@ class DropoutPass(RandomPass):
 class Consistency(Strategy):
     """Minimises the loss on labelled examples plus the distance between two random passes over unlabelled ones.
 
-        mean_n loss(f(x_n, r_n), y_n) + weight ramp(i) (1 / BC) sum_m ||f(u_m, r_m) - f(u_m, r'_m)||^2
+        mean_n loss(f(x_n, r_n), y_n) + weight ramp(i) (1 / BC) sum_m ||f(u_m, r_m) - f(u'_m, r'_m)||^2
 
-    for logits f, labelled (x, y), unlabelled u (B of them, C classes), and independent draws r of the random pass.
-    Both passes over u get a gradient. The ramp lets the first term dominate early on, in step i = 0, 1, ...:
+    for logits f, labelled (x, y), two views u and u' of unlabelled examples (B of them, C classes), and independent
+    draws r of the random pass. The first pass is over x and u together, so that normalisation layers see both; the
+    second, over u', gets no gradient. The ramp lets the first term dominate early on, in step i = 0, 1, ...:
 
         ramp(i) = exp(-5 (1 - t)^2),    t = min(i / ramp_steps, 1)
 
     from exp(-5) = 0.007 to 1. The unlabelled examples are the ``held_out`` batches of `polyarch.training.fit`, one per
-    step; their targets are ignored. They may include the labelled examples.
+    step, with both views of every example one after the other (`Batches` with two views); their targets are ignored.
+    They may include the labelled examples.
 
     Args:
         passes: the source of randomness, `WiringPass` or `DropoutPass`.
@@ -113,12 +116,15 @@ class Consistency(Strategy):
     def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
         """Takes one gradient step; measures ``loss`` and its two terms before weighting."""
         (batch,) = train
-        unlabelled = held_out[0].inputs
+        views = held_out[0].inputs
+        labelled, examples = len(batch.targets), len(views) // 2
         to_training(self.passes.module)
         with drawing_from(generator):
-            supervised = self.task.loss(self.passes.logits(batch.inputs, generator), batch.targets)
-            first, second = (self.passes.logits(unlabelled, generator) for _ in range(2))
-        distance = (first - second).square().mean()
+            logits = self.passes.logits(joined([batch.inputs, views[:examples]]), generator)
+            with torch.no_grad():
+                other = self.passes.logits(views[examples : 2 * examples], generator)
+        supervised = self.task.loss(logits[:labelled], batch.targets)
+        distance = (logits[labelled:] - other).square().mean()
         loss = minimise(supervised + self.weight * self.ramp() * distance, self.optimizer)
         self._done.count += 1
         return {"loss": loss, "supervised_loss": supervised.item(), "distance": distance.item()}

@@ -11,7 +11,8 @@ from torch import Tensor
 from polyarch.errors import InvalidInput
 from polyarch.nn.member_layers import mix_classes
 from polyarch.objectives import categorical_log_likelihood, log_marginal
-from polyarch.predictive import brier, calibration_error, entropy, fit_temperature, threshold_at
+from polyarch.predictive import brier, calibration_error, calibration_noise, entropy, fit_temperature, threshold_at
+from polyarch.predictive.calibration_noise import CalibrationNoise
 from polyarch.predictive.classification_metrics import auroc, balanced_accuracy, macro_f1
 from polyarch.predictive.conformal_quantile import least_examples
 from polyarch.predictive.conformal_sets import ConformalSets, SetMethod, fit_sets
@@ -174,6 +175,10 @@ class Classification(Task):
         if names is None and len(targets.unique()) < 2:
             del found["auroc"]
         return {name: found[name]() for name in names or found}
+
+    def calibration_noise(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> CalibrationNoise:
+        """Of the probability of the most probable class."""
+        return calibration_noise(self.mix(outputs, weights.to(outputs).log()).exp(), targets)
 
 
 def prediction_sets(conformal: Mapping[str, Any]) -> ConformalSets | None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyarch.errors import InvalidInput
 from polyarch.predictive import threshold_at
+from polyarch.predictive.calibration_noise import CalibrationNoise, noise_of
 from polyarch.predictive.line_search import minimise_over_logarithm
 from polyarch.predictive.metrics import METRICS, Metric
 from polyarch.predictive.multi_label_metrics import (
@@ -150,6 +151,11 @@ class MultiLabel(Task):
         if names is None and bool((targets == targets[0]).all()):
             del found["auroc"]
         return {name: found[name]() for name in names or found}
+
+    def calibration_noise(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> CalibrationNoise:
+        """Of the probabilities of labels, each resampled by itself."""
+        probabilities = torch.sigmoid(self.mix(outputs, weights.to(outputs).log()))
+        return noise_of(probabilities.flatten(), targets.to(probabilities).flatten())
 
 
 def _entropy(logits: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from polyarch.errors import InvalidInput, UnknownName
+from polyarch.predictive.calibration_noise import CalibrationNoise
 from polyarch.predictive.metrics import Metric
 
 LOSS = Metric("loss", "minimise", "NLL", "nats")
@@ -183,6 +184,10 @@ class Task(ABC):
     def scores(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
         """The loss and the metric that selection goes by."""
         return self.measure(outputs, targets, weights, names=list(dict.fromkeys(["loss", self.selection.name])))
+
+    def calibration_noise(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> CalibrationNoise | None:
+        """What the calibration error of a mixture is worth, where it has one: (K, N, O), (N, ...), (K,)."""
+        return None
 
     def mixture_loss(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> float:
         """-(1/N) sum_n log sum_k w_k p_k(y_n | x_n): (K, N, O), (N, ...), (K,)."""

@@ -47,8 +47,8 @@ def test_every_space_is_listed() -> None:
         (["nb101", "--set", "space=3"], "1,312,200"),
         (["macro"], "6,561"),
         (["fairnas"], f"{6**19:,}"),
-        (["wired"], f"{2**18:,}"),
-        (["wired", "--set", "modules=8"], f"{2**84:,}"),
+        (["wired"], f"{2**30:,}"),
+        (["wired", "--set", "modules=8"], f"{2**108:,}"),
     ],
 )
 def test_sizes_of_published_spaces(words: list[str], size: str) -> None:
@@ -61,7 +61,7 @@ def test_sizes_of_published_spaces(words: list[str], size: str) -> None:
         ("darts", GENOTYPE, "0,1|skip_connect|sep_conv_3x3|0,2|"),
         ("macro", "01201201", "identity|ir_3x3_t3|ir_5x5_t6|identity|"),
         ("nb201", "|none~0|+|none~0|none~1|+|none~0|none~1|skip_connect~2|", "none|none|none|none|none|skip_connect"),
-        ("wired", "100000-010000-000001", "on|off|off|off|off|off|off|on|off|"),
+        ("wired", "1000000000-0100000000-0000000001", f"on|{9 * 'off|'}off|on|off|"),
         ("nb101", "0|maxpool3x3|0,1|maxpool3x3|0,2|maxpool3x3|1,3|maxpool3x3|0,4", "0|maxpool3x3|0,1|"),
     ],
 )
@@ -102,7 +102,7 @@ def test_impossible_settings_are_refused(space: dict[str, Any], words: str) -> N
 
 
 def test_wirings_have_weights_of_their_own_and_networks_alone_have_none() -> None:
-    bits = ["100000-000000-000001", "000000-000000-000000"]
+    bits = ["1000000000-0000000000-0000000001", "0000000000-0000000000-0000000000"]
     space: Any = RunSettings.parse({"space": {"kind": "wired", "width": 2, "wirings": bits}}, "test").space
     net = space.build((3, 8, 8), 4)
     assert [published_notation(wiring) for wiring in net.wirings] == bits

@@ -22,7 +22,7 @@ from polyarch.plugins import EXPERIMENTS, METHODS, method_named
 from polyarch.results import Results
 from polyarch.runs.settings import RunSettings
 from polyarch_experiments.experiment import Experiment
-from polyarch_experiments.page import EARLIER, THEN, is_current, judged_claims, page, results_of
+from polyarch_experiments.page import EARLIER, OUTDATED, THEN, is_current, judged_claims, page, results_of
 from polyarch_experiments.results import Claim, ExperimentResults
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -37,8 +37,8 @@ RESULT_PAGES = {
 """Pages of results: their documents, and the numbers of the claims that are judged."""
 EARLIER_SETTINGS = {
     "depth_updates", "fine_tuning", "guided_draws", "guided_families", "guided_limits", "guided_settings",
-    "interchoice_ranking", "spiral_depth", "spiral_max_depth", "spiral_points", "spiral_width", "strategy_ranking",
-    "supernet_recipe",
+    "interchoice_ranking", "shared_wirings", "spiral_depth", "spiral_max_depth", "spiral_points", "spiral_width",
+    "strategy_ranking", "supernet_recipe", "wiring_consistency", "wiring_ensemble",
 }  # fmt: skip
 """Experiments whose stored results have the settings of an earlier preset; their pages say so."""
 ON_THIS_MACHINE = {"workers"}
@@ -77,7 +77,7 @@ def test_results_page_says_what_was_measured(path: Path) -> None:
     same = results.settings == json.loads(json.dumps(experiment.presets[results.preset]))
     section = page.partition(f"\n## {path.stem}\n")[2].partition("\n## ")[0]
     assert same or (results.experiment in EARLIER_SETTINGS and EARLIER in section)
-    assert is_current(experiment, results) != (THEN in section)
+    assert is_current(experiment, results) != (THEN in section or OUTDATED in section)
     for claim in judged_claims(experiment, results):
         assert f"**{claim.text}** {claim.verdict.capitalize()}." in page
         assert claim.numbers in page

@@ -37,7 +37,7 @@ def cell() -> Mixture:
 
 def wired(*, own: bool = False) -> Mixture:
     """Wirings with a beginning in common."""
-    wirings = [parse_wiring(text, wired_space(2, 2)) for text in ("1-0", "1-1", "0-0")]
+    wirings = [parse_wiring(text, wired_space(2, 2)) for text in ("100-000", "100-100", "000-000")]
     net = WiredSupernet(width=2, modules=2, stages=2, in_channels=1, classes=3, wirings=wirings[::-1] if own else None)
     for parameter in net.parameters():
         nn.init.normal_(parameter, std=0.5)

@@ -99,9 +99,9 @@ def test_nb101_cells_have_an_arrow_per_edge_and_no_loose_ends() -> None:
 
 def test_wirings_have_a_row_per_stage_and_an_arc_per_skip() -> None:
     names = wired_space(2, 4).choice_names
-    architecture = {name: "on" if name in ("stage0_0->2", "stage1_1->4", "stage1_0->4") else "off" for name in names}
+    architecture = {name: "on" if name in ("stage0_0->2", "stage1_1->4", "stage1_0->out") else "off" for name in names}
     svg = draw(architecture, "wired")
-    assert len(elements(svg, "circle")) == 2 * 5 and texts(svg) == ["stage 1", "stage 2"]
+    assert len(elements(svg, "circle")) == 2 * 6 and texts(svg) == ["stage 1", "stage 2"]
     arcs = [node.attrib["d"] for node in elements(svg, "path") if " Q" in node.attrib["d"]]
     assert len(arcs) == 3
     circles = [[float(node.attrib[name]) for name in ("cx", "cy", "r")] for node in elements(svg, "circle")]

@@ -16,7 +16,7 @@ from polyarch.runs.workspace import Workspace
 
 DESCRIBED = {
     "method": "stochastic", "workers": 1, "data.name": "digits", "data.limit": 40, "data.unlabelled": "digits",
-    "space.kind": "wired", "space.width": 2, "space.modules": 2, "space.stages": 1, "space.wirings": ["0", "1"],
+    "space.kind": "wired", "space.width": 2, "space.modules": 2, "space.stages": 1, "space.wirings": ["000", "100"],
     "stochastic.architectures": 2, "train.batch_size": 16, "data.shift": 1,
 }  # fmt: skip
 

@@ -73,8 +73,8 @@ class Scaled(RandomPass):
 
 def linear_batches() -> tuple[Batch, Batch]:
     generator = generator_at(0, "batches")
-    x, u = (torch.randn(size, 4, dtype=torch.float64, generator=generator) for size in (5, 7))
-    return Batch(x, torch.arange(5) % 3), Batch(u, torch.zeros(7, dtype=torch.int64))
+    x, u = (torch.randn(size, 4, dtype=torch.float64, generator=generator) for size in (5, 8))
+    return Batch(x, torch.arange(5) % 3), Batch(u, torch.zeros(8, dtype=torch.int64))
 
 
 def linear() -> nn.Linear:
@@ -83,17 +83,19 @@ def linear() -> nn.Linear:
 
 
 def test_loss_and_gradient_by_hand() -> None:
-    """First the labelled batch, then twice the unlabelled one, here with logits 2 f and 3 f: distance mean f^2."""
+    """First the labelled batch with one view u, then the other v without gradient, here with logits f and 2 f."""
     (x, y), unlabelled = linear_batches()
-    u = unlabelled.inputs
+    u, v = unlabelled.inputs[:4], unlabelled.inputs[4:]
     module, twin = linear(), linear()
     passes = Scaled(module)
     strategy = Consistency(passes, torch.optim.SGD(module.parameters(), lr=0.1), weight=4.0, ramp_steps=0)
     measured = strategy.step([Batch(x, y)], [unlabelled], generator=generator_at(0, "step"))
 
-    assert [call is batch for call, batch in zip(passes.calls, (x, u, u), strict=True)] == [True] * 3
+    assert [same_bits(call, part) for call, part in zip(passes.calls, (torch.cat([x, u]), v), strict=True)] == [
+        True
+    ] * 2
     supervised = F.cross_entropy(twin(x), y)
-    squares = twin(u).square().sum() / (7 * 3)
+    squares = (twin(u) - 2 * twin(v).detach()).square().sum() / (4 * 3)
     assert measured["supervised_loss"] == pytest.approx(supervised.item(), rel=1e-12)
     assert measured["distance"] == pytest.approx(squares.item(), rel=1e-12)
     assert measured["loss"] == pytest.approx(supervised.item() + 4 * squares.item(), rel=1e-12)

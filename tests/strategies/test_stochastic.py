@@ -146,7 +146,7 @@ def test_cells_are_trained_with_a_draw_per_example() -> None:
 
 def test_other_spaces_and_networks_are_refused() -> None:
     net = wired()
-    with pytest.raises(InvalidInput, match="Expected architectures of space 'wired2x3'"):
+    with pytest.raises(InvalidInput, match="Expected architectures of space 'wired2x3out'"):
         StochasticArchitectures(net, Empirical(wired_space(1, 2), list(wired_space(1, 2).enumerate())), sgd(net))
     with pytest.raises(InvalidInput, match="wirings have weights of their own"):
         nsa_id(net, sgd(net))

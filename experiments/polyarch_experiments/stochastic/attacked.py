@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from polyarch.errors import InvalidInput
 from polyarch.objectives import log_marginal
@@ -43,6 +43,7 @@ def under_attack(
     weights: Tensor | Sequence[float] | None = None,
     *,
     batch_size: int = 256,
+    generator: Generator | None = None,
 ) -> Attacked:
     """Moves every input against log sum_k w_k p_k(y | x), the mixture as a whole, and compares before and after.
 
@@ -56,6 +57,7 @@ def under_attack(
         labels: (N,).
         weights: (K,) of 0 or more, normalised here; equal by default.
         batch_size: inputs that are attacked at a time.
+        generator: gives attacks a random start; without one they start at the input.
     """
     if not 0 < len(inputs) == len(labels):
         raise InvalidInput(f"Expected one or more inputs, each with a label. Got {len(inputs)} and {len(labels)}.")
@@ -71,7 +73,7 @@ def under_attack(
     known: list[dict[str, Tensor]] = []
     foreign: list[dict[str, Tensor]] = []
     for x, y in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
-        moved = attack(predict, x, y)
+        moved = attack(predict, x, y, generator=generator)
         with torch.no_grad():
             before, after = (torch.softmax(members(part).double(), -1) for part in (x, moved))
         known.append(uncertainty_scores(before, weights))

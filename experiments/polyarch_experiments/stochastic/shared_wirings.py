@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,7 +23,17 @@ from polyarch_experiments.papers import STOCHASTIC_ARCHITECTURES
 from polyarch_experiments.seeds import seeded
 from polyarch_experiments.stochastic.batch_means import batch_mean_variances
 from polyarch_experiments.stochastic.shared_wirings_claims import counts, figures, judge, tables
-from polyarch_experiments.stochastic.wired_networks import LARGE, SMALL, TINY, build, draw_wirings, member_logits, train
+from polyarch_experiments.stochastic.wired_networks import (
+    FITTED,
+    LARGE,
+    SMALL,
+    TINY,
+    build,
+    draw_wirings,
+    earlier_network,
+    member_logits,
+    train,
+)
 
 MethodAndSeed = tuple[str, int]
 """``data, method`` and a seed."""
@@ -41,10 +51,11 @@ def run(settings: Settings, item: MethodAndSeed, folder: Path) -> dict[str, Any]
     images = Images.of(settings, data, seed)
     described = settings["methods"][method]
     wirings = draw_wirings(settings, described["wirings"], seed)
-    net = build(settings, images, seed, wirings=wirings if described["own_weights"] else None)
+    own = described["own_weights"]
+    net = build(settings, images, seed, wirings=None if own == "none" else wirings, own_norms=own == "all")
     store = store_of(folder, name, seed)
     history = train(settings, images, net, wirings, seed, store, per_example=described["draws"] == "example")
-    judged = wirings[: settings["judged"]]
+    judged, together = wirings[: settings["judged"]], wirings[: max(settings["ensemble_sizes"])]
     modes = norm_modes(net, judged, images.batches(images.test, settings["batch_size"]))
     found = {
         "curve": [round(value, 5) for value in history["valid_accuracy"]],
@@ -53,9 +64,11 @@ def run(settings: Settings, item: MethodAndSeed, folder: Path) -> dict[str, Any]
         "spearman": modes.spearman,
         "mean_variance": _mean_variances(settings, net, wirings, images, seed),
         "policies": _policies(settings, net, judged[: settings["recalibrated"]], images, seed),
-        "ensemble": _ensembles(settings, member_logits(net, judged, images.batches(images.test)), images.test.targets),
+        "ensemble": _ensembles(
+            settings, member_logits(net, together, images.batches(images.test)), images.test.targets
+        ),
     }
-    if not described["own_weights"]:
+    if own == "none":
         known = set(wirings)
         fresh = [
             wiring for wiring in draw_wirings(settings, 3 * settings["judged"], seed, "unseen") if wiring not in known
@@ -131,18 +144,24 @@ def _policies(
     }
 
 
-def _method(draws: str, wirings: int, *, own_weights: bool = False) -> Settings:
+OwnWeights = Literal["none", "coefficients", "all"]
+"""What wirings have to themselves: nothing, coefficients of inputs (figure 4), or scale and shift, too."""
+
+
+def _method(draws: str, wirings: int, own_weights: OwnWeights = "none") -> Settings:
     return {"draws": draws, "wirings": wirings, "own_weights": own_weights}
 
 
 _METHODS = {
+    "nsa-i 500": _method("example", 500),
+    "coefficients 500": _method("example", 500, "coefficients"),
     "nsa 500": _method("batch", 500),
-    **{f"nsa-i {count}": _method("example", count) for count in (5, 50, 500, 5000)},
-    **{f"nsa-id {count}": _method("example", count, own_weights=True) for count in (5, 20)},
+    **{f"nsa-i {count}": _method("example", count) for count in (5, 50, 5000)},
+    "nsa-id 5": _method("example", 5, "all"),
 }
 _CPU: Settings = {
-    **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": 2, "methods": _METHODS, "epochs": 20,
-    "judged": 30, "ensemble_sizes": [1, 2, 3, 5, 10, 20, 30], "recalibrated": 4, "policy_batches": 20,
+    **SMALL, "data": ["fashion_mnist"], "seeds": 2, "methods": _METHODS, "epochs": 20,
+    "judged": 30, "ensemble_sizes": [1, 2, 5, 10, 20, 50, 100], "recalibrated": 4, "policy_batches": 20,
     "variance_batches": 20,
 }  # fmt: skip
 
@@ -157,17 +176,21 @@ SHARED_WIRINGS = Experiment(
             "recalibrated": 1, "policy_batches": 2, "variance_batches": 3,
             "methods": {
                 "nsa 500": _method("batch", 10), "nsa-i 5": _method("example", 3), "nsa-i 500": _method("example", 10),
-                "nsa-id 5": _method("example", 3, own_weights=True),
+                "coefficients 500": _method("example", 10, "coefficients"), "nsa-id 5": _method("example", 3, "all"),
             },
         },
         "cpu": _CPU,
+        "long": {
+            **_CPU, **FITTED, "test": 1000, "seeds": 3, "epochs": 40, "judged": 100,
+            "ensemble_sizes": [1, 2, 5, 10, 20, 50, 100, 200, 500],
+        },
         "paper": {
-            **_CPU, **LARGE, "data": ["cifar10", "fashion_mnist"], "seeds": 3, "epochs": 300, "judged": 100,
-            "ensemble_sizes": [1, 2, 5, 10, 20, 50, 100], "recalibrated": 20, "variance_batches": 100,
+            **_CPU, **LARGE, "data": ["cifar10"], "seeds": 3, "epochs": 300, "judged": 100,
+            "ensemble_sizes": [1, 2, 5, 10, 20, 50, 100, 200, 500], "recalibrated": 20, "variance_batches": 100,
             "methods": {
                 **{f"nsa {count}": _method("batch", count) for count in (500, 5000, 50_000)},
                 **{f"nsa-i {count}": _method("example", count) for count in (5, 50, 500, 5000, 50_000)},
-                **{f"nsa-id {count}": _method("example", count, own_weights=True) for count in (5, 50)},
+                "coefficients 500": _method("example", 500, "coefficients"), "nsa-id 5": _method("example", 5, "all"),
             },
         },
     },
@@ -176,4 +199,6 @@ SHARED_WIRINGS = Experiment(
     judge=judge,
     figures=figures,
     tables=tables,
+    partial=True,
+    outdated=earlier_network,
 )  # fmt: skip

@@ -21,16 +21,32 @@ from polyarch_experiments.stochastic.dropout_layers import with_dropout
 
 SMALL: Settings = {
     "size": 16, "train": 4000, "valid": 500, "test": 1000, "cutout": False, "width": 8, "modules": 4, "stages": 3,
-    "batch_size": 32, "learning_rate": 0.02, "weight_decay": 5e-4,
+    "batch_size": 32, "learning_rate": 0.02, "weight_decay": 5e-4, "schedule": "steps", "layout": "aggregated",
 }  # fmt: skip
-"""Images, networks and training that two cores have time for; `TINY` takes seconds, `LARGE` is the paper's setting."""
+"""Images, networks and training that two cores have time for; `TINY` takes seconds, `LARGE` is the paper's setting.
+
+Networks of `FITTED` fit their training images, as those of the paper do."""
 TINY: Settings = {
     **SMALL, "size": None, "train": 200, "valid": 50, "test": 60, "width": 4, "modules": 3, "stages": 2,
+}  # fmt: skip
+FITTED: Settings = {
+    **SMALL, "size": None, "train": 10_000, "valid": 1000, "test": 10_000, "cutout": True, "width": 16,
+    "batch_size": 64, "learning_rate": 0.1,
 }  # fmt: skip
 LARGE: Settings = {
     **SMALL, "size": None, "train": 45_000, "valid": 5000, "test": 10_000, "cutout": True, "width": 160, "modules": 8,
     "batch_size": 128, "learning_rate": 0.1,
 }  # fmt: skip
+
+
+def earlier_network(settings: Settings) -> str | None:
+    """Why results with these settings say nothing about the network of today."""
+    if "layout" in settings:
+        return None
+    return (
+        "the network of today. These numbers are of an earlier one, whose stages passed on their last module alone, so "
+        "that its residual wiring was no residual network"
+    )
 
 
 def draw_wirings(settings: Settings, count: int, seed: int, stream: str = "wirings") -> list[Architecture]:
@@ -45,6 +61,7 @@ def build(
     seed: int,
     *,
     wirings: Sequence[Architecture] | None = None,
+    own_norms: bool = True,
     dropout: float = 0.0,
     auxiliary: bool = True,
 ) -> WiredSupernet:
@@ -52,7 +69,8 @@ def build(
 
     Args:
         wirings: those with weights of their own.
-        dropout: in front of every convolution but the first.
+        own_norms: whether these have a scale and shift of their own, too.
+        dropout: after every convolution but the first.
     """
     with global_seed(seed, "network"):
         net = WiredSupernet(
@@ -62,7 +80,9 @@ def build(
             in_channels=images.train.input_shape[0],
             classes=images.train.classes,
             wirings=wirings,
+            own_norms=own_norms,
             auxiliary=auxiliary,
+            layout=settings["layout"],
         )
     if dropout:
         with_dropout(net, dropout)

@@ -170,7 +170,11 @@ def _mixture(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
 
 def _calibration(results: Results) -> Iterator[str]:
     if len(results.predictors) > 1 and all("calibration_error" in one.uncalibrated for one in results.predictors):
-        errors = [f"{one.uncalibrated['calibration_error']:.4f} for the {one.name}" for one in results.predictors]
+        errors = [
+            f"{one.uncalibrated['calibration_error']:.4f} for the {one.name}"
+            + ("" if one.calibration_before is None else f" (noise alone: {one.calibration_before.floor:.4f})")
+            for one in results.predictors
+        ]
         yield f"Calibration errors before temperature scaling: {'; '.join(errors)}."
 
 

@@ -208,10 +208,17 @@ def _curve(outputs: MemberOutputs) -> list[EnsemblePoint]:
     further = [metric.name for metric in outputs.task.metrics if metric.name == "calibration_error"]
     found = []
     for count in range(1, len(outputs.valid) + 1):
-        measured = outputs.measure(torch.full((count,), 1 / count, dtype=outputs.valid.dtype), names=further)
-        error = measured["metrics"].get("calibration_error")
+        weights = torch.full((count,), 1 / count, dtype=outputs.valid.dtype)
+        measured = outputs.measure(weights, names=further)
+        noise = outputs.task.calibration_noise(outputs.test[:count], outputs.targets, weights)
         found.append(
-            EnsemblePoint(members=count, score=measured["score"], loss=measured["loss"], calibration_error=error)
+            EnsemblePoint(
+                members=count,
+                score=measured["score"],
+                loss=measured["loss"],
+                calibration_error=measured["metrics"].get("calibration_error"),
+                calibration_floor=None if noise is None else noise.floor,
+            )
         )
     return found
 

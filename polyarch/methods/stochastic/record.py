@@ -22,12 +22,16 @@ class StochasticMember(Record):
 
 
 class EnsemblePoint(Record):
-    """The first ``members`` architectures by validation loss together, all counting the same, on test data."""
+    """The first ``members`` architectures by validation loss together, all counting the same, on test data.
+
+    ``calibration_floor`` is the error of a perfectly calibrated predictor with the same confidences.
+    """
 
     members: int
     score: float
     loss: float
     calibration_error: float | None = None
+    calibration_floor: float | None = None
 
 
 class NormModesRecord(Record):

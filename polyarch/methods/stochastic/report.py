@@ -81,6 +81,12 @@ def _sentences(
     together, alone = predictor_in(results, "ensemble"), predictor_in(results, None)
     if together is not None and alone is not None:
         yield _before_scaling(together.uncalibrated, the(alone.name), alone.uncalibrated)
+        floors = [one.calibration_before.floor for one in (together, alone) if one.calibration_before is not None]
+        if len(floors) == 2:
+            yield (
+                f"Perfectly calibrated predictors with the same confidences would have calibration errors of about "
+                f"{floors[0]:.4f} and {floors[1]:.4f} on as many test examples."
+            )
 
 
 def _before_scaling(together: Mapping[str, float], name: str, alone: Mapping[str, float]) -> str:
@@ -105,7 +111,9 @@ def _tiles(results: Results, record: StochasticRecord, ensemble: Entry, best: En
     together = predictor_in(results, "ensemble")
     if together is not None and "calibration_error" in together.uncalibrated:
         error = together.uncalibrated["calibration_error"]
-        yield Tile("calibration error", f"{error:.4f}", "before temperature scaling")
+        noise = together.calibration_before
+        floor = "" if noise is None else f"; noise alone: {noise.floor:.4f}"
+        yield Tile("calibration error", f"{error:.4f}", f"before temperature scaling{floor}")
     yield Tile("cost", _times(record), "times that of its best member")
     yield Tile("parameters", count(record.parameters), "of the ensemble")
 
@@ -129,6 +137,12 @@ def stochastic_charts(record: StochasticRecord, text: ScoreText) -> Iterator[tup
             rows: list[Row] = [
                 {"members": one.members, "value": getattr(one, field), "series": title} for one in record.curve
             ]
+            if field == "calibration_error":
+                rows += [
+                    {"members": one.members, "value": one.calibration_floor, "series": "noise floor"}
+                    for one in record.curve
+                    if one.calibration_floor is not None
+                ]
             yield name, curves(rows, title, y_format, over="members", marked=kept)
     if record.statistics is not None:
         yield "norm-modes", norm_modes(record.statistics, text)

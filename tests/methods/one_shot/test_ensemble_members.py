@@ -32,7 +32,7 @@ def test_equal_networks_count_once() -> None:
 
 
 def test_wirings_of_the_same_layers_are_different_networks() -> None:
-    space = {"kind": "wired", "width": 2, "modules": 3, "stages": 1}
+    space = {"kind": "wired", "width": 2, "modules": 2, "stages": 1}
     net = Run.build(RunSettings.parse({"space": space, "workers": 1}, "the test"), Workspace(Path("nowhere"))).net
     wirings = [net.space.architecture(key.split("|")) for key in ("off|off|off", "on|off|off", "off|off|off")]
     assert distinct_networks(wirings, most=3) == wirings[:2]

@@ -31,10 +31,10 @@ from polyarch.tasks import Classification
 
 BITS = ["000", "100", "010", "001", "110"]
 WIRED: dict[str, Any] = {
-    "method": "stochastic", "workers": 1, "space.kind": "wired", "space.width": 2, "space.modules": 3,
+    "method": "stochastic", "workers": 1, "space.kind": "wired", "space.width": 2, "space.modules": 2,
     "space.stages": 1, "space.wirings": BITS,
 }  # fmt: skip
-SHARED: dict[str, Any] = {**WIRED, "space.wirings": [], "stochastic.own_weights": False}
+SHARED: dict[str, Any] = {**WIRED, "space.modules": 4, "space.wirings": [], "stochastic.own_weights": False}
 
 
 def noise(examples: int = 40, shift: float = 0.0) -> Dataset:

@@ -15,7 +15,7 @@ from polyarch.methods.stochastic.record import StochasticRecord
 from polyarch.methods.stochastic.report import MOST_PICTURES, section
 from polyarch.reports.headline import entries
 from polyarch.reports.page import render
-from polyarch.results import Results
+from polyarch.results import CalibrationRecord, Results
 
 pytest.importorskip("altair", reason="needs the extra 'report'")
 
@@ -37,6 +37,23 @@ def section_of(results: Results) -> str:
 def values_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of all layers."""
     return [row for values in spec["datasets"].values() for row in values]
+
+
+def test_calibration_errors_are_shown_with_their_noise() -> None:
+    results = stochastic_results()
+    noise = CalibrationRecord(error=0.0268, floor=0.0312, low=0.0011, high=0.0345)
+    noisy = [one.model_copy(update={"calibration": noise, "calibration_before": noise}) for one in results.predictors]
+    results = results.model_copy(update={"predictors": noisy})
+    assert said_of(results)[-1] == (
+        "Perfectly calibrated predictors with the same confidences would have calibration errors of about 0.0312 and "
+        "0.0312 on as many test examples."
+    )
+    assert "0.0312; 0.0011–0.0345" in page_of(results) and "does not fit them" not in page_of(results)
+    (shown,) = [tile for tile in section(results).tiles or () if tile.label == "calibration error"]
+    assert "noise alone: 0.0312" in plain(shown.note)
+    unfit = [noisy[0].model_copy(update={"train_score": 0.54}), noisy[1].model_copy(update={"train_score": 0.97})]
+    page = page_of(results.model_copy(update={"predictors": [*unfit, noisy[2]]}))
+    assert page.count("does not fit them") == 1 and "54.0" in page
 
 
 def test_the_headline_compares_with_one_member_and_with_one_network_alone() -> None:

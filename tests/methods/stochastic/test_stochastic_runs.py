@@ -26,7 +26,7 @@ from polyarch.methods.stochastic.strategy import drawn_architectures
 from polyarch.nn import OneOf
 from polyarch.prediction.loading import load_artifact
 from polyarch.prediction.modes import load_predictor
-from polyarch.predictive import calibration_error
+from polyarch.predictive import calibration_error, calibration_noise
 from polyarch.results import Results, Role
 from polyarch.runs.run import Run
 from polyarch.runs.settings import RunSettings, with_overrides
@@ -120,6 +120,15 @@ class TestRun:
         assert record.curve[2].score == pytest.approx(float((mixture.argmax(1) == targets).double().mean()))
         assert record.curve[2].loss == pytest.approx(float(nn.functional.nll_loss(mixture.log(), targets)), rel=1e-5)
         assert record.curve[2].calibration_error == pytest.approx(calibration_error(mixture, targets), abs=1e-5)
+        noise = calibration_noise(mixture, targets)
+        assert record.curve[2].calibration_floor == pytest.approx(noise.floor, abs=1e-3) and noise.floor > 0
+
+    def test_calibration_errors_have_their_noise(self, run: SearchResult) -> None:
+        for one in run.results.predictors:
+            for metrics, noise in ((one.uncalibrated, one.calibration_before), (one.metrics, one.calibration)):
+                assert noise is not None and noise.error == pytest.approx(metrics["calibration_error"], abs=1e-9)
+                assert 0 < noise.floor < 1 and 0 <= noise.low <= noise.high
+            assert one.train_score is not None and 0 <= one.train_score <= 1
 
     def test_contenders(self, run: SearchResult) -> None:
         record, contenders = record_of(run.results), run.results.comparison
@@ -335,17 +344,18 @@ def test_unlabelled_images_from_the_command_line(tmp_path: Path, polyarch: Comma
     [
         (["--method", "one-shot", "--unlabelled", "digits"],
          "Expected a method that can use data.unlabelled. Got 'one-shot'."),
-        (["--method", "darts", "--space", "wired", "--set", 'space.wirings=["000000-000000-000000"]'],
+        (["--method", "darts", "--space", "wired", "--set", 'space.wirings=["0000000000-0000000000-0000000000"]'],
          "Expected a method that can use space.wirings. Got 'darts'."),
         (["--budget", "5"], "Expected no search.budget with method 'stochastic', which scores nothing"),
         (["--strategy", "fair"], "Expected no train.strategy with method 'stochastic', which has its own"),
         (["--space", "nb201", "--set", "stochastic.own_weights=true"],
          "Expected stochastic.own_weights false for space nb201: only wirings have weights of their own."),
-        (["--space", "wired", "--set", 'space.wirings=["1-2"]'], "Expected 3 groups of 6 bits"),
-        (["--space", "wired", "--set", 'space.wirings=["000000-000000-000000"]', "--set", "stochastic.architectures=3"],
+        (["--space", "wired", "--set", 'space.wirings=["1-2"]'], "Expected 3 groups of 10 bits"),
+        (["--space", "wired", "--set", 'space.wirings=["0000000000-0000000000-0000000000"]', "--set",
+          "stochastic.architectures=3"],
          "Expected 3 space.wirings, as many as stochastic.architectures. Got 1."),
         (["--space", "wired", "--set", "stochastic.architectures=9", "--set", "space.modules=2", "--set",
-          "space.stages=3"], "Expected 9 different wirings"),
+          "space.stages=1"], "Expected 9 different wirings"),
         (["--set", "stochastic.max_macs=10"], "Expected a budget for at least one of 5 architectures"),
         (["--max-params", "100", "--space", "wired"], "to meet the limits"),
         (["--unlabelled", "nowhere/at/all"], "nowhere/at/all"),
