@@ -35,17 +35,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("distributions", "objectives", "estimators", "ranking", "predictive")
 BELOW = (
-    "data",
-    "spaces",
-    "distributions",
-    "nn",
-    "networks",
-    "supernets",
-    "objectives",
-    "predictive",
-    "tasks",
-    "strategies",
-)
+    "data", "spaces", "distributions", "nn", "networks", "supernets", "objectives", "predictive", "tasks", "strategies",
+)  # fmt: skip
 """The rooms in the order of their imports, as far as others of these rooms need them."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -88,9 +79,7 @@ def places(tree: ast.Module) -> list[tuple[ast.AST, str]]:
             return
         if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
             found.append((node, "ops"))
-        elif isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in SWAPS:
-            found.append((node, "op"))
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        elif isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp) and type(node.op) in (*SWAPS, ast.USub):
             found.append((node, "op"))
         elif isinstance(node, ast.If | ast.IfExp | ast.While):
             found.append((node, "test"))
@@ -127,7 +116,11 @@ def tests_pass(room: str, finder: Mutated | None, seconds: float) -> bool:
     """Runs the fast tests of a room in a fork."""
     process = os.fork()
     if process == 0:
-        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing), contextlib.redirect_stderr(nothing):
+        with (
+            Path(os.devnull).open("w") as nothing,
+            contextlib.redirect_stdout(nothing),
+            contextlib.redirect_stderr(nothing),
+        ):
             if finder is not None:
                 sys.meta_path.insert(0, finder)
             code = 1

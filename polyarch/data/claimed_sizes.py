@@ -47,9 +47,10 @@ def memory_limit() -> int:
 
 
 def _claimed(file: IO[Any]) -> int:
+    """The bytes of the header and of the array that it describes."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         return 0
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
-    return int(math.prod(shape)) * dtype.itemsize
+    return file.tell() + int(math.prod(shape)) * dtype.itemsize
