@@ -106,7 +106,7 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if name != self.name:
             return None
-        return importlib.util.spec_from_file_location(name, self.path, loader=self)  # type: ignore[arg-type]
+        return importlib.util.spec_from_file_location(name, self.path, loader=self)
 
     def exec_module(self, module: ModuleType) -> None:
         exec(compile(self.tree, str(self.path), "exec"), module.__dict__)

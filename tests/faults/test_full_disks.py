@@ -33,7 +33,7 @@ class Disk:
 
     def remove(self) -> None:
         if os.path.ismount(self.folder):
-            subprocess.run(["umount", str(self.folder)], check=True)
+            subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
 
 
 @pytest.fixture
