@@ -70,7 +70,8 @@ def test_modules_that_fail_when_they_are_imported(
 
 
 def test_defects_of_ours_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "app", lambda: {}["defect"])
+    nothing: dict[str, int] = {}
+    monkeypatch.setattr(cli, "app", lambda: nothing["defect"])
     with pytest.raises(KeyError, match="defect"):
         cli.main()
 
