@@ -125,6 +125,12 @@ def remove_temporaries(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def rename_folder(draft: Path, target: Path) -> None:
+    """Gives a complete folder its name, and forces the name to disk."""
+    draft.rename(target)
+    _sync_folder(target.parent)
+
+
 def _sync_folder(folder: Path) -> None:
     """Forces the new name to disk, too, where folders can be opened."""
     if os.name != "posix":

@@ -8,7 +8,7 @@ Parts are registered as entry points in the metadata of a distribution, polyarch
 A name with a colon, such as ``my_package.proxies:GradientNorm``, names a part without packaging it.
 """
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +18,12 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from polyarch.errors import ConfigError, UnknownName
+from polyarch.errors import ConfigError, UnknownName, first_line
 
 _trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted references", default=None)
+
+own_places: set[Path] = set()
+"""The files and folders of code that users named by references."""
 
 
 @contextmanager
@@ -51,9 +54,22 @@ def import_reference(reference: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
+        own_places.update(_places(module_name.partition(".")[0]))
         return getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"Expected {reference!r} to be importable. Found: {error}.") from None
+        raise ConfigError(f"Expected {reference!r} to be importable. Found: {error}.") from error
+    except Exception as error:  # whatever a user's module raises
+        raise ConfigError(
+            f"Expected {reference!r} to be importable. Found: {type(error).__name__}: {first_line(error)}."
+        ) from error
+
+
+def _places(module: str) -> list[Path]:
+    """The file of a module, or the folders of a package."""
+    spec = importlib.util.find_spec(module)
+    if spec is None:
+        return []
+    return [Path(place) for place in spec.submodule_search_locations or [spec.origin or module]]
 
 
 def is_reference(name: str) -> bool:

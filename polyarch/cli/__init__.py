@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,9 @@ import polyarch
 from polyarch.cli import clock  # noqa: F401 - before anything that takes long to load
 from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
+from polyarch.cli.memory import limit_memory, memory_sentence
 from polyarch.cli.options import console
+from polyarch.cli.own_code import own_sentence, own_traceback
 from polyarch.cli.prediction import predict, serve, verify
 from polyarch.cli.runs import rank, search, train
 from polyarch.cli.sizes import extract, front
@@ -39,8 +42,16 @@ app.add_typer(experiment_app, name="experiment")
 
 
 @app.callback(invoke_without_command=True)
-def callback(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+def callback(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    max_memory: Annotated[
+        str | None,
+        typer.Option("--max-memory", help="Most memory of every process, e.g. 4G; before the name of the command."),
+    ] = None,
+) -> None:
     """Train one network, get a distribution over architectures."""
+    if max_memory is not None:
+        limit_memory(max_memory)
     if version:
         console.print(f"polyarch {polyarch.__version__}", markup=False)
         raise typer.Exit
@@ -59,6 +70,7 @@ def main() -> None:
         _complain("Stopped at once; --resume goes on from the last checkpoint.")
         sys.exit(130)
     except PolyarchError as error:
+        _show_lines(own_traceback(error.__cause__))
         _complain(f"error: {error}")
         sys.exit(2)
     except BrokenPipeError:  # whoever read the output has seen enough
@@ -66,6 +78,19 @@ def main() -> None:
     except OSError as error:
         _complain(f"error: {_os_sentence(error)}")
         sys.exit(2)
+    except Exception as error:
+        lines = own_traceback(error)
+        short_of_memory = memory_sentence(error)
+        if not lines and short_of_memory is None:
+            raise  # a defect of ours
+        _show_lines(lines)
+        _complain(f"error: {short_of_memory or own_sentence(error)}")
+        sys.exit(2)
+
+
+def _show_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        _complain(line)
 
 
 def _os_sentence(error: OSError) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyarch.data.claimed_sizes import check_claims
 from polyarch.data.dataset import Dataset
 from polyarch.data.examples import NamedData, TensorData, examples_of
 from polyarch.data.labels import Array, ClassLabels, check_counts
@@ -265,6 +266,7 @@ def _opened(path: Path) -> Iterator[Any]:
             arrays = np.load(file, allow_pickle=False)
             if isinstance(arrays, np.ndarray):
                 raise ValueError("a single array without a name")
+            check_claims(arrays.zip)
             yield arrays
     except PolyarchError:
         raise

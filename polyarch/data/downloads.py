@@ -2,7 +2,6 @@
 
 import hashlib
 import http.client
-import os
 import tarfile
 import tempfile
 import urllib.error
@@ -16,6 +15,7 @@ from polyarch.data.idx import IDX_FILES
 from polyarch.data.locations import data_root, find
 from polyarch.data.sources import DATASETS
 from polyarch.errors import CorruptFile, InvalidInput, MissingData, UnknownName, first_line
+from polyarch.files import new_file
 
 CHUNK = 2**18
 TIMEOUT = 60.0
@@ -27,10 +27,10 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the network and its MD5 sum."""
+    """A file on the network and its SHA-256."""
 
     address: str
-    md5: str
+    sha256: str
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Download:
 
 
 def _idx(address: str, megabytes: int, *sums: str) -> Download:
-    files = (RemoteFile(f"{address}/{name}.gz", md5) for name, md5 in zip(IDX_FILES, sums, strict=True))
+    files = (RemoteFile(f"{address}/{name}.gz", sha256) for name, sha256 in zip(IDX_FILES, sums, strict=True))
     return Download(tuple(files), megabytes)
 
 
@@ -60,39 +60,55 @@ DOWNLOADS: dict[str, Download] = {
     "mnist": _idx(
         "https://ossci-datasets.s3.amazonaws.com/mnist",
         12,
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "ec29112dd5afa0611ce80d1b7f02629c",
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     ),
     "fashion_mnist": _idx(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
         31,
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "25c81989df183df01b3e8a0aad5dffbe",
-        "bef4ecab320f06d8554ea6380940ec79",
-        "bb300cfdad3c16e7a12a480ee83cd310",
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
     "kmnist": _idx(
         "http://codh.rois.ac.jp/kmnist/dataset/kmnist",
         21,
-        "bdb82020997e1d708af4cf47b453dcf7",
-        "e144d726b3acfaa3e44228e80efcd344",
-        "5c965bf0a639b31b8f53240b1b52f4d7",
-        "7320c461ea6c1c855c0b718fb2a4b134",
+        "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
+        "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
+        "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
+        "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
     ),
     "cifar10": Download(
-        (RemoteFile("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+        (
+            RemoteFile(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            ),
+        ),
         170,
     ),
     "cifar100": Download(
-        (RemoteFile("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+        (
+            RemoteFile(
+                "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+                "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+            ),
+        ),
         169,
     ),
     "svhn": Download(
         (
-            RemoteFile("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-            RemoteFile("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+            RemoteFile(
+                "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+                "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+            ),
+            RemoteFile(
+                "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+                "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+            ),
         ),
         246,
     ),
@@ -139,10 +155,9 @@ def fetch(file: RemoteFile, path: Path, progress: Progress | None) -> None:
     except OSError as error:
         found = f"{error.strerror}; POLYARCH_DATA sets another data folder"
         raise MissingData(f"Expected to write to {path.parent}. Found: {found}.") from None
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    digest = hashlib.md5(usedforsecurity=False)
+    digest = hashlib.sha256()
     try:
-        with os.fdopen(handle, "wb") as target, urllib.request.urlopen(file.address, timeout=TIMEOUT) as source:
+        with new_file(path) as target, urllib.request.urlopen(file.address, timeout=TIMEOUT) as source:
             length = source.headers.get("Content-Length")
             done = 0
             while chunk := source.read(CHUNK):
@@ -151,10 +166,8 @@ def fetch(file: RemoteFile, path: Path, progress: Progress | None) -> None:
                 done += len(chunk)
                 if progress:
                     progress(path.name, done, int(length) if length else None)
-        if digest.hexdigest() != file.md5:
-            raise CorruptFile(f"Expected {file.address} to have MD5 sum {file.md5}. Found {digest.hexdigest()}.")
-        Path(temporary).chmod(0o644)  # mkstemp creates private files
-        Path(temporary).replace(path)
+            if digest.hexdigest() != file.sha256:
+                raise CorruptFile(f"Expected {file.address} to have SHA-256 {file.sha256}. Found {digest.hexdigest()}.")
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
@@ -163,8 +176,6 @@ def fetch(file: RemoteFile, path: Path, progress: Progress | None) -> None:
             f"Expected to fetch {file.address}. Found: {reason}. You can also fetch it yourself and save it as {path}"
             f"{', then repeat the command' if file.is_archive else ''}."
         ) from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from polyarch.data.image_folders import TRAIN_SIDE, files_by_class
 from polyarch.errors import DataError, InvalidInput
+from polyarch.files import rename_folder
 from polyarch.randomness import generator_at
 
 
@@ -54,5 +55,5 @@ def write_subset(
                 link = unfinished / side / image.relative_to(folder)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(image.resolve())
-    unfinished.rename(out)
+    rename_folder(unfinished, out)
     return names

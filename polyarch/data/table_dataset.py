@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 TARGET_NAMES = ("label", "target", "class", "y")
 MOST_CATEGORIES = 64
 """The most categories of one column; less frequent ones count as unknown."""
+MOSTLY = 0.9
+HANDFUL = 5
+"""A column with at least this share of numbers, so many of them different, was likely meant as one of numbers."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,7 @@ def infer_columns(
         else:
             categories = _frequent(cells, rows)
             columns.append(Column(name, categories))
+            notes.extend(_not_numbers(cells, name))
             distinct = len(np.unique(codes[codes >= 0]))
             if distinct > len(categories):
                 notes.append(
@@ -191,6 +195,17 @@ def infer_columns(
     if not columns:
         raise DataError(f"Expected a column besides {aside[0]!r} that varies in {table.origin}. Found none.")
     return tuple(columns), tuple(notes)
+
+
+def _not_numbers(cells: Cells, name: str) -> list[str]:
+    """A note on the cells that keep a column from being one of numbers, if they are few."""
+    present = cells.codes >= 0
+    bad = np.flatnonzero(present & np.isnan(cells.as_numbers()))
+    if len(bad) > (1 - MOSTLY) * present.sum() or np.isfinite(cells.numbers).sum() < HANDFUL:
+        return []
+    others = f", and {len(bad) - 1:,} more of its cells are none" if len(bad) > 1 else ""
+    word = cells.words()[cells.codes[bad[0]]]
+    return [f"Column {name!r}: row {bad[0] + 1} {word!r} is no number{others}; taken as categories."]
 
 
 def _frequent(cells: Cells, rows: Array) -> tuple[str, ...]:

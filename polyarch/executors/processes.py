@@ -66,7 +66,11 @@ def in_background(task: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     from them next time.
     """
     with worker_pool(task, 1) as pool:
-        future = pool.submit()
+        future: Future[Any] = Future()
+        try:
+            future = pool.submit()
+        except BrokenProcessPool as error:
+            future.set_exception(error)
 
         def wait_for_result() -> Result:
             try:
@@ -105,7 +109,7 @@ class WorkerPool:
                     result = future.result()
                     yield running.pop(future), result
             except BrokenProcessPool:
-                for index in running.values():
+                for index in list(running.values()) or [waiting[0]]:  # none if workers cannot even start
                     attempts[index] += 1
                     if attempts[index] >= ATTEMPTS:
                         raise WorkerDied(
@@ -122,8 +126,11 @@ class WorkerPool:
             self._pool = ProcessPoolExecutor(
                 self._workers, mp_context=start_method(), initializer=_start_worker, initargs=(str(self._path),)
             )
-        with _importable_main():  # this is where workers start
-            return self._pool.submit(_work, *arguments)
+        try:
+            with _importable_main():  # this is where workers start
+                return self._pool.submit(_work, *arguments)
+        except (EOFError, ConnectionError) as error:  # the fork server died while it started one
+            raise BrokenProcessPool(str(error)) from None
 
     def close(self) -> None:
         """Waits for running items and closes the pool."""

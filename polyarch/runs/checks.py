@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from polyarch.errors import ConfigError, InvalidInput
 from polyarch.plugins import method_named
+from polyarch.randomness import generator_at
 from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.judging import ood_batches
 from polyarch.runs.run import Run
@@ -38,10 +41,28 @@ def check_run(run: Run) -> None:
                 "evaluation": "space.evaluation",
             }
             raise ConfigError(f"Expected a method that can use {what[name]}. Got {run.method.name!r}.")
+    check_batch_sizes(run)
     cutout, shape = run.settings.retrain.cutout, run.feed.data.input_shape
     if cutout and run.feed.data.is_image and cutout >= min(shape[1:]):
         raise ConfigError(f"Expected retrain.cutout below the side of the images, {min(shape[1:])}. Got {cutout}.")
     ood_batches(run)
+
+
+def check_batch_sizes(run: Run) -> None:
+    """Refuses batches of one example where batch normalisation would have nothing to take statistics of."""
+    for name in ("train", "scores"):
+        if getattr(run.settings, name).batch_size == 1 and not _learns_from_one(run):
+            raise ConfigError(f"Expected {name}.batch_size of 2 or more for batch normalisation. Got 1.")
+
+
+def _learns_from_one(run: Run) -> bool:
+    network = run.net.extract(run.net.space.sample(generator_at(0, "dry run"))).train()
+    try:
+        with torch.no_grad():
+            network(run.feed.example.inputs[:1].to(run.settings.device))
+    except ValueError as error:
+        return "more than 1 value per channel" not in str(error)
+    return True
 
 
 def check_wirings(settings: RunSettings) -> None:

@@ -1,5 +1,6 @@
 """Hard limits on the cost of architectures."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,14 @@ from polyarch.spaces import Architecture
 from polyarch.supernets import Supernet
 
 ATTEMPTS = 2000
+SMALLEST = 1e-12
+"""What a limit of 0 counts as where excesses are shares of limits."""
+FIRST_ATTEMPTS = 8
+"""Rejected draws after which the search for the architecture nearest to the limits begins."""
+MOST_TRIED = 300
+"""Architectures that this search measures; spaces that need more are left to the draws."""
+FAR = 1.0
+"""An excess of the nearest architecture beyond which no further draw is worth its time."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +65,37 @@ class Limits:
 
     def excess(self, architecture: Architecture) -> float:
         """The sum of all excesses, each as a share of its limit; 0 within the limits."""
-        shares = (self.measure(limit, architecture) / limit.at_most - 1 for limit in self.limits)
+        shares = (self.measure(limit, architecture) / max(limit.at_most, SMALLEST) - 1 for limit in self.limits)
         return sum(share for share in shares if share > 0)
 
     def sample(self, generator: Generator) -> Architecture:
-        """Draws an allowed architecture uniformly, by rejection."""
-        for _ in range(ATTEMPTS):
+        """Draws an allowed architecture uniformly, by rejection; refuses limits far out of reach at once."""
+        drawn = []
+        for attempt in range(ATTEMPTS):
             architecture = self.net.space.sample(generator)
             if self.allows(architecture):
                 return architecture
+            drawn.append(architecture)
+            if attempt + 1 == FIRST_ATTEMPTS and self._are_far(min(drawn, key=self.excess)):
+                break
         raise self.impossible()
+
+    def _are_far(self, nearest: Architecture) -> bool:
+        """Whether changing one choice after the other, always to the least excess, ends far beyond the limits."""
+        space, tried, before = self.net.space, 0, math.inf
+        while FAR <= self.excess(nearest) < before:
+            before = self.excess(nearest)
+            for position, choice in enumerate(space.choices):
+                tried += len(choice.options)
+                if tried > MOST_TRIED:
+                    return False
+                indices = nearest.indices
+                changed = (
+                    Architecture(space, (*indices[:position], option, *indices[position + 1 :]))
+                    for option in range(len(choice.options))
+                )
+                nearest = min((one for one in changed if one in space), key=self.excess)
+        return self.excess(nearest) >= FAR
 
     def impossible(self) -> ImpossibleSpace:
         """The error for limits that no architecture meets, with the smallest cost seen."""

@@ -1,6 +1,8 @@
 """Ask-and-tell search in an Optuna study, from which a killed run resumes exactly."""
 
+import errno
 import itertools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,11 +75,18 @@ def reading_study(storage: Path) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        _refuse_full_disk(error, storage)
         reason = getattr(error, "orig", None) or error
         raise CorruptFile(
             f"Expected {storage} to be a readable Optuna study. Found: {first_line(reason)}; if it is damaged, remove "
             "it to search again."
         ) from None
+
+
+def _refuse_full_disk(error: BaseException, storage: Path) -> None:
+    """Raises what other files raise on a full disk; SQLite only says so in the text of its error."""
+    if "disk is full" in str(error) or "disk is full" in str(error.__cause__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(storage)) from None
 
 
 class StudySearcher(Searcher):
@@ -119,6 +128,7 @@ class StudySearcher(Searcher):
         except Exception as error:  # damaged bytes make SQLite, SQLAlchemy and Optuna raise all kinds of errors
             if storage is None:
                 raise
+            _refuse_full_disk(error, storage)
             found = first_line(error)
             raise CorruptFile(f"Expected {storage} to be the study {name!r} of a search. Found: {found}.") from None
 

@@ -48,10 +48,7 @@ def offered(folder: Path, address: str, files: dict[str, bytes]) -> Download:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return Download(
-        tuple(
-            RemoteFile(f"{address}/{name}", hashlib.md5(content, usedforsecurity=False).hexdigest())
-            for name, content in files.items()
-        ),
+        tuple(RemoteFile(f"{address}/{name}", hashlib.sha256(content).hexdigest()) for name, content in files.items()),
         1,
     )
 
@@ -137,7 +134,7 @@ class TestNotFetched:
     ) -> None:
         monkeypatch.setitem(DOWNLOADS, "kmnist", offered(*served, idx_files()))
         (served[0] / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
-        with pytest.raises(CorruptFile, match=r"train-images-idx3-ubyte\.gz to have MD5 sum \w+\. Found \w+\."):
+        with pytest.raises(CorruptFile, match=r"train-images-idx3-ubyte\.gz to have SHA-256 \w+\. Found \w+\."):
             download("kmnist", root=tmp_path / "data")
         self.check_nothing_left(tmp_path / "data" / "kmnist")
 
@@ -216,7 +213,7 @@ def test_every_set_with_files_can_be_fetched() -> None:
     for offer in DOWNLOADS.values():
         for file in offer.files:
             assert file.address.startswith(("http://", "https://"))
-            assert len(bytes.fromhex(file.md5)) == 16
+            assert len(bytes.fromhex(file.sha256)) == 32
 
 
 def test_checksums_are_those_of_real_files(data_root: Path) -> None:
@@ -226,4 +223,4 @@ def test_checksums_are_those_of_real_files(data_root: Path) -> None:
         if not (folder / file.name).is_file():
             pytest.skip(f"needs {folder / file.name}")
         content = (folder / file.name).read_bytes()
-        assert hashlib.md5(content, usedforsecurity=False).hexdigest() == file.md5
+        assert hashlib.sha256(content).hexdigest() == file.sha256

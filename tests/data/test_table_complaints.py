@@ -86,3 +86,23 @@ class TestComplaints:
     def test_a_table_has_no_size(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="images to resize"):
             load(written(tmp_path, PETS), size=8)
+
+
+@pytest.mark.parametrize(
+    ("words", "noted"),
+    [
+        (["abc"], ["Column 'a': row 12 'abc' is no number; taken as categories."]),
+        (["abc", "?", "1,5"], ["Column 'a': row 12 'abc' is no number, and 1 more of its cells are none; taken as"]),
+        (["b"] * 30, []),
+    ],
+)
+def test_a_bad_cell_in_a_column_of_numbers(tmp_path: Path, words: list[str], noted: list[str]) -> None:
+    cells = [str(row / 8) for row in range(60)]
+    cells[11 : 11 + len(words)] = words
+    rows = "".join(f'"{cell}",{row % 2}\n' for row, cell in enumerate(cells))
+    found = load(written(tmp_path, f"a,y\n{rows}"))
+    assert found.columns[0].categories is not None
+    assert [note for note, start in zip(found.notes, noted, strict=False) if note.startswith(start)] == [
+        note for note in found.notes if "no number" in note
+    ]
+    assert len([note for note in found.notes if "no number" in note]) == len(noted)

@@ -17,17 +17,23 @@ from polyarch.executors import Processes
 
 @dataclass(frozen=True)
 class Fragile:
-    """Squares numbers; the worker is killed at the fatal one, the first ``deaths`` times."""
+    """Squares numbers; the worker is killed at the fatal one, the first ``deaths`` times.
+
+    With ``server`` the process that started the worker is killed before it.
+    """
 
     folder: Path
     fatal: int
     deaths: int
+    server: bool = False
 
     def __call__(self, item: int) -> int:
         if item == self.fatal:
             died = len(list(self.folder.iterdir()))
             if died < self.deaths:
                 (self.folder / str(died)).touch()
+                if self.server:
+                    os.kill(os.getppid(), signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
         return item**2
 

@@ -115,6 +115,12 @@ class TestWorkersThatDie:
             squares(Processes(1), tasks.Fragile(tmp_path, fatal=1, deaths=1000), 3)
         assert len(list(tmp_path.iterdir())) == 3
 
+    def test_the_fork_server_dies_as_well(self, tasks: Any, tmp_path: Path) -> None:
+        dying = tasks.Fragile(tmp_path, fatal=2, deaths=1, server=True)
+        assert squares(Processes(2), dying, 5) == {n: n**2 for n in range(5)}
+        with pytest.raises(WorkerDied, match=r"item 1 to finish. A worker process died 3 times"):
+            squares(Processes(1), tasks.Fragile(tmp_path, fatal=1, deaths=1000, server=True), 3)
+
 
 class TestErrors:
     @pytest.mark.parametrize("executor", [Serial(), Processes(1)], ids=["serial", "processes"])

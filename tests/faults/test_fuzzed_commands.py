@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from polyarch.errors import ConfigError
 from polyarch.runs.settings import RunSettings
 
 MANY = settings(suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate])
+EXAMPLES = int(os.environ.get("FUZZED", "300"))
+"""Of command lines and of run descriptions in the slow tests."""
 SECONDS = 10
 """Commands that still run then are fine, and killed."""
 LEFT_OUT = {("data", "download"), ("experiment", "run"), ("experiment", "page")}
@@ -114,6 +117,7 @@ def check_lines(count: int, settle: Callable[[list[str]], int | None], given_fil
         settle([named.get(word, word) for word in line] + (out if asks else []))
 
     run()
+    print(f"{next(numbers)} command lines")
 
 
 def test_command_lines(
@@ -128,7 +132,7 @@ def test_many_command_lines(
     settle: Callable[[list[str]], int | None], given_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(given_files["folder"])
-    check_lines(300, settle, given_files)
+    check_lines(EXAMPLES, settle, given_files)
 
 
 @pytest.mark.parametrize(
@@ -206,4 +210,4 @@ def test_descriptions(settle: Callable[[list[str]], int | None], given_files: di
 
 @pytest.mark.slow
 def test_many_descriptions(settle: Callable[[list[str]], int | None], given_files: dict[str, Path]) -> None:
-    check_descriptions(300, settle, given_files)
+    check_descriptions(EXAMPLES, settle, given_files)

@@ -14,6 +14,8 @@ from polyarch.prediction.predictor import Predictor
 
 Outcome = Callable[[Path], dict[str, Any]]
 Searching = Callable[..., Search]
+KILLS = 8
+"""Of every method with one and with two workers: 112 in all."""
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +49,15 @@ def test_kills_in_training_and_in_export(searching: Searching, outcome: Outcome)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("method", METHODS)
 def test_kills_at_random_moments(method: str, workers: int, searching: Searching, outcome: Outcome) -> None:
-    """Four kills at uniform moments of what is left and two during export, in as many runs as it takes."""
+    """Every third kill during export, the others at uniform moments of what is left, in as many runs as it takes."""
     generator = random.Random(f"{method} {workers}")
     untouched = searching(method, f"{method}-{workers}", workers)
     assert untouched.run()
     kills = runs = 0
-    while kills < 6:
+    while kills < KILLS:
         killed = searching(method, f"{method}-{workers}-killed{runs}", workers)
         ended = False
-        while not ended and kills < 6:
+        while not ended and kills < KILLS:
             moment = generator.uniform(0, 0.8 * untouched.seconds)
             ended = killed.run(generator.uniform(0, 2), in_export) if kills % 3 == 2 else killed.run(moment)
             kills += not ended

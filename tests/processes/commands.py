@@ -37,7 +37,7 @@ class Process:
         """Kills the command and all processes that it has started."""
         os.killpg(self._number, signal.SIGKILL)
 
-    def wait(self, seconds: float = 300) -> int | None:
+    def wait(self, seconds: float = 900) -> int | None:
         """The exit code, or `KILLED`."""
         assert self.ends_within(seconds), "the command has not ended"
         answer = self._client.recv(1)

@@ -137,6 +137,11 @@ def test_variational_is_still_itself(tmp_path: Path) -> None:
             ConfigError,
             "Expected 7 or more batches .* Got 6",
         ),
+        (
+            {"space": {"kind": "mlp", "width": 8}, "batch_size": 1},
+            ConfigError,
+            r"Expected train.batch_size of 2 or more for batch normalisation\. Got 1",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_it_starts(

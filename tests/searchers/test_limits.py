@@ -18,12 +18,13 @@ class Counted(Estimator):
     name = "sum"
     goal: ClassVar[Goal] = "minimise"
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = 0) -> None:
         self.calls = 0
+        self.least = least
 
     def score(self, net: Supernet, architecture: Architecture) -> float:
         self.calls += 1
-        return float(sum(architecture.indices))
+        return float(self.least + sum(architecture.indices))
 
 
 @pytest.fixture
@@ -72,3 +73,23 @@ def test_impossible_limits_name_the_smallest_seen(net: ChainSupernet) -> None:
     limits = Limits(net, [Limit(Parameters(), smallest - 1)])
     with pytest.raises(ImpossibleSpace, match=rf"params at most {smallest - 1:g} \(smallest seen: {smallest:g}\)"):
         limits.sample(generator_at(0, "draw"))
+
+
+@pytest.mark.parametrize(("at_most", "most_calls"), [(0.0, 60), (1.0, 60), (9.0, 10_000)])
+def test_limits_far_out_of_reach_are_refused_after_a_few_measurements(at_most: float, most_calls: int) -> None:
+    net = ChainSupernet(
+        channels=(2,) * 10, kernels=(3,), expansions=(1, 2), in_channels=1, stem_channels=2, head_channels=2
+    )
+    cost = Counted(least=10)
+    with pytest.raises(ImpossibleSpace, match=rf"at most {at_most:g} \(smallest seen: 1\d\)"):
+        Limits(net, [Limit(cost, at_most)]).sample(generator_at(0, "draw"))
+    assert cost.calls <= most_calls
+    assert cost.calls > 100 or at_most < 9  # an unlucky search may not refuse what is near
+
+
+def test_the_search_for_the_nearest_does_not_refuse_what_is_rare() -> None:
+    net = ChainSupernet(
+        channels=(2,) * 5, kernels=(3,), expansions=(1, 2), in_channels=1, stem_channels=2, head_channels=2
+    )
+    limits = Limits(net, [Limit(Counted(), 0.4)])  # one of 243
+    assert limits.sample(generator_at(0, "draw")).indices == (0,) * 5

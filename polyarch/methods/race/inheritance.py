@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from polyarch.files import rename_folder
 from polyarch.methods.race.candidates import Candidate
 from polyarch.methods.race.training import CandidateTraining
 from polyarch.runs.recipe import optimiser
@@ -33,7 +34,7 @@ def hand_over(task: CandidateTraining, parent: Candidate, child: Candidate) -> N
         saved = CheckpointStore(task.folder_of(parent)).load()
         assert saved is not None
         CheckpointStore(draft).save(saved["step"], _inherited(task, saved, child))
-    draft.rename(target)
+    rename_folder(draft, target)
 
 
 def _inherited(task: CandidateTraining, saved: Mapping[str, Any], child: Candidate) -> dict[str, Any]:
