@@ -21,7 +21,7 @@ from polyarch.randomness import generator_at
 from polyarch.runs.suggestion import merged
 from polyarch_experiments.interchoice import weighted_supernets
 from polyarch_experiments.ranked_supernets import Scored, fixed_set, trial_of, with_fewer_valid
-from polyarch_experiments.training_speed import cell_search, cell_shape, searched_cells, strategy_ranking
+from polyarch_experiments.training_speed import cell_shape, searched_cells, strategy_ranking
 from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS
 
 STEPS = 8
@@ -75,7 +75,8 @@ def search_minutes(content: Mapping[str, Any]) -> float:
     more = max(taken(2) - once, 0)
     if every:
         more += max(taken(1, every=1) - once, 0) / every
-    return (once + (content["train"]["epochs"] - 1) * more) / 60
+    epochs: int = content["train"]["epochs"]
+    return (once + (epochs - 1) * more) / 60
 
 
 def strategies() -> Iterator[tuple[str, float]]:
@@ -91,7 +92,7 @@ def searches() -> Iterator[tuple[str, float]]:
     settings = EXPERIMENTS["cell_search"].presets["long"]
     for name in settings["methods"]:
         if "pdarts" not in name:
-            yield name, search_minutes(cell_search.content_of(settings["run"], name, settings["own"].get(name, {})))
+            yield name, search_minutes(searched_cells.content_of(settings["run"], name, settings["own"].get(name, {})))
 
 
 def shapes() -> Iterator[tuple[str, float]]:

@@ -106,7 +106,7 @@ class TestAgreementOfSeeds:
             [stats.kendalltau(side[one], side[other]).statistic for one, other in ((1, 2), (0, 2), (0, 1))]
             for side in rows
         ]
-        differences = np.subtract(*pairs)
+        differences = np.array(pairs[0]) - np.array(pairs[1])
         error = np.sqrt(2 / 3 * ((differences - differences.mean()) ** 2).sum())
         found = agreement_change(*noisy)
         assert found.value == pytest.approx(differences.mean())

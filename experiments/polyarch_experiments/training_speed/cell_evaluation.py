@@ -120,10 +120,10 @@ def _accuracies(cells: Cells, evaluation: str) -> list[float]:
 def _above(text: str, better: Cells, worse: Cells, evaluation: str, document: str, needs: str | None) -> Claim:
     """Whether one method finds better cells than another, by the seeds that both have."""
     shared = min(len(better), len(worse))
-    sides = [_accuracies(side[:shared], evaluation) for side in (better, worse)]
-    numbers = " against ".join(f"{spread(values, 2)} %" for values in sides)
-    ahead = finding("points ahead", paired(*sides), above=0)
-    return claim(text, [ahead], f"{numbers} ({evaluation})", document=document, needs=needs)
+    first, second = (_accuracies(side[:shared], evaluation) for side in (better, worse))
+    ahead = finding("points ahead", paired(first, second), above=0)
+    numbers = f"{spread(first, 2)} % against {spread(second, 2)} % ({evaluation})"
+    return claim(text, [ahead], numbers, document=document, needs=needs)
 
 
 def _pairs(settings: Settings, space: str) -> list[tuple[str, str, str, str, str]]:

@@ -71,13 +71,19 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
 
 
 def _claim(
-    number: int, text: str, document: str, searches: Sequence[Searches], judged: Judged, **others: str | None
+    number: int,
+    text: str,
+    document: str,
+    searches: Sequence[Searches],
+    judged: Judged,
+    *,
+    ours: str | None = None,
+    needs: str | None = None,
 ) -> Claim:
     """A claim on searches: what ``judged`` finds in them if they are there."""
-    if not all(found for one in searches for found in one.values()):
-        return claim(text, [], "not measured yet", number=number, document=document, **others)
-    findings, numbers = judged()
-    return claim(text, findings, numbers, number=number, document=document, **others)
+    there = all(found for one in searches for found in one.values())
+    findings, numbers = judged() if there else ([], "not measured yet")
+    return claim(text, findings, numbers, number=number, document=document, ours=ours, needs=needs)
 
 
 def _deep_enough(layers: int) -> str | None:
