@@ -62,9 +62,9 @@ def spread_ratio(first: Sequence[float], second: Sequence[float]) -> Interval:
 def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> Interval:
     """The same over the seeds that both have; nothing if there are none."""
     seeds = sorted(first.keys() & second.keys())
-    return (
-        paired(*([side[seed] for seed in seeds] for side in (first, second))) if seeds else Interval(None, None, None)
-    )
+    if not seeds:
+        return Interval(None, None, None)
+    return paired([first[seed] for seed in seeds], [second[seed] for seed in seeds])
 
 
 def several_seeds(draws: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:

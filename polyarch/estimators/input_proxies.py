@@ -62,12 +62,12 @@ class JacobianCovariance(ZeroCostEstimator):
         if not correlations.isfinite().all():
             return math.nan
         values = torch.linalg.eigvalsh(correlations).clamp_min(0) + FLOOR
-        return -(values.log() + 1 / values).sum().item()
+        return -float((values.log() + 1 / values).sum())
 
 
 def _numbers(inputs: Inputs) -> list[Tensor]:
     """The inputs that can be moved."""
-    tensors = list(inputs.values()) if isinstance(inputs, NamedInputs) else [inputs]
+    tensors = [one for _, one in inputs.items()] if isinstance(inputs, NamedInputs) else [inputs]
     found = [one for one in tensors if one.is_floating_point()]
     if not found:
         raise InvalidInput("Expected inputs of numbers, which can be moved a little. Got only whole numbers.")
@@ -119,7 +119,7 @@ class Zen(ZeroCostEstimator):
             features = _features(network, x)
             logarithms = sum(math.log(scale) if scale > 0 else -math.inf for scale in scales)
         distances = (features - _features(network, x + STEP * noise)).double().flatten(1).norm(dim=1)
-        return distances.mean().log().item() + logarithms
+        return float(distances.mean().log()) + logarithms
 
 
 STEP = 0.01

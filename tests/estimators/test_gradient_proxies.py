@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -45,7 +47,7 @@ def hessian_product(direction: Tensor) -> Tensor:
     return total / EXAMPLES
 
 
-CLOSED_FORMS = {
+CLOSED_FORMS: dict[type[GradientProxy], Callable[[], Tensor]] = {
     GradientNorm: lambda: gradient().norm(),
     SNIP: lambda: (W * gradient()).abs().sum(),
     GraSP: lambda: -(W * hessian_product(gradient())).sum(),

@@ -206,9 +206,14 @@ KINDS: dict[str, tuple[Callable[[], Supernet], tuple[int, ...]]] = {
 }
 
 
-BATCHES = {"naswot": NASWOT, "jacob_cov": JacobianCovariance}
-LOSSES = {"grad_norm": GradientNorm, "snip": SNIP, "grasp": GraSP, "fisher": Fisher}
-SHAPES = {"synflow": SynFlow, "zen": Zen}
+BATCHES: dict[str, Callable[[Batches], Estimator]] = {"naswot": NASWOT, "jacob_cov": JacobianCovariance}
+LOSSES: dict[str, Callable[[Batches], Estimator]] = {
+    "grad_norm": GradientNorm,
+    "snip": SNIP,
+    "grasp": GraSP,
+    "fisher": Fisher,
+}
+SHAPES: dict[str, Callable[[tuple[int, ...]], Estimator]] = {"synflow": SynFlow, "zen": Zen}
 ZERO_COST = [*SHAPES, *BATCHES, *LOSSES]
 
 
