@@ -47,7 +47,7 @@ def compare(run: Run, rounds: int, count: int) -> list[dict[str, Any]]:
     rows = []
     for candidate in field(run, count, race.seconds):
         plain, compiled = (run.networks.fresh(candidate.architecture, seed=0) for _ in range(2))
-        compiled.compile()  # type: ignore[no-untyped-call]
+        compiled.compile()
         sides = {"plain": stepping(run, plain, batch), "compiled": stepping(run, compiled, batch)}
         compiling = seconds(sides["compiled"])
         interleaved(sides, 2)  # warm-up

@@ -74,7 +74,9 @@ def _pruning(settings: Settings, runs: dict[str, Any]) -> Claim:
     parts, kept = [], []
     for name in settings["data"]:
         sides = {
-            measure: paired(*(_values(settings, runs, name, kind, measure) for kind in ("pruned 95%", "unpruned")))
+            measure: paired(
+                _values(settings, runs, name, "pruned 95%", measure), _values(settings, runs, name, "unpruned", measure)
+            )
             for measure in MEASURES
         }
         kept += [

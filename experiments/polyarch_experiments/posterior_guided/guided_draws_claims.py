@@ -124,9 +124,10 @@ def _lower(
             findings.append(lower(place, first, second))
         aside = "" if counted else NOT_COUNTED
         parts.append(f"{place}: {spread(first, 2)} % ({ours}), {spread(second, 2)} % ({theirs}){aside}")
-    described = {"document": document} if document else {}
     numbers = f"points of difference; test error: {'; '.join(parts)}"
-    return claim(text, findings, numbers, number=1 if document else None, **described)
+    if document is None:
+        return claim(text, findings, numbers)
+    return claim(text, findings, numbers, number=1, document=document)
 
 
 def _with_own_statistics(settings: Settings, runs: dict[str, Any]) -> Claim:
