@@ -36,9 +36,9 @@ RESULT_PAGES = {
 }
 """Pages of results: their documents, and the numbers of the claims that are judged."""
 EARLIER_SETTINGS = {
-    "depth_updates", "fine_tuning", "guided_draws", "guided_families", "guided_limits", "guided_settings",
-    "interchoice_ranking", "shared_wirings", "spiral_depth", "spiral_max_depth", "spiral_points", "spiral_width",
-    "supernet_recipe", "wiring_consistency", "wiring_ensemble",
+    "depth_updates", "equal_operations", "fine_tuning", "guided_draws", "guided_families", "guided_limits",
+    "guided_settings", "interchoice_ranking", "shared_wirings", "spiral_depth", "spiral_max_depth", "spiral_points",
+    "spiral_width", "supernet_recipe", "wiring_consistency", "wiring_ensemble",
 }  # fmt: skip
 """Experiments whose stored results have the settings of an earlier preset; their pages say so."""
 ON_THIS_MACHINE = {"workers"}

@@ -206,8 +206,9 @@ KINDS: dict[str, tuple[Callable[[], Supernet], tuple[int, ...]]] = {
 }
 
 
-BATCHES: dict[str, Callable[[Batches], Estimator]] = {"naswot": NASWOT, "jacob_cov": JacobianCovariance}
-LOSSES: dict[str, Callable[[Batches], Estimator]] = {
+BATCHES: dict[str, Callable[[Batches], Estimator]] = {
+    "naswot": NASWOT,
+    "jacob_cov": JacobianCovariance,
     "grad_norm": GradientNorm,
     "snip": SNIP,
     "grasp": GraSP,

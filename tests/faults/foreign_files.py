@@ -253,4 +253,4 @@ def _nats_cell(text: str) -> dict[str, Any]:
         "all_results": {(name, 777): run(kept) for name, kept in sets.items()},
         "dataset_seed": {name: [777] for name in sets},
     }
-    return OrderedDict({"200": results})
+    return OrderedDict({"200": results, "12": results})

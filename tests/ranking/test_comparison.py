@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -20,7 +21,11 @@ def spearman(x: list[float], y: list[float]) -> float | None:
 
 
 def enumerated(measure: str, seeds: int) -> list[float]:
-    """The difference of the means over seeds in every sample of seeds and of the four architectures, once each."""
+    """The difference of the means over seeds in every sample of seeds and of the four architectures, once each.
+
+    The mean over n resampled seeds is moved away from that over all seeds by sqrt(n / (n - 1)).
+    """
+    wider = math.sqrt(seeds / (seeds - 1)) if seeds > 1 else 0.0
     found = []
     for rows in product(range(4), repeat=4):
         truth = [TRUTH[row] for row in rows]
@@ -29,10 +34,12 @@ def enumerated(measure: str, seeds: int) -> list[float]:
             for seed in range(seeds):
                 scores = [by_seed[seed][row] for row in rows]
                 values[name, seed] = spearman(scores, truth) if measure == "spearman" else top_k(scores, truth, 2)
+        if any(value is None for value in values.values()):
+            continue
+        differences = np.array([values["one", seed] - values["two", seed] for seed in range(seeds)])  # type: ignore[operator]
         for drawn in product(range(seeds), repeat=seeds):
-            pairs = [(values["one", seed], values["two", seed]) for seed in drawn]
-            if all(value is not None for pair in pairs for value in pair):
-                found.append(float(np.mean([pair[0] - pair[1] for pair in pairs])))  # type: ignore[operator]
+            whole = differences.mean()
+            found.append(float(whole + wider * (differences[list(drawn)].mean() - whole)))
     return found
 
 

@@ -82,7 +82,7 @@ class TestWiredSupernet(SupernetContract):
 
 class TestWiredSupernetWithAuxiliaryClassifier(SupernetContract):
     def make_supernet(self) -> Supernet:
-        return WiredSupernet(width=2, modules=2, stages=3, in_channels=1, classes=3, auxiliary=True).double()
+        return WiredSupernet(width=4, modules=2, stages=3, in_channels=1, classes=3, auxiliary=True).double()
 
     def make_inputs(self) -> Tensor:
         return torch.randn(5, 1, 8, 8, dtype=torch.float64)

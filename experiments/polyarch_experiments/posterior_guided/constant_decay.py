@@ -9,6 +9,7 @@ from typing import Any
 from polyarch.estimators import MACs
 from polyarch.searchers import Limit, Limits
 from polyarch_experiments.experiment import Experiment, Settings, Table
+from polyarch_experiments.figures import Spec, grouped_bars, summary
 from polyarch_experiments.images import NAMES, Images, store_of
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import POSTERIOR_GUIDED_SEARCH
@@ -98,6 +99,16 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
     return {f"{settings['family']} with at most {settings['share']:.0%} of its operations": Table(columns, rows)}
 
 
+def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
+    """Errors of the best draws side by side."""
+    rows = [
+        {"x": NAMES[data], "series": title, **summary(_errors(settings, runs, data, term))}
+        for data in settings["data"]
+        for term, title in TERMS.items()
+    ]
+    return {"constant_decay": grouped_bars(rows, "", "test error, %", series="weight of squared kernels")}
+
+
 _CPU: Settings = {
     **SMALL, "data": ["fashion_mnist", "cifar10"], "seeds": 3, "family": "M", "candidates": 16, "share": 0.5,
     "prior": 50.0, "constant_decay": 4e-5,
@@ -119,5 +130,6 @@ CONSTANT_DECAY = Experiment(
     items=items,
     task=run,
     judge=judge,
+    figures=figures,
     tables=tables,
 )  # fmt: skip

@@ -39,7 +39,7 @@ def run(built: Run, tmp_path: Path) -> Run:
 def test_every_estimator_by_name_over_one_run(built: Run) -> None:
     registered = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["polyarch.estimators"]
     names, estimators = list(registered), built.estimators(list(registered.values()))
-    assert len(names) == 15 and [estimator.name for estimator in estimators] == names
+    assert len(names) == 21 and [estimator.name for estimator in estimators] == names
     assert len({id(estimator.run) for estimator in estimators if isinstance(estimator, TraceEstimator)}) == 1
     architecture = built.net.space.architecture(["nor_conv_3x3"] * 6)  # naswot needs one that lets something through
     scores = Scoring(built.net, estimators)(architecture)

@@ -147,7 +147,7 @@ class TestRun:
 
     def test_costs(self, run: SearchResult, trained: Run) -> None:
         record = record_of(run.results)
-        assert record.member_macs < record.ensemble_macs < 5 * record.member_macs  # the stem is walked once
+        assert record.ensemble_macs == 5 * record.member_macs  # wirings normalise from the stem on, and share nothing
         ensemble = load_artifact(run.folder / "ensemble").networks
         assert record.parameters == sum(parameter.numel() for parameter in ensemble.parameters())
         alone = [trained.net.parameter_count(one) for one in architectures_of(trained, record)]
