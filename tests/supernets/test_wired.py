@@ -81,6 +81,8 @@ class TestWiredSupernet(SupernetContract):
 
 
 class TestWiredSupernetWithAuxiliaryClassifier(SupernetContract):
+    """Four channels: with two, the contract's weights happen to switch off all units of the first down-sampling."""
+
     def make_supernet(self) -> Supernet:
         return WiredSupernet(width=4, modules=2, stages=3, in_channels=1, classes=3, auxiliary=True).double()
 
