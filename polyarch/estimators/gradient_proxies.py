@@ -8,61 +8,44 @@ Fisher-guided Block Substitution for Network Compression on a Budget", arXiv:190
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from polyarch.data import BatchSource
+from polyarch.data import BatchSource, Inputs
 from polyarch.errors import InvalidInput
-from polyarch.estimators.zero_cost import FreshNetwork, ZeroCostEstimator
-from polyarch.nn import BatchStatistics, example_input
+from polyarch.estimators.zero_cost import BatchProxy, FreshNetwork
 from polyarch.strategies.strategy import CLASSES
 from polyarch.tasks import Task
 
 
-class GradientProxy(ZeroCostEstimator):
-    """A score of a network from the loss L of one batch, with statistics of the batch and without dropout.
+class GradientProxy(BatchProxy):
+    """A score of a network from the gradients of the loss L of one batch.
 
     Args:
-        batches: the first batch is used.
         task: whose loss it is.
-        fresh: see `ZeroCostEstimator`.
+        batches, fresh: see `BatchProxy`.
     """
 
     def __init__(self, batches: BatchSource, *, task: Task = CLASSES, fresh: FreshNetwork | None = None) -> None:
-        super().__init__(fresh=fresh)
-        self.batches = batches
+        super().__init__(batches, fresh=fresh)
         self.task = task
 
-    @property
-    def policy(self) -> str:
-        """The batch-statistics policy in words."""
-        return str(BatchStatistics())
-
     @abstractmethod
-    def read(self, network: nn.Module) -> Tensor:
-        """The score of a network that is ready for the batch."""
+    def sensitivity(self, network: nn.Module, loss: Callable[[], Tensor]) -> Tensor:
+        """The score of a network whose mean loss on the batch is ``loss()``."""
 
-    def value(self, network: nn.Module) -> float:
-        """The score of a network on the first batch."""
-        BatchStatistics().prepare(network, ())
-        return self.read(network).item()
+    def read(self, network: nn.Module, inputs: Inputs, targets: Tensor) -> float:
+        """The score of a network on a batch."""
 
-    def loss(self, network: nn.Module) -> Tensor:
-        """The mean loss of the batch."""
-        batch = next(self.batches.epoch(0))
-        outputs = network(example_input(network, batch.inputs, rows=len(batch.targets)))
-        return self.task.loss(outputs, batch.targets.to(outputs.device))
+        def loss() -> Tensor:
+            outputs = network(inputs)
+            return self.task.loss(outputs, targets.to(outputs.device))
 
-    def gradients(self, network: nn.Module, *, create_graph: bool = False) -> list[tuple[Tensor, Tensor]]:
-        """The weights w of layers, which have more than one dimension, with dL/dw where the loss depends on them."""
-        loss = self.loss(network)
-        weights = [parameter for parameter in network.parameters() if parameter.dim() > 1]
-        found = torch.autograd.grad(loss, weights, create_graph=create_graph, allow_unused=True)
-        return [(weight, one) for weight, one in zip(weights, found, strict=True) if one is not None]
+        return self.sensitivity(network, loss).item()
 
 
 class GradientNorm(GradientProxy):
@@ -70,9 +53,9 @@ class GradientNorm(GradientProxy):
 
     name = "grad_norm"
 
-    def read(self, network: nn.Module) -> Tensor:
+    def sensitivity(self, network: nn.Module, loss: Callable[[], Tensor]) -> Tensor:
         """The sum of the norms."""
-        return _total(gradient.norm() for _, gradient in self.gradients(network))
+        return _total(gradient.norm() for _, gradient in _gradients(network, loss()))
 
 
 class SNIP(GradientProxy):
@@ -80,9 +63,9 @@ class SNIP(GradientProxy):
 
     name = "snip"
 
-    def read(self, network: nn.Module) -> Tensor:
+    def sensitivity(self, network: nn.Module, loss: Callable[[], Tensor]) -> Tensor:
         """The sum of the sensitivities."""
-        return _total((weight * gradient).abs().sum() for weight, gradient in self.gradients(network))
+        return _total((weight * gradient).abs().sum() for weight, gradient in _gradients(network, loss()))
 
 
 class GraSP(GradientProxy):
@@ -90,9 +73,9 @@ class GraSP(GradientProxy):
 
     name = "grasp"
 
-    def read(self, network: nn.Module) -> Tensor:
+    def sensitivity(self, network: nn.Module, loss: Callable[[], Tensor]) -> Tensor:
         """Minus the product of the weights with H g, which is the gradient of g . g with one of both held fixed."""
-        pairs = self.gradients(network, create_graph=True)
+        pairs = _gradients(network, loss(), create_graph=True)
         weights = [weight for weight, _ in pairs]
         flow = _total((gradient * gradient.detach()).sum() for _, gradient in pairs)
         try:
@@ -114,13 +97,20 @@ class Fisher(GradientProxy):
 
     name = "fisher"
 
-    def read(self, network: nn.Module) -> Tensor:
+    def sensitivity(self, network: nn.Module, loss: Callable[[], Tensor]) -> Tensor:
         """The sum over the channels of all layers."""
         with _outputs_of_layers(network) as outputs:
-            loss = self.loss(network)
-        gradients = torch.autograd.grad(loss, outputs, allow_unused=True)
+            value = loss()
+        gradients = torch.autograd.grad(value, outputs, allow_unused=True)
         products = [z * one for z, one in zip(outputs, gradients, strict=True) if one is not None]
         return _total(product.sum(-1).square().mean(0).sum() / 2 for product in products)
+
+
+def _gradients(network: nn.Module, loss: Tensor, *, create_graph: bool = False) -> list[tuple[Tensor, Tensor]]:
+    """The weights w of layers, which have more than one dimension, with dL/dw where the loss depends on them."""
+    weights = [parameter for parameter in network.parameters() if parameter.dim() > 1]
+    found = torch.autograd.grad(loss, weights, create_graph=create_graph, allow_unused=True)
+    return [(weight, one) for weight, one in zip(weights, found, strict=True) if one is not None]
 
 
 @contextmanager

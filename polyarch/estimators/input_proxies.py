@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from polyarch.data import BatchSource, Inputs, NamedInputs
+from polyarch.data import Inputs, NamedInputs
 from polyarch.errors import InvalidInput
-from polyarch.estimators.zero_cost import FreshNetwork, ZeroCostEstimator
+from polyarch.estimators.zero_cost import BatchProxy, FreshNetwork, ZeroCostEstimator
 from polyarch.nn import BatchStatistics, example_input
 from polyarch.randomness import generator_at
 
@@ -25,34 +25,18 @@ FLOOR = 1e-5
 """Added to eigenvalues, as in the paper."""
 
 
-class JacobianCovariance(ZeroCostEstimator):
+class JacobianCovariance(BatchProxy):
     """How differently outputs depend on the inputs of different examples: -sum_i (log(v_i + k) + 1 / (v_i + k)).
 
     v are the eigenvalues of the (B, B) correlation matrix of the rows of J: J_n is the gradient of the sum of all
     outputs for the input of example n, and k is 1e-5. Rows that are not correlated have v = 1 and the highest score.
-    Batch normalisation uses the statistics of the batch, and dropout is off.
-
-    Args:
-        batches: the first batch is used, without its targets.
-        fresh: see `ZeroCostEstimator`.
+    Targets are not read.
     """
 
     name = "jacob_cov"
 
-    def __init__(self, batches: BatchSource, *, fresh: FreshNetwork | None = None) -> None:
-        super().__init__(fresh=fresh)
-        self.batches = batches
-
-    @property
-    def policy(self) -> str:
-        """The batch-statistics policy in words."""
-        return str(BatchStatistics())
-
-    def value(self, network: nn.Module) -> float:
+    def read(self, network: nn.Module, inputs: Inputs, targets: Tensor) -> float:
         """The score; NaN where an input changes nothing."""
-        inputs = next(self.batches.epoch(0)).inputs
-        BatchStatistics().prepare(network, ())
-        inputs = example_input(network, inputs, rows=len(inputs))
         moved = _numbers(inputs)
         for one in moved:
             one.requires_grad_()

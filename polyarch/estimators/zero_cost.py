@@ -51,6 +51,34 @@ class ZeroCostEstimator(Estimator):
         return value
 
 
+class BatchProxy(ZeroCostEstimator):
+    """A score of a network on one batch, with the statistics of that batch and without dropout.
+
+    Args:
+        batches: the first batch is used.
+        fresh: see `ZeroCostEstimator`.
+    """
+
+    def __init__(self, batches: BatchSource, *, fresh: FreshNetwork | None = None) -> None:
+        super().__init__(fresh=fresh)
+        self.batches = batches
+
+    @property
+    def policy(self) -> str:
+        """The batch-statistics policy in words."""
+        return str(BatchStatistics())
+
+    @abstractmethod
+    def read(self, network: nn.Module, inputs: Inputs, targets: Tensor) -> float:
+        """The score of a network that is ready for the batch; infinite or NaN where it is undefined."""
+
+    def value(self, network: nn.Module) -> float:
+        """The score of a network on the first batch."""
+        batch = next(self.batches.epoch(0))
+        BatchStatistics().prepare(network, ())
+        return self.read(network, example_input(network, batch.inputs, rows=len(batch.targets)), batch.targets)
+
+
 class SynFlow(ZeroCostEstimator):
     """How much flows through a network in which every weight is positive: log(1 + sum_w |w dR/d|w||).
 
@@ -91,38 +119,23 @@ class SynFlow(ZeroCostEstimator):
         return math.log1p(sum(flows))
 
 
-class NASWOT(ZeroCostEstimator):
+class NASWOT(BatchProxy):
     """How differently a network treats different examples: log det K, K_ij = N_A - d_H(c_i, c_j).
 
     c_i is the binary code of example i: which of the N_A rectifiers of the network are active, that is, have an input
-    above 0; d_H is the Hamming distance. K is (B, B). Batch normalisation uses the statistics of the batch, and dropout
-    is off. The score is undefined where K is singular: where two examples have the same code, or a network has fewer
-    rectifiers than there are examples.
-
-    Args:
-        batches: the first batch is used, without its targets; the paper has 128 examples.
-        fresh: see `ZeroCostEstimator`.
+    above 0; d_H is the Hamming distance. K is (B, B). The score is undefined where K is singular: where two examples
+    have the same code, or a network has fewer rectifiers than there are examples. Targets are not read; the paper has
+    128 examples.
     """
 
     name = "naswot"
 
-    def __init__(self, batches: BatchSource, *, fresh: FreshNetwork | None = None) -> None:
-        super().__init__(fresh=fresh)
-        self.batches = batches
-
-    @property
-    def policy(self) -> str:
-        """The batch-statistics policy in words."""
-        return str(BatchStatistics())
-
-    def value(self, network: nn.Module) -> float:
+    def read(self, network: nn.Module, inputs: Inputs, targets: Tensor) -> float:
         """The logarithm of the determinant; minus infinity if the kernel is singular."""
-        inputs = next(self.batches.epoch(0)).inputs
-        BatchStatistics().prepare(network, ())
-        with torch.no_grad(), _CodeKernel(len(inputs)) as recorded:
-            network(example_input(network, inputs, rows=len(inputs)))
+        with torch.no_grad(), _CodeKernel(len(targets)) as recorded:
+            network(inputs)
         spectrum = torch.linalg.eigvalsh(recorded.kernel)  # ascending
-        rounding = len(inputs) * torch.finfo(torch.float64).eps * spectrum[-1]
+        rounding = len(targets) * torch.finfo(torch.float64).eps * spectrum[-1]
         return spectrum.log().sum().item() if spectrum[0] > rounding else -math.inf
 
 
