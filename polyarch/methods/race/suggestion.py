@@ -35,7 +35,7 @@ def suggest_race(asked: RunSettings, data: Dataset, builder: Builder | None) -> 
     """A space, a recipe and how the time is spent; what was asked for stays."""
     found: dict[str, Any] = {"data": {"validation": validation_share(data), "numbers": number_scaling(data)}}
     if asked.space.kind == "auto":
-        proposal = _proposal(data)
+        proposal = _proposal(asked, data)
         found["space"], reason = proposal.settings, proposal.reason
     else:
         reason = "your own network" if asked.space.kind == "module" else "as asked for"
@@ -62,10 +62,27 @@ def evidence_waves(settings: RunSettings) -> int:
     return math.ceil((SEEDS + RANDOM + 1) / settings.workers) if settings.evidence else 0
 
 
-def _proposal(data: Dataset) -> SpaceProposal:
+def _proposal(asked: RunSettings, data: Dataset) -> SpaceProposal:
     if data.is_image:
         return SpaceProposal({"kind": "pooled"}, "pooled convolutions of 8 to 96 channels, and plain residual networks")
-    return table_proposal(data)
+    return table_proposal(data, asked.workers * _table_seconds(asked, len(data.train)))
+
+
+def _table_seconds(asked: RunSettings, examples: int) -> float:
+    """What a race on a table has on each core: what was asked for comes first."""
+    return asked.section(RaceSettings).seconds or _seconds(asked, examples)
+
+
+def _seconds(asked: RunSettings, examples: int) -> float:
+    """What the race has on each core: the usual time, or the minutes that were asked for without what is not race."""
+    if asked.max_minutes is None:  # evidence comes on top
+        return usual_seconds(examples)
+    least = delivery_seconds(asked) + start_seconds(asked) + 2 * LEAST_FIRST_SECONDS
+    if 60 * asked.max_minutes < least:
+        minutes = math.ceil(least / 6) / 10
+        raise ConfigError(f"Expected a limit of {minutes:g} minutes or more for a race. Got {asked.max_minutes:g}.")
+    seconds = 60 * asked.max_minutes - delivery_seconds(asked) - start_seconds(asked)
+    return seconds / (1 + FINAL * evidence_waves(asked))  # evidence shares the minutes
 
 
 def _spent(asked: RunSettings, examples: int, is_table: bool) -> dict[str, Any]:
@@ -73,17 +90,7 @@ def _spent(asked: RunSettings, examples: int, is_table: bool) -> dict[str, Any]:
 
     Tables have known-good settings as candidates, and ``seconds`` for all of the race, on each core.
     """
-    workers = asked.workers
-    if asked.max_minutes is None:
-        each, clock = usual_seconds(examples), "work"
-    else:
-        least = delivery_seconds(asked) + start_seconds(asked) + 2 * LEAST_FIRST_SECONDS
-        if 60 * asked.max_minutes < least:
-            minutes = math.ceil(least / 6) / 10
-            raise ConfigError(f"Expected a limit of {minutes:g} minutes or more for a race. Got {asked.max_minutes:g}.")
-        each, clock = 60 * asked.max_minutes - delivery_seconds(asked) - start_seconds(asked), "real"
-    if asked.max_minutes is not None:  # evidence shares the minutes; without a limit it comes on top
-        each /= 1 + FINAL * evidence_waves(asked)
+    workers, each = asked.workers, (_table_seconds if is_table else _seconds)(asked, examples)
     finalists = workers
     candidates = max(4 * finalists, 8) if is_table else 4 * finalists
     exploring, least = (TABLE_EXPLORING, TABLE_FIRST_SECONDS) if is_table else (EXPLORING, LEAST_FIRST_SECONDS)
@@ -100,5 +107,5 @@ def _spent(asked: RunSettings, examples: int, is_table: bool) -> dict[str, Any]:
         "finalists": finalists,
         "first_seconds": round(first, 1),
         "seconds": round(seconds, 1),
-        "clock": clock,
+        "clock": "work" if asked.max_minutes is None else "real",
     }
