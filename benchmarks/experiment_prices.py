@@ -104,6 +104,7 @@ def search_minutes(content: Mapping[str, Any], stages: int = 1) -> float:
             return seconds(lambda: searched_cells.search(merged(few, settings), 0, place))
 
     steps, fewer = (len(trial_of(one).feed.training_batches(one["train"]["batch_size"])) for one in (content, few))
+    search(1)  # loads data, tables and code
     once, twice = search(1), search(2)
     epoch, epochs = max(twice - once, 0.0) / stages, content["train"]["epochs"]
     every = content["differentiable"].get("eigenvalue_every", 0)

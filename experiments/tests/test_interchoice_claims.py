@@ -179,17 +179,20 @@ class TestCosts:
 
     def test_as_in_the_paper(self) -> None:
         (time, memory, slower), runs = self.judged()
-        assert [found.supported for found in time.findings] == [
-            True
-        ] * 3 and "bias +2 %, bias D=2 +10 %" in time.numbers
-        assert memory.verdict == "holds" and "split at 125 +5 %" in memory.numbers
-        assert slower.verdict == "undecided"
-        assert [found.name for found in slower.findings if found.supported is None] == [
-            "attention in only conv, per cent"
-        ]
+        assert [found.supported for found in time.findings] == [True] * 3
+        assert "bias in all, per cent 2.0" in time.numbers
+        assert memory.verdict == "holds" and [found.value for found in memory.findings] == [pytest.approx(5)] * 3
+        undecided = [found.name for found in slower.findings if found.supported is None]
+        assert undecided == ["attention in only conv, per cent"] and slower.verdict == "undecided"
         settings = self.experiment.presets["cpu"]
-        assert len(self.experiment.tables(settings, runs)["What training costs"].rows) == 3 * 8
-        assert self.experiment.figures(settings, runs)
+        (table,) = self.experiment.tables(settings, runs).values()
+        assert len(table.rows) == 3 * 8 and self.experiment.figures(settings, runs)
+
+    def test_spaces_that_have_not_run_leave_all_open(self) -> None:
+        settings = self.experiment.presets["cpu"]
+        found = self.experiment.judge(settings, {"all": costs(settings)})
+        assert [claim.verdict for claim in found] == ["undecided"] * 3
+        assert [part.supported for part in found[0].findings] == [True, None, None]
 
     def test_memory_is_that_of_table_1_with_its_batches(self) -> None:
         assert self.judged(attention=900)[0][1].verdict == "holds"
