@@ -8,7 +8,7 @@ from typing import Any
 
 from polyarch.ranking import Interval
 from polyarch_experiments.experiment import Experiment, Settings, Table
-from polyarch_experiments.figures import Spec, grouped_bars
+from polyarch_experiments.figures import Row, Spec, grouped_bars
 from polyarch_experiments.interchoice.training_costs import cost_table, extra_seconds, training_costs
 from polyarch_experiments.interchoice.weighted_supernets import PAPER_CELLS, all_kinds, settings_of, short_recipe
 from polyarch_experiments.papers import INTERCHOICE_WEIGHTS
@@ -83,7 +83,7 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """The time of a step by kind of weights and space; bars extend over the interval over steps."""
-    bars = []
+    bars: list[Row] = []
     for space, found in runs.items():
         for kind in (kind for kind in settings["weights"] if kind != "base"):
             extra = extra_seconds(found, kind)
