@@ -22,6 +22,13 @@ TRUTHS = {
     "imagenet16": ("imagenet16_test_200", "ImageNet16-120"),
 }
 """Columns of the table and what people call their data."""
+SOURCES = {"cifar100": "cifar100", "imagenet16_120": "imagenet16"}
+"""The truths of networks trained on data of these names; those of all others are CIFAR-10's."""
+OTHER_DATA = (
+    "the images of CIFAR-100 and ImageNet16-120, with `--preset paper --set run.data.split=stratified --set "
+    "run.data.name=cifar100`, and the same with `imagenet16_120`"
+)
+"""What a test on the other data of NAS-Bench-201 takes."""
 DRAWS = 1000
 """Random sets that a set is compared with."""
 
@@ -43,6 +50,11 @@ def _ordered() -> tuple[Architecture, ...]:
     networks = [same[0] for same in equivalence_classes(nb201_space(), "all", seed=0)]
     order = torch.randperm(len(networks), generator=generator_at(0, "distinct cells", 0))
     return tuple(networks[position] for position in order.tolist())
+
+
+def truth_on(data: str) -> str:
+    """Which of `TRUTHS` has the accuracies of networks that are trained on data of this name."""
+    return SOURCES.get(data, "cifar10")
 
 
 def describe_cells(count: int, skip: int = 0) -> dict[str, Any]:

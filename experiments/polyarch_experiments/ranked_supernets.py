@@ -27,6 +27,7 @@ from polyarch.runs.workspace import Workspace, run_missing
 from polyarch.spaces import Architecture, Space
 from polyarch.supernets import Supernet
 from polyarch.tables import NASBench201
+from polyarch_experiments.distinct_cells import TRUTHS, truth_on
 
 BLOCKS = 20
 """The losses of a short run are kept as means over so many blocks of steps, which keeps the files small."""
@@ -115,10 +116,10 @@ def with_fewer_valid(run: Run, examples: int) -> Run:
 def score_cells(
     run: Run, estimators: Sequence[str], cells: Sequence[Architecture], *, valid_examples: int, journal: Path
 ) -> list[dict[str, Any]]:
-    """Scores of NAS-Bench-201 cells, each with its true accuracy on CIFAR-10 (percent) as ``nb201``."""
+    """Scores of NAS-Bench-201 cells, each with its true accuracy on the data of the run (percent) as ``nb201``."""
     few = with_fewer_valid(run, valid_examples)
     rows = score_all(Scored(few.net, few.estimators(tuple(estimators))), cells, journal)
-    table = NASBench201.load()
+    table = NASBench201.load(column=TRUTHS[truth_on(run.settings.data.name)][0])
     for row, cell in zip(rows, cells, strict=True):
         row["nb201"] = round(table.accuracy(cell), 3)
     return rows

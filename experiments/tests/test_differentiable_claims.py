@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from polyarch.errors import MissingData
 from polyarch.plugins import EXPERIMENTS
+from polyarch.randomness import generator_at
 from polyarch.runs.settings import RunSettings
+from polyarch.spaces import nb201_space
+from polyarch_experiments.distinct_cells import OTHER_DATA
+from polyarch_experiments.training_speed import searched_cells
 from polyarch_experiments.training_speed.cell_evaluation import OTHER, content, evaluations
 from polyarch_experiments.training_speed.cell_search import items
-from polyarch_experiments.training_speed.cell_shape import METHODS
-from polyarch_experiments.training_speed.searched_cells import content_of, ends, growth, values_at
+from polyarch_experiments.training_speed.cell_shape import METHODS, with_convolutions
+from polyarch_experiments.training_speed.searched_cells import content_of, ends, growth, values_at, with_accuracies
 
 SEARCH, SHAPE, EVALUATION = (EXPERIMENTS[name] for name in ("cell_search", "cell_shape", "cell_evaluation"))
 
@@ -50,6 +57,17 @@ GROWTH = "Growth of the dominant eigenvalue does not predict failure."
 def searches(**ends: dict[str, Any]) -> dict[str, Any]:
     """The same course for every seed of a method; others end well."""
     return {name: ends.get(method.replace("-", "_"), course(1, 93.0)) for name, (method, _) in items(SEEDS).items()}
+
+
+def test_searches_on_other_data_are_judged_by_their_own_accuracies() -> None:
+    runs = searches(darts=course(6, 54.3))
+    settings = {**SEEDS, "run": {**SEEDS["run"], "data": {**SEEDS["run"]["data"], "name": "cifar100"}}}
+    for one, verdict, shown in ((SEEDS, "holds", "CIFAR-10, those"), (settings, "fails", "CIFAR-100, those")):
+        found = {claim.text: claim for claim in SEARCH.judge(one, runs)}
+        assert found[BETTER].verdict == verdict  # true_cifar100 is the same in all courses
+        assert any(shown in caption for caption in SEARCH.tables(one, runs))
+        elsewhere = next(claim for text, claim in found.items() if "when both search on" in text)
+        assert elsewhere.verdict == "undecided" and elsewhere.needs == OTHER_DATA
 
 
 def test_a_collapse_of_darts_alone_supports_the_claim() -> None:
@@ -122,11 +140,11 @@ class TestTwoReadings:
     def test_every_reading_has_its_own_verdict(self) -> None:
         found = SEARCH.judge(self.settings, self.runs())
         assert [(claim.number, claim.supported) for claim in found] == [
-            (9, False), (9, True), (9, False), (9, True), (9, True), (9, True), (10, True), (11, True),
+            (9, False), (9, True), (9, False), (9, True), (9, True), (9, True), (9, None), (10, True), (11, True),
             (14, found[-1].supported),
         ]  # fmt: skip
         assert "After 50 epochs" in found[0].text and "After 150 epochs" in found[3].text
-        assert "after 50 epochs 90.00 +- 0.00 %, after 150 92.00 +- 0.00 %" in found[7].numbers
+        assert "after 50 epochs 90.00 +- 0.00 %, after 150 92.00 +- 0.00 %" in found[8].numbers
 
     def test_the_table_has_a_row_for_each(self) -> None:
         (table,) = SEARCH.tables(self.settings, self.runs()).values()
@@ -168,7 +186,7 @@ def test_shapes() -> None:
     found = SHAPE.judge(settings, as_documented)
     assert [claim.supported for claim in found] == [True, True, None, True, True]  # one seed has no interval
     otherwise = shapes({short: (3.0, 3.0), long: (10.0, 1.0)}, (5.0, 2.0))
-    assert [claim.supported for claim in SHAPE.judge(settings, otherwise)] == [False, False, None, False, None]
+    assert [claim.supported for claim in SHAPE.judge(settings, otherwise)] == [False, False, None, False, False]
     (table,) = SHAPE.tables(settings, as_documented).values()
     assert len(table.rows) == 6 and SHAPE.figures(settings, as_documented)
     part = {name: run for name, run in as_documented.items() if nodes not in name and long not in name}
@@ -178,6 +196,30 @@ def test_shapes() -> None:
     (table,) = SHAPE.tables(settings, part).values()
     assert len(table.rows) == 2 and SHAPE.figures(settings, part)
     assert not SHAPE.tables(settings, {}) and not SHAPE.figures(settings, {})
+
+
+def test_convolutions_of_a_cell_are_counted_in_every_epoch() -> None:
+    """Figure 4.14c."""
+    cells = ["0|maxpool3x3|0|conv3x3-bn-relu|2", "0|conv3x3-bn-relu|0|conv3x3-bn-relu|2"]
+    found = with_convolutions({"rows": [{"skips": 0.0}, {"skips": 0.0}], "architectures": cells})
+    assert [row["convolutions"] for row in found["rows"]] == [1, 2]
+
+
+def test_accuracies_are_read_where_the_benchmark_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = nb201_space()
+    cells = [space.sample(generator_at(0, "cell", position)) for position in range(2)]
+    found = {"rows": [{"skips": 0.0}, {"skips": 0.0}], "architectures": [cell.key for cell in cells]}
+    accuracies = {cells[0].key: 90.12345, cells[1].key: 91.0}
+    truth = SimpleNamespace(accuracy=lambda cell: accuracies[cell.key])
+    monkeypatch.setattr(searched_cells, "truth_for", lambda name, space: truth)
+    known = with_accuracies(deepcopy(found), "a benchmark", space)
+    assert [row["true_accuracy"] for row in known["rows"]] == [90.123, 91.0]
+
+    def absent(name: str, space: object) -> None:
+        raise MissingData("not here")
+
+    monkeypatch.setattr(searched_cells, "truth_for", absent)
+    assert with_accuracies(deepcopy(found), "a benchmark", space) == found
 
 
 def test_shallow_networks_decide_nothing_on_s2() -> None:
@@ -245,7 +287,7 @@ class TestEvaluatedCells:
         darts = {row[0]: row for row in list(tables.values())[-1].rows}
         assert darts["sotl-darts-20"][2:5] == ["not here", "95.10 +- 0.10", "95.10 +- 0.10"]
         assert darts["sotl-darts-20"][-1] == "94.21 / 95.53 / 97.28" and len(darts) == 9
-        assert list(EVALUATION.figures(self.settings, self.runs())) == ["evaluated_searches"]
+        assert list(EVALUATION.figures(self.settings, self.runs())) == ["evaluated_searches", "evaluated_eigenvalues"]
         known = EVALUATION.tables(self.settings, self.runs(known=93.0))
         assert all(row[2] == "93.00 +- 0.00" for table in known.values() for row in table.rows)
 

@@ -15,7 +15,7 @@ from polyarch.plugins import EXPERIMENTS
 from polyarch.supernets import NB201Supernet
 from polyarch_experiments.distinct_cells import distinct_cells
 from polyarch_experiments.training_speed.gradient_sums import Sums, scores_after
-from polyarch_experiments.training_speed.space_ranking import SCORED
+from polyarch_experiments.training_speed.space_ranking import RUN_AGAIN, SCORED
 
 N = 12
 SUMS, SPACES = EXPERIMENTS["gradient_sums"], EXPERIMENTS["space_ranking"]
@@ -76,6 +76,9 @@ def space_runs(*, own: bool, knows: str) -> tuple[dict[str, Any], dict[str, Any]
             scores = {one: float(p if one == knows else noise[p]) for one in SCORED}
             rows.append({"architecture": f"a{p}", "scores": scores, **({} if own else {"truth": 80.0 + p})})
         runs[name] = {"scored": rows}
+        if "single_path" in name:
+            slower = [{one: float(-p if one == "sotl" else noise[p]) for one in RUN_AGAIN} for p in range(N)]
+            runs[name]["slower"] = [{**row, "scores": scores} for row, scores in zip(rows, slower, strict=True)]
     if own:
         runs["NB101-1, truth 0"] = {"accuracies": {f"a{p}": 80.0 + p for p in range(N)}}
     return settings, runs
@@ -90,8 +93,20 @@ def test_verdicts_in_other_spaces(own: bool) -> None:
     settings, runs = space_runs(own=own, knows="val_acc")
     assert SPACES.judge(settings, runs)[0].verdict == "fails"
     tables = SPACES.tables(settings, runs)
-    assert len(tables) == 3 and all(len(row) == 8 for table in tables.values() for row in table.rows)
+    assert len(tables) == 4 and all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
     assert SPACES.figures(settings, runs)
+
+
+def test_short_runs_at_two_rates() -> None:
+    """Tables 4.4 and 4.5: SoTL knows the truth at the rate of the strategy and its opposite at that of others."""
+    settings, runs = space_runs(own=False, knows="sotl")
+    (table,) = (table for caption, table in SPACES.tables(settings, runs).items() if "4.4" in caption)
+    assert table.columns[1:3] == ["Spearman, rate 0.01", "Spearman, rate 0.001"]
+    assert table.rows[0][:3] == ["SoTL", "1.00 +- 0.00", "-1.00 +- 0.00"]
+    assert table.rows[0][3:5] == ["86.50 +- 0.00", "84.50 +- 0.00"]  # the ten best and the ten worst of 80 to 91
+    assert [row[0] for row in table.rows] == ["SoTL", "ValAcc after the run", "SoG", "SoGN"]
+    sog = next(row for row in table.rows if row[0] == "SoG")
+    assert sog[5:] == ["1.00 +- 0.00"] * 2  # made of the same noise as the number of parameters
 
 
 def test_architectures_trained_alone_are_those_that_are_scored(

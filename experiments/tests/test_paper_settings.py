@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from PIL import Image
 
 from polyarch.data import Batches, TensorData
 from polyarch.plugins import EXPERIMENTS
@@ -25,6 +26,7 @@ from polyarch_experiments.papers import (
     TRAINING_SPEED,
     VARIATIONAL_DEPTH,
 )
+from polyarch_experiments.ranked_supernets import trial_of
 from polyarch_experiments.training_speed import cell_evaluation, searched_cells, strategy_ranking
 from polyarch_experiments.training_speed.fine_tuning import short_run
 
@@ -207,6 +209,29 @@ def test_runs_can_be_described(name: str) -> None:
     for content in described(name, settings):
         parsed = RunSettings.parse(content, "the preset")
         assert RunSettings.parse(parsed.model_dump(mode="json"), "what was written") == parsed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if any(described(name, EXPERIMENTS[name].presets["paper"]))])
+def test_runs_start(name: str, tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every supernet of the papers takes a training step, on four images; those of SubImageNet are made up."""
+    monkeypatch.setenv("POLYARCH_DATA", str(tmp_path if name == "interchoice_chain" else data_root))
+    for path in (tmp_path / "subimagenet" / side / kind for side in ("train", "test") for kind in "ab"):
+        path.mkdir(parents=True)
+        for number in range(4):
+            Image.new("RGB", (32, 32), (50 * number, 90, 30)).save(path / f"{number}.png")
+    started = set()
+    for content in described(name, EXPERIMENTS[name].presets["paper"]):
+        space = {key: value for key, value in content["space"].items() if key != "evaluation"}
+        key = json.dumps([space, content["train"], content.get("method"), content.get("differentiable")])
+        if key in started:
+            continue
+        started.add(key)
+        run = trial_of({**content, "space": space, "data": {**content["data"], "limit": 20}})
+        strategy = run.method.training(run).strategy
+        batches = [next(iter(run.feed.training_batches(4).epoch(0)))]
+        found = strategy.step(batches, batches * strategy.held_out_per_step, generator=torch.Generator())
+        assert 0 < found["loss"] < 20
 
 
 def test_strategies_train_for_the_same_epochs_and_have_their_own_rates() -> None:

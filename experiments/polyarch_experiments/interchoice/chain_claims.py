@@ -19,9 +19,8 @@ from polyarch_experiments.interchoice.interchoice_claims import (
     RESAMPLES,
     agreement_change,
     gain_of,
-    increases,
 )
-from polyarch_experiments.interchoice.training_costs import extra_seconds
+from polyarch_experiments.interchoice.training_costs import extra_seconds, increases
 from polyarch_experiments.interchoice.weighted_supernets import correlations
 from polyarch_experiments.results import Claim
 from polyarch_experiments.verdict import claim, finding, interval_in_words, paired

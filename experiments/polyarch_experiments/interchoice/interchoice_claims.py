@@ -13,10 +13,9 @@ from polyarch.ranking import Interval, RankSamples
 from polyarch.ranking.bootstrap import Positions, bootstrap
 from polyarch.ranking.correlations import as_rows, pair_agreements
 from polyarch_experiments.experiment import Settings
-from polyarch_experiments.interchoice.training_costs import increase
-from polyarch_experiments.interchoice.weighted_supernets import PAPER_CELLS, TOP, Ranked, runs_with, weights_of
+from polyarch_experiments.interchoice.weighted_supernets import TOP, Ranked, runs_with, weights_of
 from polyarch_experiments.results import Claim
-from polyarch_experiments.verdict import all_of, any_of, claim, finding, not_run, over_seeds, several_seeds, student
+from polyarch_experiments.verdict import all_of, any_of, claim, finding, not_run, several_seeds, student
 
 NEUTRAL = 0.02
 """A normalised improvement that differs by less counts as the same."""
@@ -44,7 +43,7 @@ AGREEMENT = "Kendall's tau of two seeds minus that without extra weights"
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Paired differences from supernets without extra weights; the criteria were written before the runs."""
-    return [*_selection(settings, runs), *_agreement(settings, runs), *_costs(settings, runs)]
+    return [*_selection(settings, runs), *_agreement(settings, runs)]
 
 
 def gain_of(extra: Sequence[Ranked], base: Sequence[Ranked]) -> Interval:
@@ -145,41 +144,3 @@ def _agreement(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:
         number=2,
         document="the selected architectures are better on average (section 4.3)",
     )
-
-
-def _costs(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:
-    """Time and memory; of the memory, only the paper's own batches of its own images are a fair test."""
-    costs = {space: runs[f"{space}, cost"] for space in settings["spaces"] if f"{space}, cost" in runs}
-    cells = [found for space, found in costs.items() if space != "macro"]
-
-    def numbers(measure: str) -> str:
-        return "; ".join(f"{space}: {increases(found[measure])}" for space, found in costs.items())
-
-    times = [100 * found["seconds"]["bias"] / found["seconds"]["base"] - 100 for found in cells]
-    yield claim(
-        "A bias costs less than 18 % of a training step on NAS-Bench-201, the least that the paper reports.",
-        [finding("per cent, mean over spaces", over_seeds(times), below=18)] if times else [],
-        f"{numbers('seconds')} of the time of a step; the interval is over spaces",
-        number=3,
-        document="bias +18 to 38 % on NAS-Bench-201 and +1 % on the chain; split +1 to 21 % and +1 %",
-    )
-    sizes = [100 * size / found["bytes"]["base"] - 100 for found in cells for size in found["bytes"].values()]
-    is_fair = settings.get("cost_run", settings["run"]) == PAPER_CELLS
-    yield claim(
-        "Inter-choice weights take at most 12 % more memory in training on NAS-Bench-201.",
-        [finding("the most, in per cent", _counted(max(sizes)), below=12)] if sizes else [],
-        f"{numbers('bytes')} of weights, momentum, gradients and activations, which are counted",
-        number=3,
-        document="15.8 % of a GPU's memory without them and 17.4 % with a bias; split at most +1 %",
-        needs=None if is_fair else "the paper's batches of its images: small images have small activations",
-    )
-
-
-def increases(values: Mapping[str, float]) -> str:
-    """By how much every kind of weights costs more than none."""
-    return ", ".join(f"{kind} {increase(values, kind)}" for kind in values if kind != "base")
-
-
-def _counted(value: float) -> Interval:
-    """A value that would be the same again."""
-    return Interval(value, value, value)

@@ -1,4 +1,4 @@
-"""Tables and figures of supernets with inter-choice weights: improvement curves, agreement of seeds, costs."""
+"""Tables and figures of supernets with inter-choice weights: improvement curves and agreement of seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from polyarch_experiments.experiment import Settings, Table
 from polyarch_experiments.figures import Row, Spec, grouped_bars, lines, side_by_side, summary
 from polyarch_experiments.improvement import improvement
-from polyarch_experiments.interchoice.training_costs import cost_table
 from polyarch_experiments.interchoice.weighted_supernets import (
     TOP,
     Ranked,
@@ -30,7 +29,7 @@ MEASURES = {
 
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
-    """How every space and kind of weights ranks, how far seeds agree, and what training costs."""
+    """How every space and kind of weights ranks, and how far seeds agree."""
     ranked = _ranked(settings, runs)
     rows = [
         [
@@ -45,11 +44,9 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
         "space", "weights", "supernet parameters", "Kendall with the truth", "of the parameter count",
         "improvement of the top 10", "seeds",
     ]  # fmt: skip
-    costs = {space: runs[f"{space}, cost"] for space in settings["spaces"] if f"{space}, cost" in runs}
     return {
         "Validation accuracy with inherited weights": Table(columns, rows),
         "Agreement of seeds, mean over their pairs": agreement_table(ranked),
-        "What training costs": cost_table(costs),
     }
 
 

@@ -8,9 +8,15 @@ from typing import Any
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec
 from polyarch_experiments.interchoice import interchoice_figures
-from polyarch_experiments.interchoice.interchoice_claims import MINUS_BASE, gain_of, increases
-from polyarch_experiments.interchoice.training_costs import extra_seconds
-from polyarch_experiments.interchoice.weighted_supernets import PAPER_CELLS, items, run, runs_with, short_recipe
+from polyarch_experiments.interchoice.interchoice_claims import MINUS_BASE, gain_of
+from polyarch_experiments.interchoice.weighted_supernets import (
+    PAPER_CELLS,
+    all_kinds,
+    items,
+    run,
+    runs_with,
+    short_recipe,
+)
 from polyarch_experiments.papers import INTERCHOICE_WEIGHTS
 from polyarch_experiments.results import Claim
 from polyarch_experiments.verdict import claim, finding
@@ -47,37 +53,11 @@ def _claims(settings: Settings, runs: Mapping[str, Any]) -> Iterator[Claim]:
         MINUS_BASE,
         document="both kinds can beat the only-convolutions baseline (appendix D)",
     )
-    costs = {space: runs[f"{space}, cost"] for space in spaces}
-    yield claim(
-        "A shared bias and attention take more time than a bias.",
-        [
-            finding(f"{kind} in {space}, per cent", extra_seconds(found, kind, "bias"), above=0)
-            for space, found in costs.items()
-            for kind in ("shared bias", *ATTENTION)
-        ],
-        "; ".join(f"{space}: {increases(found['seconds'])}" for space, found in costs.items())
-        + " of the time of a step without extra weights",
-        document="a shared bias +38 to 128 % on NAS-Bench-201, attention much slower (appendix D)",
-    )
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
     """Those of `interchoice_ranking`, under names of their own."""
     return {f"kinds_{name}": spec for name, spec in interchoice_figures.figures(settings, runs).items()}
-
-
-def _kinds(*splits: int) -> dict[str, dict[str, Any]]:
-    """All kinds of weights of the paper: biases and their alternatives, and weights split after so many epochs."""
-    return {
-        "base": {},
-        "bias": {"kind": "bias"},
-        "bias D=2": {"kind": "bias", "previous": 2},
-        "bias D=3": {"kind": "bias", "previous": 3},
-        "shared bias": {"kind": "shared_bias"},
-        "attention": {"kind": "attention"},
-        "deep attention": {"kind": "deep_attention"},
-        **{f"split at {epoch}": {"kind": "split", "split_epoch": epoch} for epoch in splits},
-    }
 
 
 INTERCHOICE_KINDS = Experiment(
@@ -86,16 +66,16 @@ INTERCHOICE_KINDS = Experiment(
     claim="More previous choices, shared biases, attention and splits at several times (section 4.1 and appendix D).",
     presets={
         "quick": {
-            "spaces": {"only conv": 2}, "architectures": 6, "valid_examples": 100, "weights": _kinds(1),
+            "spaces": {"only conv": 2}, "architectures": 6, "valid_examples": 100, "weights": all_kinds(1),
             "run": short_recipe(size=8, cells=1, epochs=2, limit=200, adapting=2),
         },
         "cpu": {
-            "spaces": {"only conv": 2}, "architectures": 64, "valid_examples": 2000, "weights": _kinds(5, 7, 8),
+            "spaces": {"only conv": 2}, "architectures": 64, "valid_examples": 2000, "weights": all_kinds(5, 7, 8),
             "run": short_recipe(size=16, cells=1, epochs=10),
         },
         "paper": {
             "spaces": {"all": 3, "no zero": 3, "only conv": 3}, "architectures": 1000, "valid_examples": 5000,
-            "weights": _kinds(125, 175, 200), "run": PAPER_CELLS,
+            "weights": all_kinds(125, 175, 200), "run": PAPER_CELLS,
         },
     },
     items=items,

@@ -1,4 +1,4 @@
-"""Supernets with inter-choice weights: what they select, what they cost, and whether seeds agree."""
+"""Supernets with inter-choice weights: what they select, and whether seeds agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUICK = short_recipe(size=8, cells=1, epochs=2, limit=200, adapting=2)
 _CPU: Settings = {
     "spaces": {"all": 1, "no zero": 1, "only conv": 1, "macro": 2}, "architectures": 64, "valid_examples": 2000,
     "run": short_recipe(size=16, cells=1, epochs=10),
-    "macro_run": _macro(16, 256, size=16, epochs=4, limit=6_000), "cost_run": PAPER_CELLS,
+    "macro_run": _macro(16, 256, size=16, epochs=4, limit=6_000),
 }  # fmt: skip
 
 _SHORT = short_recipe(size=16, cells=1, epochs=8)
@@ -33,10 +33,9 @@ _LONG: Settings = {
         "train": {**_SHORT["train"], "weight_decay": 3e-4, "final_learning_rate": 1e-5},
         "scores": _SHORT["scores"],
     },
-    "cost_run": PAPER_CELLS,
 }  # fmt: skip
 """The settings of the paper but for what takes too long: smaller images, one cell, fewer epochs with a higher learning
-rate. What training costs is measured with the paper's own settings."""
+rate."""
 
 INTERCHOICE_RANKING = Experiment(
     name="interchoice_ranking",
@@ -45,7 +44,7 @@ INTERCHOICE_RANKING = Experiment(
     presets={
         "quick": {
             **_CPU, "spaces": {"all": 1}, "architectures": 5, "valid_examples": 100,
-            "run": _QUICK, "macro_run": _macro(8, 16, size=8, epochs=2, limit=100, adapting=2), "cost_run": _QUICK,
+            "run": _QUICK, "macro_run": _macro(8, 16, size=8, epochs=2, limit=100, adapting=2),
         },
         "cpu": _CPU,
         "long": _LONG,

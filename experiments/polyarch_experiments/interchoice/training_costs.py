@@ -24,7 +24,7 @@ from polyarch_experiments.experiment import Table
 from polyarch_experiments.ranked_supernets import trial_of
 from polyarch_experiments.verdict import over_seeds
 
-STEPS = 24
+STEPS = 16
 """So many steps are weighed, and as many timed."""
 
 
@@ -32,6 +32,7 @@ def training_costs(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The ``bytes`` that training takes and the ``seconds`` of a step, median and all ``steps``, by kind of weights.
 
     Every kind takes the same paths on the same batches, in turn, so that what else the machine does disturbs all alike.
+    Seconds are those of the processor.
 
     Args:
         contents: the settings of a run for every kind.
@@ -71,9 +72,9 @@ class _Steps:
         self.strategy.step([self.batches[step % len(self.batches)]], generator=generator_at(0, "cost", step))
 
     def seconds(self, step: int) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         self.take(step)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     def bytes(self, step: int) -> int:
         """Of weights, their momentum, statistics, and the activations and gradients of the path of the step."""
@@ -122,6 +123,11 @@ def cost_table(costs: Mapping[str, Mapping[str, Any]]) -> Table:
             row = [space, kind, f"{1000 * seconds:.1f}", increase(found["seconds"], kind)]
             rows.append([*row, f"{found['bytes'][kind] / 1e6:.1f}", increase(found["bytes"], kind)])
     return Table(["space", "weights", "ms per step", "more time", "MB in training", "more memory"], rows)
+
+
+def increases(values: Mapping[str, float]) -> str:
+    """By how much every kind of weights costs more than none."""
+    return ", ".join(f"{kind} {increase(values, kind)}" for kind in values if kind != "base")
 
 
 def increase(values: Mapping[str, float], kind: str) -> str:

@@ -17,7 +17,6 @@ from polyarch.truths.equivalence import equivalence_classes
 from polyarch_experiments.consistency import SelfConsistency, self_consistency
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.improvement import improvement
-from polyarch_experiments.interchoice.training_costs import training_costs
 from polyarch_experiments.ranked_supernets import Scored, recipe, score_all, train_supernet, with_fewer_valid
 
 SPACES: dict[str, dict[str, Any]] = {
@@ -33,29 +32,25 @@ TOP = 10
 """So many architectures are left at the end of an improvement curve: the paper calls what follows chaotic."""
 
 WeightsAndSeed = tuple[str, str, int]
-"""A space, a kind of weights and a seed; or a space, ``cost`` and 0."""
+"""A space, a kind of weights and a seed."""
 Ranked = Mapping[str, Any]
 """What a run found: ``val_acc``, ``truth`` and ``params`` of the same architectures."""
 
 
 def items(settings: Settings) -> dict[str, WeightsAndSeed]:
-    """The costs of every space, and every space with every kind and as many seeds as the settings say."""
-    runs = {
+    """Every space with every kind and as many seeds as the settings say."""
+    return {
         f"{space}, {kind}, seed {seed}": (space, kind, seed)
         for seed in range(max(settings["spaces"].values()))
         for space, seeds in settings["spaces"].items()
         for kind in weights_of(settings)
         if seed < seeds
     }
-    return {**{f"{space}, cost": (space, "cost", 0) for space in settings["spaces"]}, **runs}
 
 
 def run(settings: Settings, item: WeightsAndSeed, folder: Path) -> dict[str, Any]:
-    """Trains a supernet and judges a fixed set of architectures by it; or measures what its training costs."""
+    """Trains a supernet and judges a fixed set of architectures by it."""
     space, kind, seed = item
-    if kind == "cost":
-        priced = {**settings, "run": settings.get("cost_run", settings["run"])}
-        return training_costs({kind: settings_of(priced, space, kind) for kind in weights_of(settings)})
     store = folder / f"{space} {kind} {seed}".replace(" ", "-")
     trained = train_supernet(settings_of(settings, space, kind), seed, store)
     truth = load_truth("macro" if space == "macro" else "nb201")
@@ -83,6 +78,20 @@ def random_networks(space: Space, count: int) -> list[Architecture]:
     if space.size <= count:
         return list(space.enumerate())
     return [members[0] for members in equivalence_classes(space, count, seed=0)]
+
+
+def all_kinds(*splits: int) -> dict[str, dict[str, Any]]:
+    """All kinds of weights of the paper: biases and their alternatives, and weights split after so many epochs."""
+    return {
+        "base": {},
+        "bias": {"kind": "bias"},
+        "bias D=2": {"kind": "bias", "previous": 2},
+        "bias D=3": {"kind": "bias", "previous": 3},
+        "shared bias": {"kind": "shared_bias"},
+        "attention": {"kind": "attention"},
+        "deep attention": {"kind": "deep_attention"},
+        **{f"split at {epoch}": {"kind": "split", "split_epoch": epoch} for epoch in splits},
+    }
 
 
 def weights_of(settings: Settings) -> dict[str, dict[str, Any]]:

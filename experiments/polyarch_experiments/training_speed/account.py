@@ -7,8 +7,8 @@ from polyarch_experiments.papers import Account
 RANKING = Account(
     takeaway="On learning curves from scratch, the training loss of the last epoch ranks networks better than "
     "validation accuracy early in training. After long training of a supernet with fair paths, training speed ranks "
-    "128 cells better than validation accuracy does, but not better than their number of parameters, which needs no "
-    "training; the other strategies have not been run as long.",
+    "128 cells better than validation accuracy does, but no better than their number of parameters, which needs no "
+    "training and is ahead within the interval; the other strategies have not been run as long.",
     choices="""\
 Training speed:
 

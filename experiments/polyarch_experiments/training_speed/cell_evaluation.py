@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyarch.errors import MissingData, MissingExtra
 from polyarch.runs.retraining import Retraining, tested
 from polyarch.runs.suggestion import merged
-from polyarch.spaces import Space
 from polyarch.tables import parse_architecture
-from polyarch.tables.lookup import truth_for
 from polyarch_experiments.experiment import Experiment, Settings, Table
 from polyarch_experiments.figures import Spec, side_by_side
 from polyarch_experiments.measures import spread
@@ -19,7 +16,7 @@ from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
 from polyarch_experiments.ranked_supernets import trial_of
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
-from polyarch_experiments.training_speed.searched_cells import content_of, courses, ends, search
+from polyarch_experiments.training_speed.searched_cells import content_of, courses, ends, search, with_accuracies
 from polyarch_experiments.verdict import claim, finding, paired
 
 OTHER = "sotl-darts, T 10"
@@ -79,19 +76,8 @@ def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, An
         cell = parse_architecture(found["architectures"][-1], trial.net.space)
         network, _ = Retraining(trial, place / f"alone-{evaluation.replace(' ', '-')}").train((cell, seed))
         alone[evaluation] = round(100 * tested(trial, network)["score"], 3)
-    known = _known(settings["benchmarks"][space], trial.net.space, found["architectures"])
-    for row, accuracy in zip(found["rows"], known, strict=False):
-        row["true_accuracy"] = accuracy
-    return {**found, "benchmark": known[-1] if known else None, "alone": alone}
-
-
-def _known(benchmark: str, space: Space, cells: Sequence[str]) -> list[float]:
-    """The accuracies of cells, %, in a benchmark, epoch by epoch; none where its files are not on this machine."""
-    try:
-        truth = truth_for(benchmark, space)
-        return [round(truth.accuracy(parse_architecture(cell, space)), 3) for cell in cells]
-    except (MissingData, MissingExtra):
-        return []
+    found = with_accuracies(found, settings["benchmarks"][space], trial.net.space)
+    return {**found, "benchmark": found["rows"][-1].get("true_accuracy"), "alone": alone}
 
 
 def found_in(settings: Settings, runs: dict[str, Any], space: str) -> dict[str, Cells]:
@@ -172,15 +158,23 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Skips in the DARTS space (figure 4.12), depths in the first 1shot1 space and, where the benchmarks are here, true
-    accuracies in both (figures 4.10 and 4.14), along the search."""
+    """Along the search: skips and depths in the DARTS space (figures 4.12 and 4.13), depths in the first 1shot1 space,
+    eigenvalues (4.16) and, where the benchmarks are here, true accuracies in both (4.10 and 4.14)."""
     first = next(iter(settings["spaces"]))
     cells, nodes = (found_in(settings, runs, space) for space in ("DARTS", first))
     drawn = {
         "evaluated_searches": side_by_side(
-            courses(cells, "skips", "skips, DARTS"), courses(nodes, "cell_depth", f"depth of the cell, {first}")
+            courses(cells, "skips", "skips, DARTS"),
+            courses(nodes, "cell_depth", f"depth of the cell, {first}"),
+            courses(cells, "cell_depth_normal", "depth of the normal cell, DARTS"),
+            courses(cells, "cell_depth_reduce", "depth of the reduction cell, DARTS"),
         )
     }
+    if settings["run"]["differentiable"]["eigenvalue_every"]:
+        drawn["evaluated_eigenvalues"] = side_by_side(
+            courses(cells, "eigenvalue", "dominant eigenvalue, DARTS"),
+            courses(nodes, "eigenvalue", f"dominant eigenvalue, {first}"),
+        )
     if any("true_accuracy" in row for run in runs.values() for row in run["rows"]):
         drawn["evaluated_accuracies"] = side_by_side(
             courses(cells, "true_accuracy", "accuracy in NAS-Bench-301, %, DARTS"),
@@ -215,12 +209,14 @@ def _preset(
     own: Settings,
     depth: int | None = None,
     shift: int = 2,
+    every: int = 0,
 ) -> Settings:
     """One preset.
 
     Args:
         methods: those in 1shot1 spaces and those in the DARTS space.
         sizes: the evaluations of the DARTS space.
+        every: epochs after which the eigenvalue is measured; never if 0.
         depth: in place of the 20 layers of methods that search in the deeper network.
     """
     deeper = {name: {"space": {"layers": depth}} for name in ("darts-20", "sotl-darts-20")} if depth else {}
@@ -241,7 +237,7 @@ def _preset(
                 "epochs": epochs, "batch_size": 64, "learning_rate": 0.025, "final_learning_rate": 0.001,
                 "weight_decay": 3e-4,
             },
-            "differentiable": {"guard": "warn"},
+            "differentiable": {"guard": "warn", "eigenvalue_every": every},
             "checkpoint_seconds": 120,
         },
         "retrain": retrain,
@@ -280,6 +276,7 @@ CELL_EVALUATION = Experiment(
         ),
         "paper": _preset(
             size=None, limit=None, epochs=50, channels=16, layers=8, nodes=[1, 2, 3], cells=3, seeds=3, shift=4,
+            every=5,
             sizes={"8 layers": {"layers": 8, "channels": 36}, "20 layers": {"layers": 20, "channels": 36}},
             methods=(_NODES, _DARTS),
             retrain={**_RECIPE, "epochs": 600, "batch_size": 96, "cutout": 16},

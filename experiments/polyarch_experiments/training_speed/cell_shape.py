@@ -7,20 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyarch.spaces import S2_OPERATIONS, cell_depths, nb101_space
+from polyarch.spaces import NB101_OPERATIONS, S2_OPERATIONS, cell_depths, nb101_space
 from polyarch_experiments.experiment import Experiment, Settings, Table
 from polyarch_experiments.figures import Spec, side_by_side
 from polyarch_experiments.measures import spread
 from polyarch_experiments.papers import DIFFERENTIABLE_SEARCH
+from polyarch_experiments.ranked_supernets import trial_of
 from polyarch_experiments.results import Claim, Finding
 from polyarch_experiments.seeds import runs_of, seeded
-from polyarch_experiments.training_speed.searched_cells import content_of, courses, ends, search
+from polyarch_experiments.training_speed.searched_cells import content_of, courses, ends, search, with_accuracies
 from polyarch_experiments.verdict import claim, finding, over_seeds, paired
 
 METHODS = ("darts", "sotl-darts")
 EDGES = 16
 """Operations of both cells of S2."""
 
+CONVOLUTION = NB101_OPERATIONS[1]
+"""The 3x3 convolution of NAS-Bench-1shot1, which both methods are said to choose for most nodes."""
 FEW = 1.5
 """Skips below which a search has none or one."""
 LEAST_LAYERS = 8
@@ -49,7 +52,17 @@ def run(settings: Settings, item: tuple[str, int], folder: Path) -> dict[str, An
     content = content_of(
         {**settings["run"], "space": settings["spaces"][space]}, method, settings["own"].get(method, {})
     )
-    return search(content, seed, folder / "searches" / f"{space}-{method}-{seed}")
+    found = with_convolutions(search(content, seed, folder / "searches" / f"{space}-{method}-{seed}"))
+    its = content["space"]
+    benchmark = "nb301" if its["kind"] == "darts" else f"nb101:{its['space']}"
+    return with_accuracies(found, benchmark, trial_of(content).net.space)
+
+
+def with_convolutions(found: dict[str, Any]) -> dict[str, Any]:
+    """The same search with the number of 3x3 convolutions among the nodes of its cell, epoch by epoch."""
+    for row, key in zip(found["rows"], found["architectures"], strict=True):
+        row["convolutions"] = key.split("|").count(CONVOLUTION)
+    return found
 
 
 def searches_of(settings: Settings, runs: dict[str, Any], space: str) -> dict[str, list[dict[str, Any]]]:
@@ -212,7 +225,8 @@ def _minutes(found: Sequence[dict[str, Any]]) -> str:
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Skips (figures 4.12 and 4.15), depths (4.13 and 4.14) and eigenvalues (4.15 and 4.16) along the search."""
+    """Along the search: skips (figures 4.12, 4.15), depths and operations (4.13, 4.14), eigenvalues (4.15, 4.16), and
+    true accuracies where the benchmarks are here (4.12, 4.14 and 4.15)."""
     found = {space: searches_of(settings, runs, space) for space in settings["spaces"]}
     if not runs:
         return {}
@@ -222,11 +236,16 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
         "depths": side_by_side(
             courses(found[short], "cell_depth_normal", f"depth of the normal cell, {short}"),
             courses(found[nodes], "cell_depth", f"depth of the cell, {nodes}"),
+            courses(found[nodes], "convolutions", f"3x3 convolutions, {nodes}"),
         ),
     }
     if settings["run"]["differentiable"]["eigenvalue_every"]:
         drawn["shape_eigenvalues"] = side_by_side(
             *(courses(found[one], "eigenvalue", f"dominant eigenvalue, {one}") for one in (short, nodes))
+        )
+    if any("true_accuracy" in row for run in runs.values() for row in run["rows"]):
+        drawn["shape_accuracies"] = side_by_side(
+            *(courses(searches, "true_accuracy", f"true accuracy, %, {one}") for one, searches in found.items())
         )
     return drawn
 
@@ -279,8 +298,8 @@ CELL_SHAPE = Experiment(
             _rates(0.03, steps=5),
         ),
         "long": _preset(
-            (3, 1, 3), _spaces(layers=(8, 20), channels=4, cells=1), _run(size=16, limit=2500, epochs=50, every=5),
-            _rates(0.004, steps=10),
+            (3, 1, 3), _spaces(layers=(8, 20), channels=4, cells=1, nodes=3),
+            _run(size=16, limit=2500, epochs=50, every=5), _rates(0.004, steps=10),
         ),
         "paper": _preset(
             (3, 3, 3), _spaces(layers=(8, 20), channels=16, cells=3, nodes=3),

@@ -15,7 +15,7 @@ from polyarch.data import Batches
 from polyarch.estimators import Parameters, ShortRun, SoG, SoGN, ValAcc, ValAccAfter
 from polyarch.ranking import RankSamples, rank_quality, top_k
 from polyarch.tables import NASBench201
-from polyarch_experiments.distinct_cells import describe_cells, distinct_cells, typicality
+from polyarch_experiments.distinct_cells import TRUTHS, describe_cells, distinct_cells, truth_on, typicality
 from polyarch_experiments.experiment import Experiment, Settings, Table
 from polyarch_experiments.figures import Spec, heat_grid, side_by_side
 from polyarch_experiments.measures import spread
@@ -48,7 +48,7 @@ def run(settings: Settings, seed: int | None, folder: Path) -> dict[str, Any]:
         return describe_cells(settings["architectures"], OTHERS)
     store = folder / f"seed-{seed}"
     trained = with_fewer_valid(train_supernet(settings["run"], seed, store), settings["valid_examples"])
-    table = NASBench201.load()
+    table = NASBench201.load(column=TRUTHS[truth_on(trained.settings.data.name)][0])
     architectures = distinct_cells(settings["architectures"], OTHERS)
     (judge,) = trained.estimators(("val_acc",))
     assert isinstance(judge, ValAcc)

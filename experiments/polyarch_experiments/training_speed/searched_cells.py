@@ -9,11 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from polyarch.errors import MissingData, MissingExtra
 from polyarch.methods.differentiable.recipes import RECIPES
 from polyarch.methods.differentiable.record import DifferentiableRecord
 from polyarch.methods.differentiable.strategy import recipe_settings
 from polyarch.runs.stage import perform
 from polyarch.runs.suggestion import merged
+from polyarch.spaces import Space
+from polyarch.tables import parse_architecture
+from polyarch.tables.lookup import truth_for
 from polyarch.training.search_diagnostics import measured_shape
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.figures import Spec, lines, summary
@@ -54,6 +58,18 @@ def search(content: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any
         "findings": found.findings,
         "seconds": round(time.monotonic() - started, 1),
     }
+
+
+def with_accuracies(found: dict[str, Any], benchmark: str, space: Space) -> dict[str, Any]:
+    """The same search with the ``true_accuracy`` (percent) of its cell after every epoch, if the benchmark is here."""
+    try:
+        truth = truth_for(benchmark, space)
+        known = [truth.accuracy(parse_architecture(cell, space)) for cell in found["architectures"]]
+    except (MissingData, MissingExtra):
+        return found
+    for row, accuracy in zip(found["rows"], known, strict=True):
+        row["true_accuracy"] = round(accuracy, 3)
+    return found
 
 
 def values_at(searches: Sequence[Mapping[str, Any]], name: str, epoch: int) -> list[float]:

@@ -1,13 +1,15 @@
-"""Tables 4.2 and 4.3: rankings by supernets of NAS-Bench-1shot1 and of the DARTS space."""
+"""Tables 4.2 to 4.5 in further spaces: rankings by supernets of NAS-Bench-1shot1 and of the DARTS space."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from polyarch.methods.one_shot import THESIS_PROXIMAL
 from polyarch.ranking import top_k
+from polyarch.runs.run import Run
 from polyarch.spaces import Architecture
 from polyarch.tables import load_truth
 from polyarch.truths.equivalence import equivalence_classes
@@ -24,7 +26,9 @@ from polyarch_experiments.training_speed.strategy_scores import ESTIMATORS, NAME
 from polyarch_experiments.training_speed.thesis_recipe import OTHER_RATE, SINGLE_PATH_RATE, thesis_recipe
 from polyarch_experiments.verdict import claim, finding, paired
 
-SCORED = ("sotl", "tl_mini", "val_acc", "val_acc_mini", "sog", "sogn", "params")
+SCORED = ("sotl", "tl_mini", "val_acc", "val_acc_mini", "val_acc_after", "sog", "sogn", "params")
+RUN_AGAIN = ("sotl", "val_acc_after", "sog", "sogn")
+"""What short runs at another rate are scored by."""
 OWN = "own"
 """The truth of networks that the experiment trains alone."""
 BOTH = "multi_path_meta_prox"
@@ -55,13 +59,25 @@ def run(settings: Settings, item: SpaceItem, folder: Path) -> dict[str, Any]:
     supernet = train_supernet(content_of({**settings, "run": content}, name), number, store)
     trained = with_fewer_valid(supernet, settings["valid_examples"])
     architectures = _architectures(content, its["architectures"])
-    scored = Scored(trained.net, trained.estimators(SCORED))
-    rows = score_all(scored, architectures, store / "checkpoints" / "scored.jsonl")
+
+    def scored(by: Run, estimators: Sequence[str], journal: str) -> list[dict[str, Any]]:
+        return score_all(Scored(by.net, by.estimators(estimators)), architectures, store / "checkpoints" / journal)
+
+    rows = scored(trained, SCORED, "scored.jsonl")
     if its["truth"] != OWN:
         truth = load_truth(its["truth"])
         for row, one in zip(rows, architectures, strict=True):
             row["truth"] = round(truth.accuracy(one), 3)
-    return {"scored": rows}
+    if name not in settings["rates"]:
+        return {"scored": rows}
+    slower = with_rate(trained, settings["run"]["scores"]["learning_rate"])
+    return {"scored": rows, "slower": scored(slower, RUN_AGAIN, "slower.jsonl")}
+
+
+def with_rate(run: Run, rate: float) -> Run:
+    """The same run whose short runs have another learning rate."""
+    scores = run.settings.scores.model_copy(update={"learning_rate": rate})
+    return replace(run, settings=run.settings.model_copy(update={"scores": scores}))
 
 
 def _architectures(content: Mapping[str, Any], count: int) -> list[Architecture]:
@@ -134,7 +150,7 @@ def _first(run: Mapping[str, Any], estimator: str, truth: Mapping[str, float]) -
 
 
 def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
-    """Table 4.2, and the truth of what every estimator puts first, as in table 4.3."""
+    """Table 4.2, the truth of what every estimator puts first, as in table 4.3, and short runs at two rates."""
     found = {}
     measures = {
         "Spearman with the truth": correlation,
@@ -159,7 +175,33 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
             ]
             title = f"{space}: {caption[0].lower()}{caption[1:]} ({len(ranked.truth)} networks)"
             found[title] = Table(["strategy", *(ESTIMATORS[name] for name in SCORED)], rows)
+        for strategy in (name for name in settings["rates"] if name in ranked.counts):
+            caption = f"{space}: short runs after {NAMES[strategy]} by rate; with the number of parameters as truth (P)"
+            found[f"{caption} (tables 4.4 and 4.5)"] = _by_rate(settings, ranked, strategy)
     return found
+
+
+def _by_rate(settings: Settings, ranked: RankedRuns, strategy: str) -> Table:
+    """Every score at the rate of the strategy and at that of others."""
+    trained = runs_of(ranked.runs, ranked.counts, strategy)
+    sides = {
+        settings["rates"][strategy]: trained,
+        settings["run"]["scores"]["learning_rate"]: [{"scored": run["slower"]} for run in trained],
+    }
+    sizes = dict(zip(ranked.truth, scores_of(trained[0], "params", list(ranked.truth)), strict=True))
+    measures = {"Spearman": (correlation, ranked.truth), "top 10, %": (top_of, ranked.truth), "P": (correlation, sizes)}
+    rows = [
+        [
+            ESTIMATORS[name],
+            *(
+                spread([measure(run, name, truth) for run in found], 2)
+                for measure, truth in measures.values()
+                for found in sides.values()
+            ),
+        ]
+        for name in RUN_AGAIN
+    ]
+    return Table(["score", *(f"{measure}, rate {rate:g}" for measure in measures for rate in sides)], rows)
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
@@ -207,7 +249,7 @@ _THESIS = thesis_recipe(rate=OTHER_RATE)
 SPACE_RANKING = Experiment(
     name="space_ranking",
     document=TRAINING_SPEED,
-    claim="Strategies by estimators in the spaces of NAS-Bench-1shot1 and of DARTS (tables 4.2 and 4.3).",
+    claim="Strategies by estimators in the spaces of NAS-Bench-1shot1 and of DARTS (tables 4.2 to 4.5).",
     presets={
         "quick": {
             **_CPU,

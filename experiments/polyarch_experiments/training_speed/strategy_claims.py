@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyarch.ranking import RankSamples, rank_quality
+from polyarch_experiments.distinct_cells import OTHER_DATA
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.measures import spread
 from polyarch_experiments.results import Claim, Finding
@@ -144,22 +145,18 @@ def _claims(settings: Settings, planned: Sequence[str], runs: Mapping[str, Any])
         yield reaches_goal(f"FairNAS with SoTL reaches Spearman {GOAL} with NAS-Bench-201.", "fair", ranked, needs)
     if truth_of(runs, "own"):
         yield _own_truth(settings, runs)
-    yield from _other_spaces()
+    yield from _elsewhere()
 
 
-def _other_spaces() -> Iterator[Claim]:
-    """What the thesis says about spaces whose accuracies are not here; `space_ranking` has them."""
-    for number, text, table in (
-        (1, "SoTL ranks better than ValAcc in NAS-Bench-1shot1 and in the DARTS space.", "4.2"),
-        (None, "In the DARTS space, the network that SoTL puts first is better than that of ValAcc.", "4.3"),
+def _elsewhere() -> Iterator[Claim]:
+    """What the thesis says about data that are not here, and about spaces, which are those of `space_ranking`."""
+    files = "the files of NAS-Bench-101 and NAS-Bench-301, with the experiment `space_ranking`"
+    for number, text, table, needs in (
+        (1, "SoTL ranks better than ValAcc in supernets of CIFAR-100 and of ImageNet16-120.", "4.1", OTHER_DATA),
+        (1, "SoTL ranks better than ValAcc in NAS-Bench-1shot1 and in the DARTS space.", "4.2", files),
+        (None, "In the DARTS space, the network that SoTL puts first is better than that of ValAcc.", "4.3", files),
     ):
-        yield claim(
-            text,
-            [],
-            number=number,
-            document=f"table {table}",
-            needs="the files of NAS-Bench-101 and NAS-Bench-301, with the experiment `space_ranking`",
-        )
+        yield claim(text, [], number=number, document=f"table {table}", needs=needs)
 
 
 def fair_passes(settings: Settings) -> str | None:
@@ -177,7 +174,9 @@ def _better_than_accuracy(ranked: RankedRuns, needs: str | None) -> Iterator[Cla
                 f"After {NAMES[name]}, SoTL ranks better than {ESTIMATORS[other]}.",
                 [ranked.finding("difference of Spearman", draws, above=0) for draws in difference],
                 number=1,
-                document=f"Spearman {SOTL[name]} against {reported[name]} (table 4.1)" if name in SOTL else ELSEWHERE,
+                document=f"Spearman {SOTL[name]} against {reported[name]} on CIFAR-10 (table 4.1)"
+                if name in SOTL
+                else ELSEWHERE,
                 needs=needs,
             )
 
@@ -299,7 +298,9 @@ def _headlines(ranked: RankedRuns, needs: str | None) -> Iterator[Claim]:
                         "difference of Spearman", ranked.spearman(name, "sotl") - ranked.spearman(name, other), above=0
                     )
                 ],
-                document=f"Spearman {SOTL[name]} against 0.79 (table 4.1)" if other == "params" else "not in the paper",
+                document=f"Spearman {SOTL[name]} against 0.79 on CIFAR-10 (table 4.1)"
+                if other == "params"
+                else "not in the paper",
                 needs=needs,
             )
         yield claim(

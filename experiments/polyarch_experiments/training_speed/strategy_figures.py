@@ -7,7 +7,7 @@ from typing import Any
 
 from polyarch.ranking.halving import geometric_rungs, halving_on_curves
 from polyarch_experiments.consistency import self_consistency
-from polyarch_experiments.distinct_cells import TRUTHS, typicality
+from polyarch_experiments.distinct_cells import TRUTHS, truth_on, typicality
 from polyarch_experiments.experiment import Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, lines, scatter, side_by_side, summary
 from polyarch_experiments.improvement import improvement
@@ -68,8 +68,9 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
             settings, runs
         ),
     }
-    for truth in ("cifar100", "imagenet16") if CELLS in runs else ():
-        caption = f"the test accuracy on {TRUTHS[truth][1]} (supernets and scores are those of CIFAR-10)"
+    own_data = truth_on(settings["run"]["data"]["name"])
+    for truth in (name for name in TRUTHS if name != own_data and CELLS in runs):
+        caption = f"the test accuracy on {TRUTHS[truth][1]} (supernets and scores are those of {TRUTHS[own_data][1]})"
         found[f"Spearman with {caption}"] = table(settings, runs, truth, correlation, 2)
         found[f"Top 10 by {caption}, in percent"] = table(settings, runs, truth, top_of, 2)
     found |= {
