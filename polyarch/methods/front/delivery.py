@@ -31,7 +31,7 @@ def deliver(run: Run, outcome: Outcome, steps: int) -> None:
         records, metric, max_params=search.max_params, max_macs=search.max_macs, max_latency=search.max_latency
     )
     chosen, found = sizes[best], measured[sizes[best].key]
-    metrics = {name: found[name] for name in ("score", "loss", "valid_score", "metrics")}
+    metrics = {name: found[name] for name in ("score", "loss", "valid_score", "metrics", "calibration")}
     network = NetworkRecord(architecture=chosen.to_dict(), seed=run.settings.seed, **metrics)
     outcome.comparison = [contender(BEST, Role.BEST, [network]), *references(run)]
     ensemble = Ensemble.of(BEST, [(chosen, training.network(chosen))])
