@@ -14,6 +14,7 @@ from polyarch.randomness import global_seed
 from polyarch.supernets import FullyConnectedDepth
 from polyarch_experiments.depth.planes import boundary_length, update_sizes
 from polyarch_experiments.depth.spiral_depth import chosen_fixed, judge, probability_against_score
+from polyarch_experiments.measures import with_noise
 from polyarch_experiments.results import Claim
 
 SEEDS, DEPTHS = 4, 12
@@ -48,6 +49,11 @@ def runs(advantage: float, *, peak: int = 5, noise: float = 0.01) -> tuple[dict[
         )  # fmt: skip
     settings = {"seeds": SEEDS, "max_depth": DEPTHS, "fixed_depths": fixed_depths}
     return settings, {"learned": {"seeds": learned}, **{f"depth {d}": {"seeds": fixed[d]} for d in fixed_depths}}
+
+
+def test_calibration_errors_are_told_with_their_noise() -> None:
+    assert with_noise([scores(-1.0), scores(-2.0)]) == "0.1000 +- 0.0000; 0.0200; 0.0800 to 0.1200"
+    assert with_noise([{"calibration_error": 0.1}]) == "0.1000"  # earlier results
 
 
 def verdicts(settings: dict[str, Any], found: dict[str, Any]) -> list[bool | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from polyarch_experiments.experiment import Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, lines, side_by_side, summary
 from polyarch_experiments.images import NAMES
-from polyarch_experiments.measures import spread
+from polyarch_experiments.measures import spread, with_noise
 from polyarch_experiments.posterior_guided.fairness import if_fair, lower
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of
@@ -324,12 +324,12 @@ def _predictions(settings: Settings, runs: dict[str, Any]) -> Table:
                     title,
                     spread([100 * one["accuracy"] for one in tests], 2),
                     spread([one["mean_log_p"] for one in tests], 3),
-                    spread([100 * one["calibration_error"] for one in tests], 2),
+                    with_noise(tests),
                     ", ".join(detection) or "-",
                 ]
             )
     columns = [
-        "data", "network", "what", "accuracy, %", "mean log p", "calibration error, %",
+        "data", "network", "what", "accuracy, %", "mean log p", "calibration error; floor; interval",
         "AUROC of strange images (mutual information of draws, entropy of one network)",
     ]  # fmt: skip
     return Table(columns, rows)
