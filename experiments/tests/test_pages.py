@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from polyarch.errors import ConfigError, CorruptFile
+from polyarch.plugins import EXPERIMENTS as REGISTERED
 from polyarch_experiments.accounts import ACCOUNTS
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import summary, with_spread
 from polyarch_experiments.page import AGAIN, BY_MEANS, EARLIER, THEN, page, results_of, write_page
 from polyarch_experiments.papers import Account
-from polyarch_experiments.prices import MINUTES, prices
+from polyarch_experiments.prices import MINUTES, kind_of, priced_preset, prices
 from polyarch_experiments.results import Claim, ExperimentResults, Finding
 from polyarch_experiments.verdict import claim
 
@@ -132,6 +133,14 @@ class TestPrices:
             "1 of 6 items have run; 5 items would take about 4.1 h of one core (y 2.0 h, z 3 min, x 30 s"
         )
 
+    def test_of_results_of_other_settings(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An experiment without the preset long is priced at cpu, and again once its settings are others."""
+        one, results = some_items("cpu", dict.fromkeys(f"{kind} seed {seed}" for kind in "xyz" for seed in (0, 1)))
+        del one.presets["long"]
+        monkeypatch.setitem(MINUTES, "one", {"x": 6.0, "y": 12.0, "z": 3.0})
+        assert next(iter(prices(one, results))).startswith("Of the preset `cpu`, 6 items would take about 42 min")
+        assert not list(prices(one, results.model_copy(update={"settings": one.presets["cpu"]})))
+
     def test_of_the_long_preset(self, monkeypatch: pytest.MonkeyPatch) -> None:
         one, results = some_items("cpu", dict.fromkeys(f"{kind} seed {seed}" for kind in "xyz" for seed in (0, 1)))
         assert not list(prices(one, results))
@@ -139,6 +148,34 @@ class TestPrices:
         assert list(prices(one, results)) == [
             "Of the preset `long`, 6 items would take about 42 min of one core (x 6 min, y 12 min, z 3 min each)."
         ]
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [
+        ("fair seed 1", "fair"), ("all, base, seed 0", "all, base"), ("seed 2", "seed"), ("alone 3, seed 1", "alone"),
+        ("NB101-1, truth 12", "NB101-1, truth"), ("fair paths, 16 epochs seed 0", "fair paths, 16 epochs"),
+    ],
+)  # fmt: skip
+def test_items_that_cost_the_same(item: str, kind: str) -> None:
+    assert kind_of(item) == kind
+
+
+def test_timed_items_are_items_of_the_experiments() -> None:
+    for name, pieces in MINUTES.items():
+        one = REGISTERED[name]
+        assert pieces.keys() == {kind_of(item) for item in one.items(one.presets[priced_preset(one)])}
+
+
+def test_experiments_without_results_are_listed_with_their_price(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "other.json").unlink()
+    waiting = replace(experiment("other", "toys"), items=lambda settings: {"x seed 0": 0, "x seed 1": 0})
+    monkeypatch.setitem(MINUTES, "other", {"x": 30.0})
+    write_page(["toys"], {"one": EXPERIMENTS["one"], "other": waiting}, folder, folder / "toys.md")
+    text = (folder / "toys.md").read_text()
+    assert "1 experiment has [not run yet](#not-run-yet)." in text
+    assert "| `other` | Sizes. | Of the preset `cpu`, 2 items would take about 60 min of one core" in text
+    assert "not run yet" not in page(["toys"], results_of(["toys"], EXPERIMENTS, folder), "pictures")
 
 
 def test_earlier_settings_are_said(folder: Path) -> None:

@@ -22,8 +22,6 @@ NOT_COUNTED = ", not counted: nothing is dropped"
 WHOLE = ("alone", "plain")
 """Networks that were trained alone: draws are compared with them also where nothing is dropped."""
 
-PRICE = "an estimated 4 hours on one core"
-
 KINDS = {"guided": "guided", "flat": "one rate, the same weights", "random": "one rate, trained with it"}
 
 
@@ -103,7 +101,7 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         ),
         _detection(settings, runs),
     ]  # fmt: skip
-    return if_fair(settings, claims, PRICE)
+    return if_fair(settings, claims)
 
 
 def _has_plain(runs: dict[str, Any]) -> bool:
