@@ -64,7 +64,10 @@ def verdicts(settings: dict[str, Any], found: dict[str, Any]) -> list[bool | Non
 def test_learned_against_fixed_depths() -> None:
     for advantage, verdict in ((0.1, True), (-0.1, False), (0.0, None)):
         settings, found = runs(advantage, noise=0.03)
-        assert verdicts(settings, found)[2] is verdict
+        assert verdicts(settings, found)[2:4] == [verdict, verdict]
+    for seed in found["learned"]["seeds"]:  # weights of the three kinds are told apart
+        seed["mixtures"] = {**seed["mixtures"], "learned": scores(-0.5 + 2 * seed["pruned"]["mean_log_p"])}
+    assert verdicts(settings, found)[2:4] == [False, None]
     assert [one["depth"] for one in chosen_fixed(settings, found)] == [5] * SEEDS  # by validation points
 
 

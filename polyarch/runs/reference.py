@@ -66,8 +66,8 @@ def _contender(run: Run, name: str, model: Any, parts: Sequence[Table]) -> Conte
     else:
         model.fit(rows, targets)
         valid_outputs, outputs = (_class_outputs(task, model, one) for one, _ in held_out)
-    targets = torch.from_numpy(held_out[1][1])
-    found = task.measure(outputs, targets)
+    truth = torch.from_numpy(held_out[1][1])
+    found = task.measure(outputs, truth)
     score = found[task.selection.name]
     record = NetworkRecord(
         architecture={},
@@ -76,7 +76,7 @@ def _contender(run: Run, name: str, model: Any, parts: Sequence[Table]) -> Conte
         loss=found["loss"],
         valid_score=task.scores(valid_outputs, torch.from_numpy(held_out[0][1]))[task.selection.name],
         metrics=found,
-        calibration=CalibrationRecord.of(task, outputs, targets, torch.ones(1)),
+        calibration=CalibrationRecord.of(task, outputs, truth, torch.ones(1)),
     )
     return Contender(name=name, role=Role.BASELINE, mean=score, std=0.0, runs=[record])
 
