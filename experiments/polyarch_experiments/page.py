@@ -15,7 +15,7 @@ from polyarch_experiments.accounts import ACCOUNTS
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.figures import write_figures
 from polyarch_experiments.papers import PAPERS
-from polyarch_experiments.prices import prices
+from polyarch_experiments.prices import planned_price, prices
 from polyarch_experiments.results import VERDICTS, Claim, ExperimentResults
 
 HEAD = """\
@@ -38,6 +38,7 @@ THEN = (
 AGAIN = "another run of the experiment, whose claims are judged by intervals now"
 OUTDATED = "These results are of what the experiment tested before, so its claims are undecided."
 EARLIER = "Measured with the settings listed here, which the preset had before; the command now has others."
+NOT_RUN = "No results of these experiments are stored, so what they test is undecided."
 LAST = 1000
 """Where claims that are not among the numbered ones of a paper stand."""
 
@@ -74,7 +75,9 @@ def write_page(documents: Sequence[str], experiments: Mapping[str, Experiment], 
     for experiment, results in kept:
         if is_current(experiment, results):
             write_figures(experiment.figures(results.settings, results.runs), out.with_suffix(""))
-    write_output(out, page(documents, kept, out.stem))
+    names = {experiment.name for experiment, _ in kept}
+    not_run = [one for name, one in sorted(experiments.items()) if one.document in documents and name not in names]
+    write_output(out, page(documents, kept, out.stem, not_run))
 
 
 def is_current(experiment: Experiment, results: ExperimentResults) -> bool:
@@ -96,18 +99,24 @@ def judged_claims(experiment: Experiment, results: ExperimentResults) -> list[Cl
     return [claim.model_copy(update={"supported": None, "needs": needs}) for claim in results.claims]
 
 
-def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentResults]], figures: str) -> str:
+def page(
+    documents: Sequence[str],
+    kept: Sequence[tuple[Experiment, ExperimentResults]],
+    figures: str,
+    not_run: Sequence[Experiment] = (),
+) -> str:
     """The text of the page.
 
     Args:
         figures: the folder of the figures, relative to the page.
+        not_run: experiments on the documents without results.
     """
     judged = [(experiment, results, judged_claims(experiment, results)) for experiment, results in kept]
     accounts = [ACCOUNTS[document] for document in documents if document in ACCOUNTS]
     lines = [f"# {' and '.join(documents).capitalize()}", ""]
     lines += [f"{account.takeaway}\n" for account in accounts]
     everything = [claim for _, _, claims in judged for claim in claims]
-    lines += [_counts(everything), "", HEAD]
+    lines += [_counts(everything), "", *_pending(not_run), HEAD]
     if any(claim.supported is not None and not claim.findings for claim in everything):
         lines += [BY_MEANS, ""]
     papers = dict.fromkeys(PAPERS[document] for document in documents if document in PAPERS)
@@ -124,9 +133,20 @@ def page(documents: Sequence[str], kept: Sequence[tuple[Experiment, ExperimentRe
             lines.append("")
     for experiment, results, claims in judged:
         lines += ["", f"## {experiment.name}", "", *_section(experiment, results, claims, figures)]
+    if not_run:
+        lines += ["", "## Not run yet", "", NOT_RUN, "", "| experiment | what it tests | what it would take |"]
+        lines += ["|---|---|---|", *(f"| `{one.name}` | {one.claim} | {planned_price(one)} |" for one in not_run)]
     if accounts:
         lines += ["", "## How these settings were chosen", "", "\n\n".join(account.choices for account in accounts)]
     return "\n".join(lines) + "\n"
+
+
+def _pending(not_run: Sequence[Experiment]) -> list[str]:
+    """How many experiments have no results, and where they are listed."""
+    if not not_run:
+        return []
+    are = "1 experiment has" if len(not_run) == 1 else f"{len(not_run)} experiments have"
+    return [f"{are} [not run yet](#not-run-yet).", ""]
 
 
 def _counts(claims: Sequence[Claim]) -> str:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from polyarch_experiments.experiment import Experiment
 from polyarch_experiments.results import VERSION, ExperimentResults
 
-MINUTES: dict[str, dict[str, float]] = {
-    "strategy_ranking": {"fair": 42, "single_path": 60},
-    "cell_search": {"darts": 19, "drnas": 6, "gdas": 3},
-}
-"""Minutes of one core for one item of the preset ``long``, by experiment and item without its seed; what has not been
-timed is not here.
+FILE = Path(__file__).with_name("minutes.json")
+MINUTES: dict[str, dict[str, float]] = json.loads(FILE.read_text())
+"""Minutes of one core for one item of the preset by `priced_preset`, by experiment and item without its seed, as
+``benchmarks/experiment_prices.py`` measured them; what has not been timed is not here."""
 
-`strategy_ranking`: processor time of a whole item by fair paths, and of 1,381 training steps by single paths with the
-scores of that item. `cell_search`: the stored searches of the preset ``cpu``, which differ in their length alone, by
-the clock, the faster of two seeds, which other work disturbed less. ``benchmarks/experiment_prices.py`` times pieces of
-others.
-"""
+
+def priced_preset(experiment: Experiment) -> str:
+    """The preset that two cores are meant to run: ``long``, or ``cpu`` where an experiment has no ``long``."""
+    return "long" if "long" in experiment.presets else "cpu"
 
 
 def kind_of(item: str) -> str:
-    """The name of an item without its seed: items that differ in it alone cost the same."""
-    return re.sub(r",? seed \d+$", "", item)
+    """The name of an item without its seed or the number of its share: items that differ in it alone cost the same."""
+    return re.sub(r"\b(truth|alone) \d+", r"\1", re.sub(r",? ?\bseed \d+$", "", item)) or "seed"
 
 
 def minutes_of(items: Sequence[str], seconds: Mapping[str, float], pieces: Mapping[str, float]) -> dict[str, float]:
@@ -46,21 +45,26 @@ def minutes_of(items: Sequence[str], seconds: Mapping[str, float], pieces: Mappi
 
 
 def prices(experiment: Experiment, results: ExperimentResults) -> Iterator[str]:
-    """Sentences on what the results cost, what the rest of them would, and what the preset ``long`` would."""
-    seconds = results.processor_seconds
+    """Sentences on what the results cost, what the rest of them would, and what those of other settings would."""
+    seconds, preset = results.processor_seconds, priced_preset(experiment)
     earlier = results.version < VERSION  # the experiment may have had other items then
     rest = [] if earlier else [item for item in experiment.items(results.settings) if item not in results.runs]
     if seconds:
         yield f"{_count(len(seconds))} took {_time(sum(seconds.values()) / 60)} of one core."
-    pieces = MINUTES.get(experiment.name, {}) if results.preset == "long" else {}
+    pieces = MINUTES.get(experiment.name, {}) if results.preset == preset else {}
     if rest:
         ran, known = len(results.runs), minutes_of(rest, seconds, pieces)
         like = [value / 60 for item, value in seconds.items() if kind_of(item) != item] or list(pieces.values())
         yield f"{ran} of {ran + len(rest)} items have run; {_rest(rest, known, like)}"
-    elif results.preset != "long" and experiment.name in MINUTES:
-        planned = list(experiment.items(experiment.presets["long"]))
-        known = minutes_of(planned, {}, MINUTES[experiment.name])
-        yield f"Of the preset `long`, {_rest(planned, known, list(known.values()))}"
+    elif experiment.name in MINUTES and (earlier or results.settings != experiment.presets[preset]):
+        yield planned_price(experiment)
+
+
+def planned_price(experiment: Experiment) -> str:
+    """What all items of the priced preset would take."""
+    preset, pieces = priced_preset(experiment), MINUTES.get(experiment.name, {})
+    planned = list(experiment.items(experiment.presets[preset]))
+    return f"Of the preset `{preset}`, {_rest(planned, minutes_of(planned, {}, pieces), list(pieces.values()))}"
 
 
 def _rest(items: Sequence[str], minutes: Mapping[str, float], like: Sequence[float]) -> str:
