@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -32,6 +32,17 @@ def scores(log_probs: Tensor, targets: Tensor) -> dict[str, float]:
         "calibration_low": noise.low,
         "calibration_high": noise.high,
     }
+
+
+def with_noise(tests: Sequence[Mapping[str, float]]) -> str:
+    """The calibration error, its noise floor and the mean ends of its interval; earlier results lack the last two."""
+    error = spread([test["calibration_error"] for test in tests], 4)
+    if any("calibration_floor" not in test for test in tests):
+        return error
+    floor, low, high = (
+        statistics.fmean(test[f"calibration_{name}"] for test in tests) for name in ("floor", "low", "high")
+    )
+    return f"{error}; {floor:.4f}; {low:.4f} to {high:.4f}"
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:

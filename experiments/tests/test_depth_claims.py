@@ -14,6 +14,7 @@ from polyarch.randomness import global_seed
 from polyarch.supernets import FullyConnectedDepth
 from polyarch_experiments.depth.planes import boundary_length, update_sizes
 from polyarch_experiments.depth.spiral_depth import chosen_fixed, judge, probability_against_score
+from polyarch_experiments.measures import with_noise
 from polyarch_experiments.results import Claim
 
 SEEDS, DEPTHS = 4, 12
@@ -50,6 +51,11 @@ def runs(advantage: float, *, peak: int = 5, noise: float = 0.01) -> tuple[dict[
     return settings, {"learned": {"seeds": learned}, **{f"depth {d}": {"seeds": fixed[d]} for d in fixed_depths}}
 
 
+def test_calibration_errors_are_told_with_their_noise() -> None:
+    assert with_noise([scores(-1.0), scores(-2.0)]) == "0.1000 +- 0.0000; 0.0200; 0.0800 to 0.1200"
+    assert with_noise([{"calibration_error": 0.1}]) == "0.1000"  # earlier results
+
+
 def verdicts(settings: dict[str, Any], found: dict[str, Any]) -> list[bool | None]:
     claims: list[Claim] = judge(settings, found)
     return [one.supported for one in claims]
@@ -58,7 +64,10 @@ def verdicts(settings: dict[str, Any], found: dict[str, Any]) -> list[bool | Non
 def test_learned_against_fixed_depths() -> None:
     for advantage, verdict in ((0.1, True), (-0.1, False), (0.0, None)):
         settings, found = runs(advantage, noise=0.03)
-        assert verdicts(settings, found)[2] is verdict
+        assert verdicts(settings, found)[2:4] == [verdict, verdict]
+    for seed in found["learned"]["seeds"]:  # weights of the three kinds are told apart
+        seed["mixtures"] = {**seed["mixtures"], "learned": scores(-0.5 + 2 * seed["pruned"]["mean_log_p"])}
+    assert verdicts(settings, found)[2:4] == [False, None]
     assert [one["depth"] for one in chosen_fixed(settings, found)] == [5] * SEEDS  # by validation points
 
 

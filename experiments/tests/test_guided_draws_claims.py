@@ -220,12 +220,13 @@ def test_tables_of_draws() -> None:
     ]  # fmt: skip
     assert dropped.rows[-1] == ["CIFAR-10", "M", *(f"{value} +- 0.0" for value in ("28.0", "30.0", "12.0", "62.5")),
                                 "66.7 +- 0.0"]  # fmt: skip
+    error = "0.0500 +- 0.0000; 0.0500; 0.0500 to 0.0500"
     assert predictions.rows[0] == [
-        "Fashion-MNIST", "MI", "whole network, trained alone", f"89.00 {exact}", "-0.110 +- 0.000", f"5.00 {exact}",
+        "Fashion-MNIST", "MI", "whole network, trained alone", f"89.00 {exact}", "-0.110 +- 0.000", error,
         f"0.90 {exact} (MNIST)",
     ]  # fmt: skip
     assert predictions.rows[5][2:] == [
-        "10 draws", f"91.00 {exact}", "-0.090 +- 0.000", f"5.00 {exact}", f"0.95 {exact} (MNIST)"
+        "10 draws", f"91.00 {exact}", "-0.090 +- 0.000", error, f"0.95 {exact} (MNIST)"
     ]  # fmt: skip
     assert predictions.rows[-2][2] == "best draw" and predictions.rows[-2][-1] == f"0.85 {exact} (Fashion-MNIST)"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,12 +11,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from polyarch.data import Batch, Cutout, Normalisation, RandomShift, TensorData
+from polyarch.methods.stochastic.recipes import nsa_i
+from polyarch.plugins import EXPERIMENTS
 from polyarch.randomness import generator_at, global_seed
 from polyarch_experiments.experiment import Settings
-from polyarch_experiments.images import Images, _rate, measure
+from polyarch_experiments.images import Images, _rate, measure, sgd
 from polyarch_experiments.stochastic.packed import PackedMembers, PackedMixture, PackedTraining
 from polyarch_experiments.stochastic.shared_wirings import _ensembles
-from polyarch_experiments.stochastic.wired_networks import draw_wirings
+from polyarch_experiments.stochastic.wired_networks import build, draw_wirings
 from polyarch_experiments.stochastic.wiring_ensemble import _alone, _scores
 
 IMAGES: Settings = {"size": None, "train": 200, "valid": 50, "test": 60, "cutout": False}
@@ -192,3 +195,18 @@ def test_wirings_by_stream_and_seed() -> None:
     for other in others:
         assert len(set(other)) == 20 and other != drawn and len(set(other) & set(drawn)) < 10
     assert drawn[0].space.name == "wired3x4out"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["shared_wirings", "wiring_ensemble", "wiring_consistency"])
+def test_paper_presets_start(experiment: str, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network of the paper with five wirings takes steps on two images."""
+    monkeypatch.setenv("POLYARCH_DATA", str(data_root))
+    paper = EXPERIMENTS[experiment].presets["paper"]
+    some = Images.of({**paper, "train": 100, "valid": 20, "test": 20}, paper["data"][0], 0)
+    wirings = draw_wirings(paper, 5, 0)
+    net = build(paper, some, 0, wirings=wirings)
+    strategy = nsa_i(net, wirings, sgd(paper, net))
+    batches = some.training_batches(some.train, 2, 0).epoch(0)
+    losses = [strategy.step([next(batches)], generator=torch.Generator())["loss"] for _ in range(2)]
+    assert all(0 < loss < math.inf for loss in losses) and losses[0] != losses[1]

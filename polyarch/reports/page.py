@@ -27,7 +27,9 @@ from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression
 FITTING = 0.9
 """Training accuracy below which a calibration error says little: who does not fit is rarely too sure."""
 
-FILTERS = ("breakable", "count", "estimator_name", "figures", "key_of", "limits_text", "percent", "several")
+FILTERS = (
+    "breakable", "count", "estimator_name", "figures", "key_of", "limits_text", "percent", "several", "with_noise",
+)  # fmt: skip
 
 
 def write_report(results: Results, path: Path) -> None:

@@ -75,7 +75,8 @@ def curves(
     """Measured values over the epochs, or over other whole numbers.
 
     Args:
-        rows: dictionaries with ``over``, ``value``, ``series`` and, where several networks are shown, ``seed``.
+        rows: dictionaries with ``over``, ``value``, ``series`` and, where several networks are shown, ``seed``; with
+            ``low`` and ``high``, where values have intervals.
         title: of the vertical axis.
         over: the name of the horizontal axis and of its field.
         marked: a place on the horizontal axis with a rule.
@@ -104,6 +105,8 @@ def curves(
     lines = encoded.mark_line(strokeWidth=1.6 if seeds else 2.2, opacity=0.75 if seeds else 1, point=len(rows) < 4)
     pointer = encoded.mark_point(opacity=0, size=90).encode(tooltip=tooltip)
     layers = [lines, pointer]
+    if banded := [row for row in rows if row.get("low") is not None]:
+        layers.insert(0, data(banded).mark_area(opacity=0.2).encode(x=x, y="low:Q", y2="high:Q", color=colour))
     if marked is not None:
         layers.insert(0, data([{over: marked}]).mark_rule(style="chosen").encode(x=x))
     return spec_of(layers, f"{title} over the {over}s: {', '.join(names)}", height=HEIGHT - 40)

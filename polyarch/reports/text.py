@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from polyarch.reports.canvas import printable
+from polyarch.results import CalibrationRecord
 from polyarch.runs.display import several as several
 
 SPACE = "\u00a0"
@@ -52,6 +53,12 @@ def key_of(architecture: Mapping[str, str]) -> str:
 def breakable(key: str) -> Markup:
     """A key that may break between options."""
     return Markup("|<wbr>").join(printable(part) for part in key.split("|"))
+
+
+def with_noise(error: float, noise: CalibrationRecord | None) -> str:
+    """A calibration error with its interval and its noise floor: 0.0268 (0.0011 to 0.0345, noise alone 0.0312)."""
+    shown = f"{error:.4f}"
+    return shown if noise is None else f"{shown} ({noise.low:.4f} to {noise.high:.4f}, noise alone {noise.floor:.4f})"
 
 
 def percent(share: float, digits: int = 2) -> str:

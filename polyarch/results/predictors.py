@@ -1,9 +1,11 @@
 """Test results: trained networks side by side, and how far their predictions can be trusted."""
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
 
 from polyarch.predictive.metrics import Goal, Metric, Unit
 from polyarch.tasks import Task
@@ -65,8 +67,30 @@ class TaskRecord(Record):
         return Metric(self.metric, self.goal, self.title, self.unit)
 
 
+class CalibrationRecord(Record):
+    """A calibration error on test data, and what it is worth.
+
+    ``floor`` is what a perfectly calibrated predictor with the same confidences would have on average, ``low`` and
+    ``high`` are a 95 % bootstrap interval.
+    """
+
+    error: float
+    floor: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, task: Task, outputs: Tensor, targets: Tensor, weights: Tensor) -> "CalibrationRecord | None":
+        """Of a mixture, where the task has such an error: (K, N, O), (N, ...), (K,)."""
+        found = task.calibration_noise(outputs, targets, weights)
+        return None if found is None else cls(**asdict(found))
+
+
 class NetworkRecord(Record):
-    """One trained network: its score and loss on test data, its score on validation data, and all test metrics."""
+    """One trained network: its score and loss on test data, its score on validation data, and all test metrics.
+
+    ``calibration`` is the calibration error among these with its noise, where classes or labels are predicted.
+    """
 
     architecture: dict[str, str]
     seed: int
@@ -74,6 +98,7 @@ class NetworkRecord(Record):
     loss: float
     valid_score: float
     metrics: dict[str, float] = Field(default_factory=dict)
+    calibration: CalibrationRecord | None = None
     history: list[dict[str, float]] = Field(default_factory=list)
 
 
@@ -95,19 +120,6 @@ class ReliabilityBin(Record):
     confidence: float
     accuracy: float
     count: int
-
-
-class CalibrationRecord(Record):
-    """A calibration error on test data, and what it is worth.
-
-    ``floor`` is what a perfectly calibrated predictor with the same confidences would have on average, ``low`` and
-    ``high`` are a 95 % bootstrap interval.
-    """
-
-    error: float
-    floor: float
-    low: float
-    high: float
 
 
 class ConformalRecord(Record):

@@ -58,6 +58,8 @@ class MemberOutputs:
     def measure(self, weights: Tensor, *, names: Sequence[str] | None = ()) -> dict[str, Any]:
         """Scores and losses of the mixture of the first members with these weights, (k,), and ``metrics`` on test data.
 
+        If the calibration error is one of these, ``calibration`` has its noise.
+
         Args:
             names: of further metrics; None for all.
         """
@@ -65,13 +67,17 @@ class MemberOutputs:
         valid = self.task.scores(self.valid[:count], self.valid_targets, weights)
         wanted = None if names is None else list(dict.fromkeys(["loss", name, *names]))
         test = self.task.measure(self.test[:count], self.targets, weights, names=wanted)
-        return {
+        found = {
             "score": test[name],
             "loss": test["loss"],
             "valid_score": valid[name],
             "valid_loss": valid["loss"],
             "metrics": test,
         }
+        if "calibration_error" in test:
+            noise = CalibrationRecord.of(self.task, self.test[:count], self.targets, weights)
+            found["calibration"] = noise and noise.model_dump()  # plain values, for journals
+        return found
 
     def alone(self, member: int, *, names: Sequence[str] | None = ()) -> dict[str, Any]:
         """Of one member."""
@@ -157,18 +163,12 @@ def judge(ensemble: Ensemble, run: Run, ood: BatchSource | None) -> tuple[Predic
         coverage=[curve.coverage[index] for index in kept],
         risk=[curve.risk[index] for index in kept],
         detection=detection,
-        calibration=_calibration(task, calibrated, known.targets, weights),
-        calibration_before=_calibration(task, known.test, known.targets, weights),
+        calibration=CalibrationRecord.of(task, calibrated, known.targets, weights),
+        calibration_before=CalibrationRecord.of(task, known.test, known.targets, weights),
         train_score=_train_score(ensemble, run, weights),
         **_details(task, calibrated, weights, read, known.targets, calibration),
     )
     return record, calibration
-
-
-def _calibration(task: Task, outputs: Tensor, targets: Tensor, weights: Tensor) -> CalibrationRecord | None:
-    """The calibration error with its noise, where the task has one."""
-    found = task.calibration_noise(outputs, targets, weights)
-    return None if found is None else CalibrationRecord(**asdict(found))
 
 
 def _train_score(ensemble: Ensemble, run: Run, weights: Tensor) -> float | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyarch.data import Examples, resident
-from polyarch.results import Contender, NetworkRecord, Role
+from polyarch.results import CalibrationRecord, Contender, NetworkRecord, Role
 from polyarch.runs.run import Run
 from polyarch.tasks import Classification, Regression, Task
 
@@ -66,7 +66,8 @@ def _contender(run: Run, name: str, model: Any, parts: Sequence[Table]) -> Conte
     else:
         model.fit(rows, targets)
         valid_outputs, outputs = (_class_outputs(task, model, one) for one, _ in held_out)
-    found = task.measure(outputs, torch.from_numpy(held_out[1][1]))
+    truth = torch.from_numpy(held_out[1][1])
+    found = task.measure(outputs, truth)
     score = found[task.selection.name]
     record = NetworkRecord(
         architecture={},
@@ -75,6 +76,7 @@ def _contender(run: Run, name: str, model: Any, parts: Sequence[Table]) -> Conte
         loss=found["loss"],
         valid_score=task.scores(valid_outputs, torch.from_numpy(held_out[0][1]))[task.selection.name],
         metrics=found,
+        calibration=CalibrationRecord.of(task, outputs, truth, torch.ones(1)),
     )
     return Contender(name=name, role=Role.BASELINE, mean=score, std=0.0, runs=[record])
 

@@ -15,7 +15,7 @@ from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
 from polyarch.nn.drop_path import DropPath
 from polyarch.randomness import derive_seed
-from polyarch.results import NetworkRecord
+from polyarch.results import CalibrationRecord, NetworkRecord
 from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.feed import Feed
@@ -24,7 +24,7 @@ from polyarch.runs.run import Run
 from polyarch.runs.training import schedule, sgd
 from polyarch.runs.workspace import run_missing
 from polyarch.spaces import Architecture
-from polyarch.strategies import Supervised, SupervisedWithAuxiliary
+from polyarch.strategies import Distilled, Supervised, SupervisedWithAuxiliary
 from polyarch.tasks import Task
 from polyarch.training import Callback, CheckpointStore, DropoutSchedule, History, fit
 
@@ -38,11 +38,13 @@ class Retraining:
 
     Args:
         inherited: whether it starts from the weights of the supernet instead of fresh ones.
+        teacher: an architecture that is distilled, with the weights of the supernet.
     """
 
     run: Run
     folder: Path
     inherited: bool = False
+    teacher: Architecture | None = None
 
     def __call__(self, item: TrainingItem) -> dict[str, Any]:
         """Test and validation results; the weights are in `weights_path`."""
@@ -85,7 +87,11 @@ class Retraining:
         task, evaluation = run.task.smoothed(settings.label_smoothing), evaluation_of(run.settings.space)
         if self.inherited or evaluation is None:
             network = run.net.extract(architecture) if self.inherited else run.networks.fresh(architecture, seed=seed)
-            return Supervised(network, sgd(network, settings), task=task, clip=settings.clip or None), []
+            optimizer, clip = sgd(network, settings), settings.clip or None
+            if self.teacher is None:
+                return Supervised(network, optimizer, task=task, clip=clip), []
+            teacher = run.net.extract(self.teacher).eval()
+            return Distilled(network, optimizer, task=task, clip=clip, teacher=teacher), []
         network, taught = run.networks.taught(architecture, seed=seed)
         layers = [layer for layer in taught.modules() if isinstance(layer, DropPath)]
         most = evaluation.drop_path
@@ -162,11 +168,18 @@ def evaluate(task: Task, network: nn.Module, batches: BatchSource) -> dict[str, 
 
 
 def tested(run: Run, network: nn.Module) -> dict[str, Any]:
-    """Score, loss and metrics on test examples, and the score on validation examples."""
-    found = evaluate(run.task, network, run.feed.in_order(run.feed.data.test))
+    """Score, loss, metrics and the noise of calibration on test examples, and the score on validation examples."""
+    test = _as_member(outputs(network, run.feed.in_order(run.feed.data.test)))
+    found, noise = run.task.measure(*test), CalibrationRecord.of(run.task, *test, torch.ones(1))
     valid = run.task.scores(*_as_member(outputs(network, run.feed.in_order(run.feed.valid))))
     name = run.task.selection.name
-    return {"score": found[name], "loss": found["loss"], "valid_score": valid[name], "metrics": found}
+    return {
+        "score": found[name],
+        "loss": found["loss"],
+        "valid_score": valid[name],
+        "metrics": found,
+        "calibration": noise and noise.model_dump(),
+    }
 
 
 def _as_member(found: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

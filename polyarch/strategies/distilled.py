@@ -3,15 +3,14 @@
 Hinton, Vinyals and Dean (2015), "Distilling the Knowledge in a Neural Network", arXiv:1503.02531.
 """
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from polyarch.data import Batch
 from polyarch.errors import InvalidInput
-from polyarch.strategies.strategy import minimise, to_training
+from polyarch.strategies.strategy import to_training
 from polyarch.strategies.supervised import Supervised
 from polyarch.tasks import Task
 
@@ -32,14 +31,12 @@ class Distilled(Supervised):
     def __post_init__(self) -> None:
         require_share(self.share)
 
-    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        """Takes one gradient step on one batch."""
-        (batch,) = train
+    def loss(self, batch: Batch) -> Tensor:
+        """That of the targets and the distance to the teacher."""
         to_training(self.network)
         with torch.no_grad():
             taught = self.teacher(batch.inputs)
-        loss = taught_loss(self.task, self.network(batch.inputs), taught, batch.targets, self.share)
-        return {"loss": minimise(loss, self.optimizer)}
+        return taught_loss(self.task, self.network(batch.inputs), taught, batch.targets, self.share)
 
 
 def require_share(share: float) -> None:

@@ -21,7 +21,7 @@ from polyarch.methods.depth.record import (
     ExitPoint,
     MixtureMeasure,
 )
-from polyarch.results import Results, Role, TrainingRecord
+from polyarch.results import CalibrationRecord, Results, Role, TrainingRecord
 
 SIDE = 24
 ROLES = {
@@ -194,7 +194,8 @@ def way(name: str, measured: DepthMeasure, **changes: float) -> DepthPredictor:
     """The depth alone, with some numbers changed."""
     content: dict[str, Any] = measured.model_dump(exclude={"depth", "q", "exact", "learned", "prior"})
     content |= {"blocks": measured.depth, "mean_probability": math.exp(-measured.loss)}
-    content |= {"metrics": {"calibration_error": 0.0123}}
+    noise = CalibrationRecord(error=0.0123, floor=0.0101, low=0.0, high=0.0212)
+    content |= {"metrics": {"calibration_error": noise.error}, "calibration": noise}
     return DepthPredictor(name=name, **{**content, **changes})
 
 

@@ -48,6 +48,9 @@ def record(architectures: list[dict[str, str]], notations: list[str | None], **c
                 score=0.965 + 0.01 * (1 - 1 / members),
                 loss=0.12 - 0.03 * (1 - 1 / members),
                 calibration_error=0.02 * math.exp(-members / 4),
+                calibration_floor=0.004,
+                calibration_low=0.01 * math.exp(-members / 4),
+                calibration_high=0.03 * math.exp(-members / 4),
             )
             for members in range(1, count + 1)
         ],

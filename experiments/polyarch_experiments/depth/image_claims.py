@@ -10,7 +10,7 @@ from polyarch_experiments.depth.image_networks import CONFIDENCES
 from polyarch_experiments.experiment import Settings
 from polyarch_experiments.figures import Spec, grouped_bars, side_by_side, summary, with_spread
 from polyarch_experiments.images import NAMES
-from polyarch_experiments.measures import spread
+from polyarch_experiments.measures import spread, with_noise
 from polyarch_experiments.results import Claim
 from polyarch_experiments.verdict import claim, finding, interval_in_words, over_seeds, paired
 
@@ -100,20 +100,22 @@ def _calibration(settings: Settings, runs: dict[str, Any]) -> Claim:
     kind = "full depth" if "full depth" in next(iter(runs.values()))["test"] else "fixed depth"
     parts, differences = [], {}
     for name in settings["data"]:
-        ours, theirs = (_values(settings, runs, name, side, "calibration_error") for side in ("pruned 95%", kind))
+        sides = [[run["test"][side] for run in _seeds(settings, runs, name)] for side in ("pruned 95%", kind)]
+        ours, theirs = ([test["calibration_error"] for test in side] for side in sides)
         differences[name] = paired(ours, theirs)
+        learned, fixed = map(with_noise, sides)
         parts.append(
-            f"{NAMES[name]}: {spread(ours, 4)} learned, {spread(theirs, 4)} fixed, difference "
-            f"{interval_in_words(differences[name], 4)}"
+            f"{NAMES[name]}: {learned} learned, {fixed} fixed, difference {interval_in_words(differences[name], 4)}"
         )
     easiest, *harder = settings["data"]
     findings = [finding(NAMES[name], differences[name], below=0) for name in harder]
     findings.append(finding(NAMES[easiest], differences[easiest], above=0))
+    noise = "; noise floor; interval" if "calibration_floor" in next(iter(runs.values()))["test"][kind] else ""
     against = "full depth" if kind == "full depth" else "the depth that was chosen"
     return claim(
         f"A learned depth is better calibrated than a fixed one on harder data, and worse on {NAMES[easiest]}.",
         findings if harder else [],
-        f"expected calibration error, 15 bins, against a network of {against}: {'; '.join(parts)}",
+        f"expected calibration error, 15 bins{noise}, against a network of {against}: {'; '.join(parts)}",
         number=7,
         document="lower error on Fashion-MNIST and SVHN, higher on MNIST (underconfident)",
     )

@@ -8,7 +8,7 @@ from typing import Any
 from polyarch_experiments.depth.spiral_depth import FIXED_DEPTHS, LEARNED, against_fixed, chosen_fixed
 from polyarch_experiments.depth.spiral_depth import items as depths_of
 from polyarch_experiments.depth.spiral_depth import run as run_depth
-from polyarch_experiments.depth.spirals import QUICK, SPIRALS, values
+from polyarch_experiments.depth.spirals import QUICK, SPIRALS, values, weighted
 from polyarch_experiments.experiment import Experiment, Settings
 from polyarch_experiments.figures import Spec, grouped_bars, summary
 from polyarch_experiments.papers import VARIATIONAL_DEPTH
@@ -45,21 +45,24 @@ def of_variant(runs: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
-    """The same comparison on every kind of spirals."""
+    """The same comparisons on every kind of spirals."""
     return [
-        against_fixed(variant, of_variant(runs, name), f" ({name})") for name, variant in variants(settings).items()
+        one
+        for name, variant in variants(settings).items()
+        for one in against_fixed(variant, of_variant(runs, name), f" ({name})")
     ]
 
 
 def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
-    """Test mean log p of both sides on every kind of spirals."""
+    """Test mean log p of all sides on every kind of spirals."""
     rows = []
     for name, variant in variants(settings).items():
         found = of_variant(runs, name)
         fixed = [seed["test"]["mean_log_p"] for seed in chosen_fixed(variant, found)]
         deepest = values(found[f"depth {max(settings['fixed_depths'])}"], "test")
         sides = {
-            "learned depth, mixture": values(found[LEARNED], "pruned"),
+            "learned depth, weights by validation": values(found[LEARNED], "pruned"),
+            "learned depth, learned q": weighted(found[LEARNED], "learned"),
             "fixed depth, chosen on validation data": fixed,
             "deepest fixed depth": deepest,
         }

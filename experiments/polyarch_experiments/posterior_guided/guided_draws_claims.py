@@ -8,7 +8,7 @@ from typing import Any
 from polyarch_experiments.experiment import Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, lines, side_by_side, summary
 from polyarch_experiments.images import NAMES
-from polyarch_experiments.measures import spread
+from polyarch_experiments.measures import spread, with_noise
 from polyarch_experiments.posterior_guided.fairness import if_fair, lower
 from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of
@@ -21,8 +21,6 @@ NOT_COUNTED = ", not counted: nothing is dropped"
 
 WHOLE = ("alone", "plain")
 """Networks that were trained alone: draws are compared with them also where nothing is dropped."""
-
-PRICE = "an estimated 4 hours on one core"
 
 KINDS = {"guided": "guided", "flat": "one rate, the same weights", "random": "one rate, trained with it"}
 
@@ -103,7 +101,7 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         ),
         _detection(settings, runs),
     ]  # fmt: skip
-    return if_fair(settings, claims, PRICE)
+    return if_fair(settings, claims)
 
 
 def _has_plain(runs: dict[str, Any]) -> bool:
@@ -324,12 +322,12 @@ def _predictions(settings: Settings, runs: dict[str, Any]) -> Table:
                     title,
                     spread([100 * one["accuracy"] for one in tests], 2),
                     spread([one["mean_log_p"] for one in tests], 3),
-                    spread([100 * one["calibration_error"] for one in tests], 2),
+                    with_noise(tests),
                     ", ".join(detection) or "-",
                 ]
             )
     columns = [
-        "data", "network", "what", "accuracy, %", "mean log p", "calibration error, %",
+        "data", "network", "what", "accuracy, %", "mean log p", "calibration error; floor; interval",
         "AUROC of strange images (mutual information of draws, entropy of one network)",
     ]  # fmt: skip
     return Table(columns, rows)

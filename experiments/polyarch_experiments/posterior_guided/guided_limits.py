@@ -29,8 +29,6 @@ from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.verdict import claim
 
-PRICE = "an estimated 2 hours on one core"
-
 LimitAndSeed = tuple[str, int]
 """``data, when`` and a seed."""
 
@@ -92,7 +90,7 @@ def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
         _better(settings, runs, "drawn", f"{tight} are better as drawn if the limit holds while they are learned."),
         _better(settings, runs, "tuned", f"{tight} are better after further training, too."),
     ]
-    return if_fair(settings, claims, PRICE)
+    return if_fair(settings, claims)
 
 
 def _better(settings: Settings, runs: dict[str, Any], state: str, text: str) -> Claim:

@@ -29,8 +29,6 @@ from polyarch_experiments.results import Claim
 from polyarch_experiments.seeds import runs_of, seeded
 from polyarch_experiments.verdict import claim
 
-PRICE = "an estimated 5 hours on one core"
-
 VariantAndSeed = tuple[str, int]
 """``data, variant`` and a seed."""
 
@@ -98,7 +96,7 @@ def usual(settings: Settings) -> str:
 
 def judge(settings: Settings, runs: dict[str, Any]) -> list[Claim]:
     """Claims 2 and 3; a claim holds if the intervals over seeds of every data set say so."""
-    return if_fair(settings, [*_prior(settings, runs), _temperature(settings, runs)], PRICE)
+    return if_fair(settings, [*_prior(settings, runs), _temperature(settings, runs)])
 
 
 def _prior(settings: Settings, runs: dict[str, Any]) -> list[Claim]:

@@ -9,7 +9,7 @@ from typing import Any
 from polyarch_experiments.experiment import Settings, Table
 from polyarch_experiments.figures import Spec, grouped_bars, side_by_side, summary
 from polyarch_experiments.images import NAMES
-from polyarch_experiments.measures import spread
+from polyarch_experiments.measures import spread, with_noise
 from polyarch_experiments.results import Claim, Finding
 from polyarch_experiments.seeds import by_seed
 from polyarch_experiments.verdict import claim, finding, paired_by_seed
@@ -265,9 +265,9 @@ def tables(settings: Settings, runs: dict[str, Any]) -> dict[str, Table]:
                     spread([100 * run["alone"]["accuracy"] for run in found], 2),
                     spread([100 * run["test"]["accuracy"] for run in found], 2),
                     *cells("test", "mean_log_p"),
-                    _with_noise([run["test"] for run in found]),
+                    with_noise([run["test"] for run in found]),
                     *cells("scaled", "mean_log_p"),
-                    _with_noise([run["scaled"] for run in found]),
+                    with_noise([run["scaled"] for run in found]),
                     *cells("test", "risk_area"),
                 ]
             )
@@ -347,14 +347,6 @@ def figures(settings: Settings, runs: dict[str, Any]) -> dict[str, Spec]:
         "ensemble_detection": side_by_side(*detections),
         "ensemble_attacks": side_by_side(*attacks),
     }
-
-
-def _with_noise(parts: list[dict[str, float]]) -> str:
-    """The calibration error, its noise floor, and the mean ends of its interval."""
-    floor, low, high = (
-        statistics.fmean(part[f"calibration_{name}"] for part in parts) for name in ("floor", "low", "high")
-    )
-    return f"{spread([part['calibration_error'] for part in parts], 4)}; {floor:.4f}; {low:.4f} to {high:.4f}"
 
 
 def _strange(name: str) -> str:

@@ -263,6 +263,7 @@ def _network_record(way: DepthPredictor, space: Space) -> NetworkRecord:
         loss=way.loss,
         valid_score=way.valid_score,
         metrics=way.metrics,
+        calibration=way.calibration,
     )
 
 

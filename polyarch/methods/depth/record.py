@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from polyarch.results.predictors import Record
+from polyarch.results.predictors import CalibrationRecord, Record
 
 MIXTURE, FULL = "mixture of all depths", "full depth alone"
 PRUNED_MIXTURE, PRUNED = "pruned mixture", "pruned network alone"
@@ -32,7 +32,8 @@ class DepthPredictor(Record):
     """A way to predict after a depth search, for example the mixture of all depths or the pruned network alone.
 
     ``blocks`` are the residual blocks that are computed. ``loss`` is minus the mean log p of the true target on test
-    data, ``mean_probability`` the mean p of the true class, where classes are predicted.
+    data, ``mean_probability`` the mean p of the true class, where classes are predicted. ``calibration`` is the
+    calibration error in ``metrics`` with its noise.
     """
 
     name: str
@@ -44,6 +45,7 @@ class DepthPredictor(Record):
     loss: float
     mean_probability: float | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
+    calibration: CalibrationRecord | None = None
 
 
 class MixtureMeasure(Record):

@@ -31,7 +31,8 @@ def deliver(run: Run, outcome: Outcome, steps: int) -> None:
         records, metric, max_params=search.max_params, max_macs=search.max_macs, max_latency=search.max_latency
     )
     chosen, found = sizes[best], measured[sizes[best].key]
-    metrics = {name: found[name] for name in ("score", "loss", "valid_score", "metrics")}
+    names = ("score", "loss", "valid_score", "metrics", "calibration")
+    metrics = {name: found[name] for name in names if name in found}  # earlier journals have no calibration
     network = NetworkRecord(architecture=chosen.to_dict(), seed=run.settings.seed, **metrics)
     outcome.comparison = [contender(BEST, Role.BEST, [network]), *references(run)]
     ensemble = Ensemble.of(BEST, [(chosen, training.network(chosen))])

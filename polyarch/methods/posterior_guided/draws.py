@@ -243,9 +243,14 @@ def _trained_further(run: Run, best: Architecture) -> tuple[nn.Module, list[Netw
     chosen = run.settings.section(GuidedSettings)
     change = {"epochs": chosen.tune_epochs, "learning_rate": chosen.tune_learning_rate, "warmup_epochs": 0.0}
     run = replace(run, settings=run.settings.changed({"retrain": change}))
-    task = Retraining(run, run.workspace.checkpoints / "tune", inherited=True)
+    task = Retraining(run, run.workspace.checkpoints / "tune", inherited=True, teacher=_teacher(run))
     trained = train_all(run, [(best, 0)], task, stage="tune")
     return trained_network(task, (best, 0)), list(trained.values())
+
+
+def _teacher(run: Run) -> Architecture | None:
+    """The whole network, if it is distilled."""
+    return gated(run).whole() if run.settings.section(GuidedSettings).distillation else None
 
 
 def _alone(run: Run, whole: Architecture) -> tuple[Ensemble, list[NetworkRecord]]:
@@ -258,9 +263,9 @@ def _alone(run: Run, whole: Architecture) -> tuple[Ensemble, list[NetworkRecord]
 
 def _narrow(run: Run, uniform: Architecture) -> list[NetworkRecord]:
     """The network of uniform width, trained from scratch for as long as the search and the further training took."""
-    epochs = run.settings.retrain.epochs + run.settings.section(GuidedSettings).tune_epochs
+    epochs = run.settings.train.epochs + run.settings.section(GuidedSettings).tune_epochs
     run = replace(run, settings=run.settings.changed({"retrain": {"epochs": epochs}}))
-    task = Retraining(run, run.workspace.checkpoints / "uniform")
+    task = Retraining(run, run.workspace.checkpoints / "uniform", teacher=_teacher(run))
     items = [(uniform, seed) for seed in range(run.settings.retrain.seeds)]
     return list(train_all(run, items, task, stage="uniform").values())
 

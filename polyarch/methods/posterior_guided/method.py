@@ -76,7 +76,7 @@ class PosteriorGuidedSearch(Method):
         forward = example / STEP_OVER_FORWARD
         waves = math.ceil((chosen.candidates + chosen.random_candidates) / settings.workers)
         # The network of uniform width counts like the whole one, though it is smaller by as much as limits ask for.
-        alone = math.ceil(retrain.seeds / settings.workers) * (2 * retrain.epochs + chosen.tune_epochs)
+        alone = math.ceil(retrain.seeds / settings.workers) * (retrain.epochs + train.epochs + chosen.tune_epochs)
         epochs = alone + chosen.tune_epochs
         length = f"{several(train.epochs, 'epoch')} of {examples} examples"
         planned = [

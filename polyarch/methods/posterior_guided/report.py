@@ -12,7 +12,7 @@ from polyarch.reports.headline import Entry, answer_of, entries, with_role
 from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Cell, Line, Section, SortableTable, Tile
 from polyarch.reports.specs import MOST_POINTS
-from polyarch.reports.text import count, percent, several, the
+from polyarch.reports.text import count, percent, several, the, with_noise
 from polyarch.results import Results, Role
 
 
@@ -171,8 +171,7 @@ def _mixture(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
 def _calibration(results: Results) -> Iterator[str]:
     if len(results.predictors) > 1 and all("calibration_error" in one.uncalibrated for one in results.predictors):
         errors = [
-            f"{one.uncalibrated['calibration_error']:.4f} for the {one.name}"
-            + ("" if one.calibration_before is None else f" (noise alone: {one.calibration_before.floor:.4f})")
+            f"{with_noise(one.uncalibrated['calibration_error'], one.calibration_before)} for the {one.name}"
             for one in results.predictors
         ]
         yield f"Calibration errors before temperature scaling: {'; '.join(errors)}."

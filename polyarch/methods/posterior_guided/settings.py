@@ -16,7 +16,8 @@ class GuidedSettings(Settings):
     are learned. ``constant_decay`` stands in place of d^2 (1 - p) / (2N), if it is given. After the training
     ``candidates`` are drawn, and ``random_candidates`` with one drop rate for all to compare with. The best on
     validation examples is trained further for ``tune_epochs`` with ``tune_learning_rate``; it is exported as it was
-    drawn if that is better. ``members`` draws form the mixture.
+    drawn if that is better. With ``distillation``, it and the network of uniform width also learn from the whole
+    network. ``members`` draws form the mixture.
     """
 
     length_scale: NonNegative = DEFAULT_LENGTH_SCALE
@@ -30,3 +31,4 @@ class GuidedSettings(Settings):
     members: PositiveInt = 5
     tune_epochs: NonNegativeInt = 3
     tune_learning_rate: Rate = 0.01
+    distillation: bool = False

@@ -210,14 +210,13 @@ def _curve(outputs: MemberOutputs) -> list[EnsemblePoint]:
     for count in range(1, len(outputs.valid) + 1):
         weights = torch.full((count,), 1 / count, dtype=outputs.valid.dtype)
         measured = outputs.measure(weights, names=further)
-        noise = outputs.task.calibration_noise(outputs.test[:count], outputs.targets, weights)
+        noise = measured.get("calibration") or {}
         found.append(
             EnsemblePoint(
                 members=count,
                 score=measured["score"],
                 loss=measured["loss"],
-                calibration_error=measured["metrics"].get("calibration_error"),
-                calibration_floor=None if noise is None else noise.floor,
+                **{f"calibration_{name}": value for name, value in noise.items()},
             )
         )
     return found

@@ -24,7 +24,8 @@ class StochasticMember(Record):
 class EnsemblePoint(Record):
     """The first ``members`` architectures by validation loss together, all counting the same, on test data.
 
-    ``calibration_floor`` is the error of a perfectly calibrated predictor with the same confidences.
+    ``calibration_floor`` is the error of a perfectly calibrated predictor with the same confidences,
+    ``calibration_low`` and ``calibration_high`` are a 95 % interval.
     """
 
     members: int
@@ -32,6 +33,8 @@ class EnsemblePoint(Record):
     loss: float
     calibration_error: float | None = None
     calibration_floor: float | None = None
+    calibration_low: float | None = None
+    calibration_high: float | None = None
 
 
 class NormModesRecord(Record):

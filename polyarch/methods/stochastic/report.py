@@ -1,7 +1,7 @@
 """The part of a report about one network with many architectures: what its ensemble is worth and what it costs."""
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import altair as alt
@@ -14,8 +14,8 @@ from polyarch.reports.plots import curves
 from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Section, Tile
 from polyarch.reports.specs import HEIGHT, Row, Spec, data, spec_of
-from polyarch.reports.text import SPACE, count, the
-from polyarch.results import Results, Role
+from polyarch.reports.text import SPACE, count, the, with_noise
+from polyarch.results import PredictorRecord, Results, Role
 
 MOST_PICTURES = 12
 """Further members are in the table only."""
@@ -80,26 +80,22 @@ def _sentences(
     )
     together, alone = predictor_in(results, "ensemble"), predictor_in(results, None)
     if together is not None and alone is not None:
-        yield _before_scaling(together.uncalibrated, the(alone.name), alone.uncalibrated)
-        floors = [one.calibration_before.floor for one in (together, alone) if one.calibration_before is not None]
-        if len(floors) == 2:
-            yield (
-                f"Perfectly calibrated predictors with the same confidences would have calibration errors of about "
-                f"{floors[0]:.4f} and {floors[1]:.4f} on as many test examples."
-            )
+        yield _before_scaling(together, alone)
 
 
-def _before_scaling(together: Mapping[str, float], name: str, alone: Mapping[str, float]) -> str:
+def _before_scaling(together: PredictorRecord, alone: PredictorRecord) -> str:
     """What the metrics were at temperature 1; only probabilities have a calibration error."""
-    if "calibration_error" not in together or "calibration_error" not in alone:
+    sides = (together, alone)
+    ours, theirs = (f"{one.uncalibrated['loss']:.4f}" for one in sides)
+    if any("calibration_error" not in one.uncalibrated for one in sides):
         return (
-            f"Before temperature scaling, its mean negative log-likelihood is {together['loss']:.4f} nats; that of "
-            f"{name} is {alone['loss']:.4f}."
+            f"Before temperature scaling, its mean negative log-likelihood is {ours} nats; that of {the(alone.name)} "
+            f"is {theirs}."
         )
+    error, other = (with_noise(one.uncalibrated["calibration_error"], one.calibration_before) for one in sides)
     return (
-        f"Before temperature scaling, its calibration error is {together['calibration_error']:.4f} and its mean "
-        f"negative log-likelihood {together['loss']:.4f} nats; for {name} they are {alone['calibration_error']:.4f} "
-        f"and {alone['loss']:.4f}."
+        f"Before temperature scaling, its calibration error is {error} and its mean negative log-likelihood {ours} "
+        f"nats; for {the(alone.name)} they are {other} and {theirs}."
     )
 
 
@@ -110,10 +106,10 @@ def _tiles(results: Results, record: StochasticRecord, ensemble: Entry, best: En
     yield Tile("vs. one network", text.signed(ensemble.mean - baseline.mean), f"{text.unit}; {baseline.name}")
     together = predictor_in(results, "ensemble")
     if together is not None and "calibration_error" in together.uncalibrated:
-        error = together.uncalibrated["calibration_error"]
-        noise = together.calibration_before
-        floor = "" if noise is None else f"; noise alone: {noise.floor:.4f}"
-        yield Tile("calibration error", f"{error:.4f}", f"before temperature scaling{floor}")
+        error, *noise = with_noise(together.uncalibrated["calibration_error"], together.calibration_before).split(
+            " ", 1
+        )
+        yield Tile("calibration error", error, " ".join(["before temperature scaling", *noise]))
     yield Tile("cost", _times(record), "times that of its best member")
     yield Tile("parameters", count(record.parameters), "of the ensemble")
 
@@ -138,14 +134,21 @@ def stochastic_charts(record: StochasticRecord, text: ScoreText) -> Iterator[tup
                 {"members": one.members, "value": getattr(one, field), "series": title} for one in record.curve
             ]
             if field == "calibration_error":
-                rows += [
-                    {"members": one.members, "value": one.calibration_floor, "series": "noise floor"}
-                    for one in record.curve
-                    if one.calibration_floor is not None
-                ]
+                rows = list(_with_floor(record, title))
             yield name, curves(rows, title, y_format, over="members", marked=kept)
     if record.statistics is not None:
         yield "norm-modes", norm_modes(record.statistics, text)
+
+
+def _with_floor(record: StochasticRecord, title: str) -> Iterator[Row]:
+    """Calibration errors with their intervals, and their noise floors, where these were measured."""
+    for one in record.curve:
+        row: Row = {"members": one.members, "value": one.calibration_error, "series": title}
+        if one.calibration_floor is None:
+            yield row
+        else:
+            yield {**row, "low": one.calibration_low, "high": one.calibration_high}
+            yield {"members": one.members, "value": one.calibration_floor, "series": "noise floor"}
 
 
 def norm_modes(found: NormModesRecord, text: ScoreText) -> Spec:

@@ -139,6 +139,10 @@ def check_numbers(results: Results, *, limited: bool = False) -> None:
         assert predictor.uncalibrated["loss"] == pytest.approx(found[name].loss, rel=1e-6)
         error = found[name].metrics["calibration_error"]
         assert predictor.uncalibrated["calibration_error"] == pytest.approx(error, abs=1e-6)
+        noise, before = found[name].calibration, predictor.calibration_before
+        assert noise is not None and before is not None and noise.error == pytest.approx(error, abs=1e-9)
+        assert noise.floor == pytest.approx(before.floor, abs=1e-3) and noise.low <= noise.high
+    assert all(run.calibration is not None for side in results.comparison for run in side.runs)
     check_exits(record)
     assert {"train", "choose", "forward_full", "forward_pruned", "forward_mixture"} <= set(results.seconds)
 

@@ -144,8 +144,18 @@ class TestRun:
         assert uniform.width == record.uniform_width
         assert contenders[-1].runs[0].architecture == masks(net, uniform.architecture)
         assert net.cost(uniform.architecture).macs <= record.best_draw.macs < record.full_macs
-        tuned, alone, narrow = (len(contenders[place].runs[0].history) for place in (1, 5, 6))
-        assert narrow == tuned + alone
+        tuned, narrow = (len(contenders[place].runs[0].history) for place in (1, 6))
+        assert narrow == tuned + again.settings.train.epochs == 7
+
+    def test_the_whole_network_teaches_what_is_tuned_and_uniform_width(self, run: SearchResult, tmp_path: Path) -> None:
+        settings = {**NARROW, "train.epochs": 6, "guided.candidates": 8, "guided.drop": 0.3}
+        taught = searched(tmp_path / "run", {**settings, "guided.distillation": True}).results.comparison
+        assert taught is not None and run.results.comparison is not None
+        histories = [[one.runs[0].history for one in sides] for sides in (run.results.comparison, taught)]
+        assert [one == other for one, other in zip(*histories, strict=True)] == [
+            name not in ("best draw, trained further", "uniform width, as many operations")
+            for name in (one.name for one in taught)
+        ]
 
     def test_the_better_of_drawn_and_trained_further_is_exported(self, run: SearchResult) -> None:
         assert run.results.comparison is not None and run.results.artifact is not None

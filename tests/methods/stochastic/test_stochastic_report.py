@@ -44,13 +44,10 @@ def test_calibration_errors_are_shown_with_their_noise() -> None:
     noise = CalibrationRecord(error=0.0268, floor=0.0312, low=0.0011, high=0.0345)
     noisy = [one.model_copy(update={"calibration": noise, "calibration_before": noise}) for one in results.predictors]
     results = results.model_copy(update={"predictors": noisy})
-    assert said_of(results)[-1] == (
-        "Perfectly calibrated predictors with the same confidences would have calibration errors of about 0.0312 and "
-        "0.0312 on as many test examples."
-    )
+    assert "its calibration error is 0.0268 (0.0011 to 0.0345, noise alone 0.0312) and its" in said_of(results)[-1]
     assert "0.0312; 0.0011–0.0345" in page_of(results) and "does not fit them" not in page_of(results)
     (shown,) = [tile for tile in section(results).tiles or () if tile.label == "calibration error"]
-    assert "noise alone: 0.0312" in plain(shown.note)
+    assert shown.value == "0.0268" and "(0.0011 to 0.0345, noise alone 0.0312)" in plain(shown.note)
     unfit = [noisy[0].model_copy(update={"train_score": 0.54}), noisy[1].model_copy(update={"train_score": 0.97})]
     page = page_of(results.model_copy(update={"predictors": [*unfit, noisy[2]]}))
     assert page.count("does not fit them") == 1 and "54.0" in page

@@ -121,7 +121,10 @@ class TestRun:
         assert record.curve[2].loss == pytest.approx(float(nn.functional.nll_loss(mixture.log(), targets)), rel=1e-5)
         assert record.curve[2].calibration_error == pytest.approx(calibration_error(mixture, targets), abs=1e-5)
         noise = calibration_noise(mixture, targets)
-        assert record.curve[2].calibration_floor == pytest.approx(noise.floor, abs=1e-3) and noise.floor > 0
+        point = record.curve[2]
+        assert point.calibration_floor == pytest.approx(noise.floor, abs=1e-3) and noise.floor > 0
+        assert point.calibration_low is not None and point.calibration_high is not None
+        assert (point.calibration_low, point.calibration_high) == pytest.approx((noise.low, noise.high), abs=1e-3)
 
     def test_calibration_errors_have_their_noise(self, run: SearchResult) -> None:
         for one in run.results.predictors:
@@ -129,6 +132,10 @@ class TestRun:
                 assert noise is not None and noise.error == pytest.approx(metrics["calibration_error"], abs=1e-9)
                 assert 0 < noise.floor < 1 and 0 <= noise.low <= noise.high
             assert one.train_score is not None and 0 <= one.train_score <= 1
+        for contender in run.results.comparison or ():
+            for network in contender.runs:
+                noise, error = network.calibration, network.metrics["calibration_error"]
+                assert noise is not None and noise.error == pytest.approx(error, abs=1e-6) and noise.floor > 0
 
     def test_contenders(self, run: SearchResult) -> None:
         record, contenders = record_of(run.results), run.results.comparison
