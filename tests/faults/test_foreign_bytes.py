@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import pickle
 import struct
 import tempfile
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from polyarch.errors import CorruptFile, PolyarchError
@@ -29,6 +30,10 @@ KINDS = (
 )  # fmt: skip
 EVALUATION = b"\x0a\x24" + b"".join(bytes([number << 3 | 1]) + struct.pack("<d", 0.5) for number in (2, 3, 4, 5))
 TOGETHER = settings(suppress_health_check=list(HealthCheck), database=None)
+MUTATIONS = int(os.environ.get("MUTATIONS", "400"))
+"""Of every format in the slow tests."""
+SEED = int(os.environ.get("SEED", "0"))
+"""Others than 0 make other ones."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,8 @@ def test_mutated_files(kind: str, files: dict[str, Any], mutations: ModuleType) 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_mutated_files(kind: str, files: dict[str, Any], mutations: ModuleType) -> None:
-    @settings(TOGETHER, max_examples=400)
+    @seed(SEED)
+    @settings(TOGETHER, max_examples=MUTATIONS)
     @given(content=mutations.mutated(files[kind].content))
     def run(content: bytes) -> None:
         check(files[kind], content)
