@@ -8,6 +8,9 @@ export OMP_NUM_THREADS := 1
 # Commands that tests start would compile the package again each time.
 export PYTHONDONTWRITEBYTECODE :=
 
+# What pip says that it would install, as requirements with the hashes of the very files.
+HASHED := import json, sys; [print("{name}=={version}".format(**one["metadata"]), "--hash=sha256:" + one["download_info"]["archive_info"]["hashes"]["sha256"]) for one in json.load(sys.stdin)["install"] if "archive_info" in one["download_info"]]
+
 .PHONY: demo test lint test-fast test-slow bench docs clean
 
 demo: .venv/installed
@@ -35,8 +38,13 @@ bench: .venv/installed-dev
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+hashes.txt: pyproject.toml constraints.txt | .venv/pyvenv.cfg
+	$(BIN)/pip install --quiet --dry-run --ignore-installed --report - '.[report,onnx,serve]' > hashes.json
+	$(BIN)/python -c '$(HASHED)' < hashes.json > $@
+	rm hashes.json
+
 clean:
-	rm -rf .venv runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv hashes.txt runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .venv/pyvenv.cfg:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "polyarch needs Python 3.11 or newer")'

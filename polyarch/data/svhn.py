@@ -12,7 +12,8 @@ from polyarch.data.dataset import Dataset
 from polyarch.data.examples import TensorData
 from polyarch.data.idx import DIGIT_CLASSES
 from polyarch.data.locations import missing
-from polyarch.errors import CorruptFile, first_line
+from polyarch.data.matlab import read_matlab
+from polyarch.errors import CorruptFile
 
 FILES = ("train_32x32.mat", "test_32x32.mat")
 
@@ -34,12 +35,7 @@ def svhn_folder(root: Path) -> Path | None:
 
 def read_digits(path: Path) -> TensorData:
     """Reads X (H, W, 3, N) and y (N, 1) of a file, in which label 10 is the digit 0."""
-    from scipy.io import loadmat
-
-    try:
-        content = loadmat(path, variable_names=["X", "y"])
-    except Exception as error:  # the reader raises all kinds of errors on damaged bytes
-        raise CorruptFile(f"Expected {path} to be a readable Matlab file. Found: {first_line(error)}.") from None
+    content = read_matlab(path)
     images, labels = (np.asarray(content.get(name)) for name in ("X", "y"))
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
         raise CorruptFile(f"Expected X of {path} to be H x W x 3 x N bytes. Found {images.dtype}, {images.shape}.")

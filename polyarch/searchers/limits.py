@@ -14,8 +14,8 @@ from polyarch.supernets import Supernet
 ATTEMPTS = 2000
 SMALLEST = 1e-12
 """What a limit of 0 counts as where excesses are shares of limits."""
-FIRST_ATTEMPTS = 8
-"""Rejected draws after which the search for the architecture nearest to the limits begins."""
+FIRST_ATTEMPTS = 150
+"""Rejected draws after which, with 95 % confidence, fewer than 1 in 50 networks are within the limits: 0.98^150."""
 MOST_TRIED = 300
 """Architectures that this search measures; spaces that need more are left to the draws."""
 FAR = 1.0
@@ -69,20 +69,27 @@ class Limits:
         return sum(share for share in shares if share > 0)
 
     def sample(self, generator: Generator) -> Architecture:
-        """Draws an allowed architecture uniformly, by rejection; refuses limits far out of reach at once."""
-        drawn = []
+        """Draws an allowed architecture uniformly, by rejection.
+
+        Limits far out of reach are refused earlier: if the first draws are all beyond them, and so is what changing one
+        choice after the other leads to.
+        """
         for attempt in range(ATTEMPTS):
             architecture = self.net.space.sample(generator)
             if self.allows(architecture):
                 return architecture
-            drawn.append(architecture)
-            if attempt + 1 == FIRST_ATTEMPTS and self._are_far(min(drawn, key=self.excess)):
+            if attempt + 1 == FIRST_ATTEMPTS and self._are_far(architecture):
                 break
         raise self.impossible()
 
     def _are_far(self, nearest: Architecture) -> bool:
-        """Whether changing one choice after the other, always to the least excess, ends far beyond the limits."""
+        """Whether changing one choice after the other, always to the least excess, ends far beyond the limits.
+
+        Costs that are sums over choices have no other end. Under constraints such changes may lead nowhere.
+        """
         space, tried, before = self.net.space, 0, math.inf
+        if space.constraints:
+            return False
         while FAR <= self.excess(nearest) < before:
             before = self.excess(nearest)
             for position, choice in enumerate(space.choices):
@@ -94,7 +101,7 @@ class Limits:
                     Architecture(space, (*indices[:position], option, *indices[position + 1 :]))
                     for option in range(len(choice.options))
                 )
-                nearest = min((one for one in changed if one in space), key=self.excess)
+                nearest = min(changed, key=self.excess)
         return self.excess(nearest) >= FAR
 
     def impossible(self) -> ImpossibleSpace:

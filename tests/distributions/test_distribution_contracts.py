@@ -46,6 +46,11 @@ class TestUniformWithConstraints(DistributionContract):
     def make_distribution(self) -> ArchDistribution:
         return Uniform(CONSTRAINED)
 
+    def test_members_share_all_probability(self) -> None:
+        members = list(CONSTRAINED.enumerate())
+        shares = Uniform(CONSTRAINED).log_prob(list(SPACE.enumerate())).exp()
+        assert shares.tolist() == pytest.approx([(one in CONSTRAINED) / len(members) for one in SPACE.enumerate()])
+
     def test_a_soft_draw_is_refused(self) -> None:
         with pytest.raises(InvalidInput, match="one-hot draw"):
             Uniform(CONSTRAINED).rsample(temperature=1.0, generator=generator_at(0, "soft"))

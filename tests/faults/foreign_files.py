@@ -120,7 +120,8 @@ def foreign_files(artifact: Path, predictors: dict[str, Predictor]) -> dict[str,
             pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1, 2]}, 2),
             lambda path: read_python(path, CIFAR100),
         ),
-        "svhn": ForeignFile("a.mat", _mat(), read_digits),
+        "svhn": ForeignFile("a.mat", matlab_file(), read_digits),
+        "compressed svhn": ForeignFile("a.mat", matlab_file(compressed=True), read_digits),
         "tfrecord": ForeignFile("a.tfrecord", _frame(nb101_run()), _converting(convert_nasbench101)),
         "json inside tfrecord": ForeignFile("a.tfrecord", nb101_run(), _converting(convert_nasbench101), _frame),
         "protocol buffer inside tfrecord": ForeignFile(
@@ -203,10 +204,15 @@ def _zip(**arrays: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def _mat() -> bytes:
+def matlab_file(*, compressed: bool = False) -> bytes:
+    """Two digits as SVHN stores them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.mat"
-        savemat(str(path), {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1], [10]], np.uint8)})
+        savemat(
+            str(path),
+            {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1], [10]], np.uint8)},
+            do_compression=compressed,
+        )
         return path.read_bytes()
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import tomli_w
 import typer.main
 from commands import KILLED, Process
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from killing import METHODS, write_points
 
@@ -23,8 +23,11 @@ from polyarch.runs.settings import RunSettings
 MANY = settings(suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate])
 EXAMPLES = int(os.environ.get("FUZZED", "300"))
 """Of command lines and of run descriptions in the slow tests."""
+SEED = int(os.environ.get("SEED", "0"))
+"""Others than 0 make other ones."""
 SECONDS = 10
 """Commands that still run then are fine, and killed."""
+ENDS = {0: "worked", 2: "were refused", KILLED: "still ran"}
 LEFT_OUT = {("data", "download"), ("experiment", "run"), ("experiment", "page")}
 """Commands that use the network, take hours or write into the repository."""
 
@@ -106,18 +109,19 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 
 
 def check_lines(count: int, settle: Callable[[list[str]], int | None], given_files: dict[str, Path]) -> None:
-    numbers = itertools.count()
+    ends: Counter[str] = Counter()
 
+    @seed(SEED)
     @settings(MANY, max_examples=count)
     @given(line=command_lines())
     def run(line: list[str]) -> None:
-        out = [] if "--out" in line else ["--out", str(given_files["folder"] / f"out{next(numbers)}")]
+        out = [] if "--out" in line else ["--out", str(given_files["folder"] / f"out{ends.total()}")]
         asks = "--data" in line or line[0] in ("predict", "extract")
         named = {f"{{{name}}}": str(path) for name, path in given_files.items()}
-        settle([named.get(word, word) for word in line] + (out if asks else []))
+        ends[ENDS[settle([named.get(word, word) for word in line] + (out if asks else []))]] += 1
 
     run()
-    print(f"{next(numbers)} command lines")
+    print(f"command lines of seed {SEED}: {dict(ends)}")
 
 
 def test_command_lines(
@@ -191,17 +195,20 @@ def descriptions(draw: st.DrawFn) -> str:
 
 
 def check_descriptions(count: int, settle: Callable[[list[str]], int | None], given_files: dict[str, Path]) -> None:
-    numbers = itertools.count()
+    ends: Counter[str] = Counter()
 
+    @seed(SEED)
     @settings(MANY, max_examples=count)
     @given(text=descriptions())
     def run(text: str) -> None:
         path = given_files["folder"] / "fuzzed.toml"
         path.write_text(text)
-        out = given_files["folder"] / f"described{next(numbers)}"
-        settle(["search", "--config", str(path), "--data", str(given_files["points"]), "--out", str(out)])
+        out = given_files["folder"] / f"described{ends.total()}"
+        words = ["search", "--config", str(path), "--data", str(given_files["points"]), "--out", str(out)]
+        ends[ENDS[settle(words)]] += 1
 
     run()
+    print(f"run descriptions of seed {SEED}: {dict(ends)}")
 
 
 def test_descriptions(settle: Callable[[list[str]], int | None], given_files: dict[str, Path]) -> None:

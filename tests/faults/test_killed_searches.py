@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,10 @@ from polyarch.prediction.predictor import Predictor
 
 Outcome = Callable[[Path], dict[str, Any]]
 Searching = Callable[..., Search]
-KILLS = 8
+KILLS = int(os.environ.get("KILLS", "8"))
 """Of every method with one and with two workers: 112 in all."""
+SEED = int(os.environ.get("SEED", "0"))
+"""Others than 0 kill at other moments."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def test_kills_in_training_and_in_export(searching: Searching, outcome: Outcome)
 @pytest.mark.parametrize("method", METHODS)
 def test_kills_at_random_moments(method: str, workers: int, searching: Searching, outcome: Outcome) -> None:
     """Every third kill during export, the others at uniform moments of what is left, in as many runs as it takes."""
-    generator = random.Random(f"{method} {workers}")
+    generator = random.Random(f"{method} {workers} {SEED}")
     untouched = searching(method, f"{method}-{workers}", workers)
     assert untouched.run()
     kills = runs = 0

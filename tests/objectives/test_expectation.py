@@ -13,7 +13,13 @@ from torch import Tensor
 from polyarch.data import Batch
 from polyarch.distributions import ArchDistribution, Categorical, Empirical, FactorisedCategorical, Uniform
 from polyarch.errors import InvalidInput
-from polyarch.objectives import ExactExpectation, SampledExpectation, categorical_log_likelihood, support
+from polyarch.objectives import (
+    ExactExpectation,
+    SampledExpectation,
+    categorical_log_likelihood,
+    marginal_log_probabilities,
+    support,
+)
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import ChainSupernet, Supernet
 
@@ -73,6 +79,20 @@ def test_exact_is_the_explicit_sum(net: Supernet, make_q: MakeQ) -> None:
         expected = expected + q.log_prob([architecture]).exp().double()[0] * mean
     value = ExactExpectation()(net, q, BATCH, generator=generator_at(0, "unused"))
     torch.testing.assert_close(value, expected, rtol=1e-6 if make_q is uniform else 1e-12, atol=0)
+
+
+@every_q
+def test_the_marginal_is_the_explicit_mixture(net: Supernet, make_q: MakeQ) -> None:
+    q = make_q(net)
+    shares = [q.log_prob([architecture]).exp().double() for architecture in net.space.enumerate()]
+    outputs = [net(BATCH.inputs, architecture).softmax(-1) for architecture in net.space.enumerate()]
+    expected = sum(share * output for share, output in zip(shares, outputs, strict=True))
+    torch.testing.assert_close(
+        marginal_log_probabilities(net, q, BATCH.inputs).exp(),
+        expected,
+        rtol=1e-6 if make_q is uniform else 1e-12,
+        atol=0,
+    )
 
 
 @every_q

@@ -25,6 +25,7 @@ class Process:
 
     def __init__(self, address: Path, words: list[str], environment: dict[str, str], errors: Path) -> None:
         self._client = socket.socket(socket.AF_UNIX)
+        self._errors = errors
         with errors.open("wb") as file, Path(os.devnull).open("rb+") as nothing:
             files = [nothing.fileno(), nothing.fileno(), file.fileno()]
             self._number = begin(self._client, str(address), words, environment, files)
@@ -38,8 +39,12 @@ class Process:
         os.killpg(self._number, signal.SIGKILL)
 
     def wait(self, seconds: float = 900) -> int | None:
-        """The exit code, or `KILLED`."""
-        assert self.ends_within(seconds), "the command has not ended"
-        answer = self._client.recv(1)
-        self._client.close()
+        """The exit code, or `KILLED`; a command that takes longer is killed, and the error says where it stood."""
+        with self._client:
+            if not self.ends_within(seconds):
+                os.kill(self._number, signal.SIGUSR1)
+                self.ends_within(1)
+                self.kill()
+                raise AssertionError(f"the command has not ended after {seconds} s:\n{self._errors.read_text()}")
+            answer = self._client.recv(1)
         return answer[0] if answer else KILLED

@@ -6,11 +6,13 @@ python preloaded.py run SOCKET WORDS...  has a command run there, in this folder
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import importlib.util
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import sys
@@ -80,6 +82,7 @@ def begin(
 
 def _answer(request: dict[str, Any], main: Callable[[], None]) -> int:
     """The exit code of the command."""
+    faulthandler.register(signal.SIGUSR1)  # says where it stands
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
