@@ -19,6 +19,7 @@ ROOMS = (
     "errors",
     "randomness",
     "files",
+    "locks",
     "settings",
     "plugins",
     "data",

@@ -10,11 +10,11 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
 from polyarch.errors import ConfigError
+from polyarch.locks import RunLock
 from polyarch.plugins import method_named
 from polyarch.runs.checks import check_callbacks, check_wirings
 from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
-from polyarch.runs.lock import RunLock
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import PlannedStage, fitted, show_plan, timings_of
 from polyarch.runs.provenance import begin, go_on

@@ -9,8 +9,8 @@ from typing import Any
 from polyarch.errors import ConfigError
 from polyarch.executors.executor import Item, Mapper, Result
 from polyarch.files import Journal, check_folder, reason_of, remove_temporaries
+from polyarch.locks import LOCK_FILE, RunLock
 from polyarch.runs.display import Report
-from polyarch.runs.lock import LOCK_FILE, RunLock
 from polyarch.runs.settings import RunSettings
 from polyarch.training import CheckpointStore
 
