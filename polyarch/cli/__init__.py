@@ -22,7 +22,7 @@ from polyarch.cli.runs import rank, search, train
 from polyarch.cli.sizes import extract, front
 from polyarch.cli.spaces import spaces_app
 from polyarch.cli.truth import truth_app
-from polyarch.errors import Interrupted, PolyarchError
+from polyarch.errors import Interrupted, PolyarchError, UnlikeProcessors
 from polyarch.files import reason_of
 from polyarch.training import CorruptCheckpoint
 
@@ -60,6 +60,7 @@ def callback(
 def main() -> None:
     """Runs the command line; errors are one sentence and exit code 2, an interruption is 130."""
     warnings.simplefilter("always", CorruptCheckpoint)
+    warnings.simplefilter("always", UnlikeProcessors)
     warnings.showwarning = _show_warning
     try:
         app()
@@ -108,5 +109,5 @@ def _complain(message: str) -> None:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    if issubclass(category, CorruptCheckpoint):
+    if issubclass(category, (CorruptCheckpoint, UnlikeProcessors)):
         _complain(f"warning: {message}")

@@ -35,6 +35,9 @@ from polyarch.spaces import Architecture
 PROPOSAL = "proposal"
 """User attribute of the trials that are returned: their position among these."""
 
+EARLIER = "batch"
+"""What it was before polyarch 0.8."""
+
 REJECTED = "rejected"
 """User attribute of trials that are not returned, with the reason: beyond a limit, or the network of another trial."""
 
@@ -163,10 +166,10 @@ class StudySearcher(Searcher):
     def _read(self) -> None:
         """Reads the proposals of the study; what is neither a proposal nor rejected is not of this class."""
         trials = self.study.get_trials(deepcopy=False)
-        known = [trial for trial in trials if {PROPOSAL, REJECTED} & trial.user_attrs.keys()]
+        known = [trial for trial in trials if {PROPOSAL, EARLIER, REJECTED} & trial.user_attrs.keys()]
         self._proposals: list[_Proposal] = []
         for trial in known:
-            if PROPOSAL in trial.user_attrs:
+            if REJECTED not in trial.user_attrs:
                 identity = self._storage.get_trial_id_from_study_id_trial_number(self._study, trial.number)
                 values = tuple(trial.values) if trial.state == TrialState.COMPLETE else ()
                 notes = {key: value for key, value in trial.user_attrs.items() if key != PROPOSAL}
@@ -191,7 +194,7 @@ class StudySearcher(Searcher):
             rejected = REJECTED in trial.user_attrs
             self._shown.add_trial(self._trial(trial.params, {}, trial.system_attrs, rejected=rejected))
             self._rejected_in_a_row = self._rejected_in_a_row + 1 if rejected else 0
-        self._places = [place for place, trial in enumerate(trials) if PROPOSAL in trial.user_attrs]
+        self._places = [place for place, trial in enumerate(trials) if REJECTED not in trial.user_attrs]
         self._attributes = self._storage.get_study_system_attrs(self._study)
         for key, value in self._attributes.items():
             self._shown_storage.set_study_system_attr(self._shown_study, key, value)

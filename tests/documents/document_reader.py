@@ -53,7 +53,7 @@ TINY: dict[str, Any] = {
     "rank.supernets": 1,
     "rank.estimators": ["sotl", "params"],
     "search.budget": 4,
-    "search.batch": 2,
+    "search.window": 2,
     "search.population": 2,
     "search.tournament": 2,
     "retrain.epochs": 3,
