@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import pickle
 import platform
 import shutil
 import tempfile
@@ -77,19 +78,12 @@ def run_bunch(task: Any, block: Block, items: bytes) -> Returned:
         work = _task_of(task, block)
         returned.processor = processor_bits()
         started = time.perf_counter()
-        for item in unpickled(items):
+        for item in pickle.loads(items):  # of the driver, which runs whatever code it likes here
             returned.results.append(work(item))
         returned.seconds = time.perf_counter() - started
     except Exception as error:
         returned.failed = Failed(error, "".join(traceback.format_exception(error)))
     return returned
-
-
-def unpickled(items: bytes) -> Any:
-    """Items from the driver of this cluster, which runs whatever code it likes here."""
-    from ray import cloudpickle
-
-    return cloudpickle.loads(items)
 
 
 _loaded: tuple[str, Callable[[Any], Any]] | None = None  # of this worker process: the block and its task
