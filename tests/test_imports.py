@@ -20,6 +20,7 @@ ROOMS = (
     "randomness",
     "files",
     "locks",
+    "remote",
     "settings",
     "plugins",
     "data",

@@ -12,6 +12,7 @@ from rich.console import Console
 
 import polyarch
 from polyarch.cli import clock  # noqa: F401 - before anything that takes long to load
+from polyarch.cli.copying import copy
 from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.memory import limit_memory, memory_sentence
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
-for command in (predict, verify, serve, front, extract, train, rank):
+for command in (predict, verify, serve, copy, front, extract, train, rank):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")

@@ -238,6 +238,7 @@ FOR_PEOPLE: dict[str, Callable[[str], object]] = {
     r"polyarch experiment run ": _runs_a_known_experiment,
     r"polyarch experiment page ": _writes_the_page_of_a_document,
     r"polyarch rank --data cifar10 ": parse,
+    r"polyarch search .*--executor ray": parse,
 }
 """Lines that install, fetch, need other data or take minutes, and what is checked of them instead."""
 
