@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from polyarch.errors import ConfigError, InvalidInput, MissingExtra, UnlikeProcessors, first_line
@@ -147,7 +148,7 @@ class _Crew:
         self._block = block
         file = BytesIO()
         torch.save(task, file, pickle_module=self._ray.cloudpickle)  # which takes what a script defines
-        self._task = self._ray.put(torch.frombuffer(file.getbuffer(), dtype=torch.uint8).numpy())
+        self._task = self._ray.put(np.frombuffer(file.getbuffer(), np.uint8))
         self._work = _remote_work(self._ray).options(num_cpus=cluster.cpus, num_gpus=cluster.gpus)
         self._path = [str(Path(entry).resolve()) for entry in sys.path]
         self._running: dict[Future[Returned], tuple[Any, Taken]] = {}

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from polyarch.data import Batches, load, stratified_split
-from polyarch.errors import ConfigError, NotFiniteError, UnknownName, UnlikeProcessors, WorkerDied
+from polyarch.errors import ConfigError, UnlikeProcessors, WorkerDied
 from polyarch.estimators import Failure, Scoring, ShortRun, SoTL, ValAcc
 from polyarch.executors import Executor, Ray, Serial
 from polyarch.nn import AdaptedStatistics
@@ -112,13 +112,8 @@ def test_items_of_dead_workers_are_run_again_and_given_up(two: Ray, tasks: Any, 
 
 
 def test_errors_come_back_as_raised_and_the_crew_goes_on(two: Ray, tasks: Any) -> None:
-    expected: list[tuple[str, type[Exception], str]] = [
-        ("not finite", NotFiniteError, "Expected a finite score. Got nan."),
-        ("unknown", UnknownName, "Expected a colour out of red, green. Got 'gren'. Did you mean 'green'?"),
-        ("other", ZeroDivisionError, "by hand"),
-    ]
     with two.open(tasks.fail) as run:
-        for item, kind, message in expected:
+        for item, kind, message in tasks.ERRORS:
             with pytest.raises(kind) as caught:
                 list(run([item]))
             assert str(caught.value) == message
