@@ -14,6 +14,7 @@ from optuna.study import StudyDirection
 
 from polyarch.errors import ConfigError
 from polyarch.locks import HEARTBEAT_SECONDS, in_words, is_at_work, this_process
+from polyarch.searchers.storage import quiet_optuna
 
 DRIVER = "driver"
 """Attribute of a lease: which process has it, and when it was last heard of."""
@@ -54,7 +55,8 @@ class Lease:
     def _taken(self) -> int:
         for _ in range(2):
             try:
-                study = self._storage.create_new_study([StudyDirection.MINIMIZE], self._name)
+                with quiet_optuna():
+                    study = self._storage.create_new_study([StudyDirection.MINIMIZE], self._name)
             except DuplicatedStudyError:
                 with suppress(KeyError):  # given back, or taken over by another process, at this very moment
                     self._remove_stale(self._storage.get_study_id_from_name(self._name))

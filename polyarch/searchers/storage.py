@@ -1,6 +1,8 @@
 """Where studies are kept: SQLite, a journal file, or a data base server."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
@@ -65,15 +67,22 @@ def drop_torn_line(path: Path, lock: JournalFileSymlinkLock) -> None:
 
 
 def study_in(storage: BaseStorage, name: str, directions: list[str]) -> optuna.Study:
-    """The study, created if it is not there, without Optuna's message."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    """The study, created if it is not there."""
+    with quiet_optuna():
         return optuna.create_study(
             storage=storage,
             study_name=name,
-            directions=directions,
-            load_if_exists=True,  # type: ignore[arg-type]
+            directions=directions,  # type: ignore[arg-type]
+            load_if_exists=True,
         )
+
+
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Suppresses Optuna's message about a new study."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
     finally:
         optuna.logging.set_verbosity(verbosity)
