@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +18,8 @@ from typing import Any
 
 from measure import RESULTS
 
-ITEM_BYTES = 2000
-"""Of an architecture and its scores as a message; on the driver, a proposal with its trial takes about 4 kB twice."""
-
-PROPOSAL_BYTES = 8000
+from polyarch.estimators import Score
+from polyarch.supernets import NB201Supernet
 
 
 @dataclass(frozen=True)
@@ -69,15 +68,21 @@ def stored(name: str, *keys: str) -> float:
     return float(found)
 
 
+def message_bytes() -> int:
+    """Of an architecture that is sent and a score that comes back."""
+    architecture = next(NB201Supernet(channels=1, cells=1).space.enumerate())
+    return len(pickle.dumps([architecture])) + len(pickle.dumps([Score(-1.0, "sotl", None, 1.0)]))
+
+
 def rows(item: float, driver: float, spread: float) -> Iterator[str]:
+    message = message_bytes()
     for workers in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
         window, items = 2 * workers, max(40 * workers, 400)
         found = simulate(workers, window, item=item, driver=driver, spread=spread, items=items)
         with_barrier = simulate(workers, workers, item=item, driver=driver, spread=spread, items=items, barrier=True)
-        megabytes = 10_000 * PROPOSAL_BYTES / 1e6
         yield (
             f"| {workers} | {found.rate:.2f} | {found.driver:.0%} | {found.idle:.0%} | {with_barrier.idle:.0%} | "
-            f"{found.rate * ITEM_BYTES / 1e3:.1f} | {megabytes:.0f} |"
+            f"{found.rate * message / 1e3:.1f} |"
         )
 
 
@@ -91,8 +96,8 @@ def main() -> None:
     sending = stored("ray_overhead", "trivial_item_milliseconds", "ray") if asked.driver is None else asked.driver
     driver = (ask_tell + sending) / 1000
     print(f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver for each, window of twice the workers.\n")
-    print("| workers | items/s | driver busy | idle | idle with a barrier | kB/s | MB on the driver, 10,000 trials |")
-    print("|---|---|---|---|---|---|---|")
+    print("| workers | items/s | driver busy | idle | idle with a barrier | kB/s |")
+    print("|---|---|---|---|---|---|")
     for row in rows(asked.item, driver, asked.spread):
         print(row)
 
