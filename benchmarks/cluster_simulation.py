@@ -74,10 +74,10 @@ def message_bytes() -> int:
     return len(pickle.dumps([architecture])) + len(pickle.dumps([Score(-1.0, "sotl", None, 1.0)]))
 
 
-def rows(item: float, driver: float, spread: float) -> Iterator[str]:
+def rows(item: float, driver: float, spread: float, per_worker: int) -> Iterator[str]:
     message = message_bytes()
     for workers in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
-        window, items = 2 * workers, max(40 * workers, 400)
+        window, items = per_worker * workers, max(40 * workers, 400)
         found = simulate(workers, window, item=item, driver=driver, spread=spread, items=items)
         with_barrier = simulate(workers, workers, item=item, driver=driver, spread=spread, items=items, barrier=True)
         yield (
@@ -91,14 +91,17 @@ def main() -> None:
     parser.add_argument("--item", type=float, default=4.0, help="mean seconds of an item")
     parser.add_argument("--spread", type=float, default=0.5, help="spread of the logarithm of its time")
     parser.add_argument("--driver", type=float, help="milliseconds of the driver per item; by default as measured")
+    parser.add_argument("--per-worker", type=int, default=2, help="the window over the number of workers")
     asked = parser.parse_args()
     ask_tell = stored("ask_tell", "ratio") if asked.driver is None else 0.0
     sending = stored("ray_overhead", "trivial_item_milliseconds", "ray") if asked.driver is None else asked.driver
     driver = (ask_tell + sending) / 1000
-    print(f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver for each, window of twice the workers.\n")
+    print(
+        f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver for each, window of {asked.per_worker} times the workers.\n"
+    )
     print("| workers | items/s | driver busy | idle | idle with a barrier | kB/s |")
     print("|---|---|---|---|---|---|")
-    for row in rows(asked.item, driver, asked.spread):
+    for row in rows(asked.item, driver, asked.spread, asked.per_worker):
         print(row)
 
 
