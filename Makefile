@@ -29,11 +29,11 @@ lint: .venv/installed-dev
 test-fast: .venv/installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
-test-slow: .venv/installed-dev
+test-slow: .venv/installed-ray
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
 
 bench: .venv/installed-dev
-	for script in supernet_step own_module_step elastic_step depth_step batched_heads replicas pruned_forward resident_epoch parallel_ranking strategy_step interchoice_overhead sotl_ranking table_load sotl_step unrolled_step mixed_forward unrolled_memory per_example_wiring per_example_operations ensemble_prefix gated_step extracted_forward parallel_candidates compiled_step; do $(BIN)/python benchmarks/$$script.py || exit 1; done
+	for script in supernet_step own_module_step elastic_step depth_step batched_heads replicas pruned_forward resident_epoch parallel_ranking strategy_step interchoice_overhead sotl_ranking table_load sotl_step unrolled_step mixed_forward unrolled_memory per_example_wiring per_example_operations ensemble_prefix gated_step extracted_forward parallel_candidates compiled_step ask_tell; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -56,6 +56,10 @@ clean:
 
 .venv/installed-dev: pyproject.toml constraints.txt experiments/pyproject.toml | .venv/pyvenv.cfg
 	$(BIN)/pip install --quiet --editable '.[dev,tensorboard,report,onnx,serve,parquet,huggingface]' --editable experiments
+	touch $@
+
+.venv/installed-ray: .venv/installed-dev
+	$(BIN)/pip install --quiet --editable '.[ray]'
 	touch $@
 
 .venv/installed-docs: .venv/installed

@@ -37,7 +37,7 @@ TINY_RUN = {
     "rank.architectures": 5,
     "rank.supernets": 1,
     "search.budget": 8,
-    "search.batch": 4,
+    "search.window": 4,
     "search.population": 4,
     "search.tournament": 2,
     "retrain.epochs": 2,

@@ -107,6 +107,10 @@ class Interrupted(PolyarchError):
     """The user asked to stop; everything needed to resume is on disk."""
 
 
+class UnlikeProcessors(UserWarning):
+    """The machines of a cluster compute different last bits."""
+
+
 def closest_name(name: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` for the known name most similar to this one; an empty text if none is similar."""
     close = get_close_matches(name, list(known), n=1)

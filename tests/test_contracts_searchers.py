@@ -58,7 +58,8 @@ class StudyContract(SearcherContract):
         assert searcher.ask(3) == asked
         assert searcher.ask(2) == asked[:2]
         self._tell(searcher, asked[:1])
-        assert searcher.ask(3) == asked[1:]
+        assert searcher.ask(2) == asked[1:]
+        assert searcher.ask(3)[:2] == asked[1:]
 
     def test_asking_for_nothing_is_a_mistake(self) -> None:
         with pytest.raises(InvalidInput, match="1 or more architectures"):
@@ -73,7 +74,7 @@ class TestExhaustiveSearch(StudyContract):
     make_sampler = staticmethod(exhaustive_search)
 
     def test_every_network_comes_once_and_then_nothing(self) -> None:
-        searcher = self.make_searcher()
+        searcher = StudySearcher(Limits(NET), exhaustive_search, seed=0, window=64)
         networks = distinct_networks(NET.space.enumerate(), most=64)
         assert searcher.ask(65) == networks
         self._tell(searcher, networks)

@@ -29,7 +29,7 @@ TINY: dict[str, Any] = {
     "scores.policy_batches": 2,
     "rank.architectures": 3,
     "search.budget": 4,
-    "search.batch": 2,
+    "search.window": 2,
     "search.population": 2,
     "search.tournament": 2,
     "retrain.epochs": 2,

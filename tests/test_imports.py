@@ -19,6 +19,8 @@ ROOMS = (
     "errors",
     "randomness",
     "files",
+    "locks",
+    "remote",
     "settings",
     "plugins",
     "data",

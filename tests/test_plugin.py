@@ -19,7 +19,7 @@ SMALL = {
     "rank.architectures": 3,
     "rank.supernets": 1,
     "search.budget": 4,
-    "search.batch": 2,
+    "search.window": 2,
     "search.population": 2,
     "retrain.epochs": 1,
     "retrain.seeds": 1,

@@ -20,7 +20,7 @@ QUICK: dict[str, Any] = {
     "scores.steps": 2,
     "scores.policy_batches": 2,
     "search.budget": 2,
-    "search.batch": 2,
+    "search.window": 2,
     "search.population": 2,
     "search.tournament": 2,
     "retrain.epochs": 12,

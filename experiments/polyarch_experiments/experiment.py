@@ -14,7 +14,7 @@ import torch
 import polyarch
 from polyarch.data import data_root
 from polyarch.errors import ConfigError, CorruptFile, MissingData, UnknownName
-from polyarch.executors import Executor, Mapper, Processes, Serial
+from polyarch.executors import Executor, Items, Mapper, executor_named
 from polyarch.files import Journal, write_json
 from polyarch.runs.display import Display
 from polyarch.runs.settings import with_overrides
@@ -88,6 +88,7 @@ class Experiment:
         stop: StopRequest,
         workers: int | None = None,
         changes: Mapping[str, Any] | None = None,
+        executor: Executor | None = None,
     ) -> ExperimentResults:
         """Runs what is not yet in the folder and writes ``results.json`` and ``figures/``.
 
@@ -95,10 +96,11 @@ class Experiment:
 
         Args:
             changes: other values of settings of the preset, by dotted name.
+            executor: runs the items; by default so many worker processes.
         """
         settings = self._changed(preset, changes or {})
         self._claim_folder(out, preset, settings)
-        executor: Executor = Serial() if workers == 1 else Processes(workers)
+        executor = executor or executor_named("processes", workers=workers)
         task, items, journal = _Task(self.task, settings, out), self.items(settings), Journal(out / "runs.jsonl")
         arrivals = _Arrivals(Journal(out / "costs.jsonl"))
 
@@ -220,7 +222,7 @@ class _Arrivals:
     def noted(self, run: Mapper[Any, _Result]) -> Mapper[Any, dict[str, Any]]:
         """The same without the items whose data are missing, so that no journal has them."""
 
-        def others(items: Sequence[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+        def others(items: Items[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
             for index, result in run(items):
                 if isinstance(result.found, str):
                     self.missing.append(result.found)

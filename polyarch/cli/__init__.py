@@ -12,6 +12,7 @@ from rich.console import Console
 
 import polyarch
 from polyarch.cli import clock  # noqa: F401 - before anything that takes long to load
+from polyarch.cli.copying import copy
 from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.memory import limit_memory, memory_sentence
@@ -22,7 +23,7 @@ from polyarch.cli.runs import rank, search, train
 from polyarch.cli.sizes import extract, front
 from polyarch.cli.spaces import spaces_app
 from polyarch.cli.truth import truth_app
-from polyarch.errors import Interrupted, PolyarchError
+from polyarch.errors import Interrupted, PolyarchError, UnlikeProcessors
 from polyarch.files import reason_of
 from polyarch.training import CorruptCheckpoint
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
-for command in (predict, verify, serve, front, extract, train, rank):
+for command in (predict, verify, serve, copy, front, extract, train, rank):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")
@@ -60,6 +61,7 @@ def callback(
 def main() -> None:
     """Runs the command line; errors are one sentence and exit code 2, an interruption is 130."""
     warnings.simplefilter("always", CorruptCheckpoint)
+    warnings.simplefilter("always", UnlikeProcessors)
     warnings.showwarning = _show_warning
     try:
         app()
@@ -108,5 +110,5 @@ def _complain(message: str) -> None:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    if issubclass(category, CorruptCheckpoint):
+    if issubclass(category, (CorruptCheckpoint, UnlikeProcessors)):
         _complain(f"warning: {message}")

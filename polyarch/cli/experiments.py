@@ -10,8 +10,18 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from polyarch.cli.options import OutOption, SetOption, WorkersOption, console
+from polyarch.cli.options import (
+    AddressOption,
+    CpusOption,
+    ExecutorOption,
+    GpusOption,
+    OutOption,
+    SetOption,
+    WorkersOption,
+    console,
+)
 from polyarch.errors import ConfigError, UnknownName
+from polyarch.executors import executor_named
 from polyarch.plugins import EXPERIMENTS
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import parse_assignments
@@ -52,6 +62,10 @@ def run_experiment(
     out: OutOption,
     preset: Annotated[str, typer.Option("--preset", help="quick, cpu, long (not all have it) or paper.")] = "quick",
     workers: WorkersOption = None,
+    executor: ExecutorOption = None,
+    address: AddressOption = None,
+    cpus_per_item: CpusOption = None,
+    gpus_per_item: GpusOption = None,
     settings: SetOption = None,
 ) -> None:
     """Run an experiment, or resume it, and write results.json."""
@@ -59,8 +73,16 @@ def run_experiment(
     if preset not in experiment.presets:
         raise UnknownName("preset", preset, experiment.presets)
     changes = parse_assignments(settings or [])
+    where = executor_named(
+        executor or "processes",
+        workers=workers,
+        address=address,
+        cpus=1.0 if cpus_per_item is None else cpus_per_item,
+        gpus=gpus_per_item or 0.0,
+        shared=out,
+    )
     with stop_on_signal("the same command") as stop:
-        results = experiment.run(preset, out, Terminal(console), stop, workers, changes)
+        results = experiment.run(preset, out, Terminal(console), stop, workers, changes, where)
     table = Table("claim", "verdict", "numbers")
     for claim in results.claims:
         table.add_row(escape(claim.text), claim.verdict, escape(claim.numbers))

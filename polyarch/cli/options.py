@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
 
 from polyarch.errors import ConfigError
+from polyarch.executors import ExecutorName
 from polyarch.files import is_stream
 from polyarch.plugins import ESTIMATORS, SPACES, STRATEGIES, trusting_only
 from polyarch.runs.references import references_in
@@ -27,6 +28,17 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting, e.g. train.epochs=20.")
 ]
 WorkersOption = Annotated[int | None, typer.Option("--workers", help="Worker processes; all cores by default.")]
+ExecutorOption = Annotated[
+    str | None, typer.Option("--executor", help=f"Where items run: {', '.join(get_args(ExecutorName))}.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", help="Of a Ray cluster, HOST:PORT or auto; by default one is started on this machine."),
+]
+CpusOption = Annotated[float | None, typer.Option("--cpus-per-item", help="Processors of a Ray cluster for each item.")]
+GpusOption = Annotated[
+    float | None, typer.Option("--gpus-per-item", help="GPUs of a Ray cluster for each item, e.g. 0.25.")
+]
 DataOption = Annotated[
     str | None, typer.Option("--data", help="A name (see `polyarch data list`), a folder of images, a table, ...")
 ]
@@ -95,8 +107,15 @@ SHARED = {
     "seed": "seed",
     "workers": "workers",
     "device": "device",
+    "executor": "executor.kind",
+    "address": "executor.address",
+    "cpus_per_item": "executor.cpus_per_item",
+    "gpus_per_item": "executor.gpus_per_item",
 }
 """Arguments that several commands have, and the settings behind them."""
+
+CLUSTER = ("executor.address", "executor.cpus_per_item", "executor.gpus_per_item")
+"""What only a Ray cluster has, which --executor ray is not needed for."""
 
 
 def trusting(options: Mapping[str, Any], trust_module: bool) -> AbstractContextManager[None]:
@@ -116,4 +135,9 @@ def common_options(context: typer.Context, *, default_space: str | None = None) 
         raise ConfigError(f"Expected --module without --space, or with --space module. Got --space {space}.")
     if space is not None:
         SPACES.check(space)
+    of_cluster = [key for key in CLUSTER if found[key] is not None]
+    if of_cluster and found["executor.kind"] not in (None, "ray"):
+        raise ConfigError(f"Expected {', '.join(of_cluster)} with --executor ray. Got {found['executor.kind']!r}.")
+    if of_cluster:
+        found["executor.kind"] = "ray"
     return {**found, "space.kind": space or default_space if module is None else "module"}

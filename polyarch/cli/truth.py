@@ -12,9 +12,13 @@ from rich.text import Text
 
 from polyarch.cli.options import (
     AcceptOption,
+    AddressOption,
     ConfigOption,
+    CpusOption,
     DataOption,
     DeviceOption,
+    ExecutorOption,
+    GpusOption,
     GroupOption,
     OutOption,
     ResumeOption,
@@ -63,6 +67,10 @@ def build(
     trust_module: TrustOption = False,
     seed: SeedOption = None,
     workers: WorkersOption = None,
+    executor: ExecutorOption = None,
+    address: AddressOption = None,
+    cpus_per_item: CpusOption = None,
+    gpus_per_item: GpusOption = None,
     device: DeviceOption = None,
     settings: SetOption = None,
 ) -> None:

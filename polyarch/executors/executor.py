@@ -10,7 +10,11 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-Mapper = Callable[[Sequence[Item]], Iterator[tuple[int, Result]]]
+Items = Sequence[Item] | Callable[[int], Sequence[Item]]
+"""Items, or a function that gives up to so many further ones: none while they depend on results that are still to come,
+or when there are no more."""
+
+Mapper = Callable[[Items[Item]], Iterator[tuple[int, Result]]]
 """Runs the task over items and yields (index of the item, result) as they finish."""
 
 
@@ -20,22 +24,6 @@ class Executor(ABC):
     @abstractmethod
     def open(self, task: Callable[[Item], Result]) -> AbstractContextManager[Mapper[Item, Result]]:
         """Sets up workers for the task and yields a mapper that can be called many times."""
-
-
-class Serial(Executor):
-    """Runs the items one after the other in this process."""
-
-    @contextmanager
-    def open(self, task: Callable[[Item], Result]) -> Iterator[Mapper[Item, Result]]:
-        """Yields a mapper that keeps the order of the items."""
-
-        def run(items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-            for index, item in enumerate(items):
-                with one_thread():
-                    result = task(item)
-                yield index, result
-
-        yield run
 
 
 @contextmanager

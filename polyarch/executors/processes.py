@@ -6,8 +6,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -17,10 +16,8 @@ from typing import Any, cast
 import torch
 
 from polyarch.errors import InvalidInput, WorkerDied
-from polyarch.executors.executor import Executor, Item, Mapper, Result
-
-ATTEMPTS = 3
-"""How many times a worker may die while an item is running before the item is given up."""
+from polyarch.executors.backlog import Backlog
+from polyarch.executors.executor import Executor, Item, Items, Mapper, Result
 
 
 class Processes(Executor):
@@ -32,7 +29,7 @@ class Processes(Executor):
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        self.workers = available_cores() if workers is None else workers
         if self.workers < 1:
             raise InvalidInput(f"Expected 1 or more workers. Got {self.workers}.")
 
@@ -41,6 +38,11 @@ class Processes(Executor):
         """Starts the workers with the first item and stops them at the end of the block."""
         with worker_pool(task, self.workers) as pool:
             yield pool.run
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 @contextmanager
@@ -93,32 +95,28 @@ class WorkerPool:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
 
-    def run(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def run(self, items: Items[Any]) -> Iterator[tuple[int, Any]]:
         """Runs the task over items; see `Mapper`."""
-        waiting = deque(range(len(items)))
-        attempts = [0] * len(items)
-        running: dict[Future[Any], int] = {}
-        while waiting or running:
+        backlog = Backlog(items)
+        running: dict[Future[Any], tuple[int, Any]] = {}
+        starting: list[tuple[int, Any]] = []
+        while True:
             try:
                 # Each worker has at most one item, so that few are lost when one dies.
-                while waiting and len(running) < self._workers:
-                    future = self.submit(items[waiting[0]])
-                    running[future] = waiting.popleft()
+                while len(running) < self._workers and (starting := backlog.take(1)):
+                    running[self.submit(starting[0][1])] = starting[0]
+                starting = []
+                if not running:
+                    return
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     result = future.result()
-                    yield running.pop(future), result
+                    yield running.pop(future)[0], result
             except BrokenProcessPool:
-                for index in list(running.values()) or [waiting[0]]:  # none if workers cannot even start
-                    attempts[index] += 1
-                    if attempts[index] >= ATTEMPTS:
-                        raise WorkerDied(
-                            f"Expected item {index} to finish. A worker process died {ATTEMPTS} times while it was "
-                            'running (out of memory, or a script without `if __name__ == "__main__":`?).'
-                        ) from None
-                waiting.extendleft(sorted(running.values(), reverse=True))
-                running.clear()
                 self.close()
+                backlog.give_back(starting, died=not running)  # workers that cannot even start
+                backlog.give_back(running.values())
+                running.clear()
 
     def submit(self, *arguments: Any) -> Future[Any]:
         """Hands task(*arguments) to a worker."""

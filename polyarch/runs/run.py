@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyarch.data import Dataset
 from polyarch.distributions import Uniform
 from polyarch.estimators import Estimator
-from polyarch.executors import Executor, Processes, Serial
+from polyarch.executors import Executor, executor_named
 from polyarch.plugins import method_named
 from polyarch.randomness import generator_at
 from polyarch.results import Provenance
@@ -58,6 +59,14 @@ def distinct_networks(architectures: Iterable[Architecture], *, most: int) -> li
         if len(found) == most:
             break
     return list(found.values())
+
+
+def executor_of(settings: RunSettings, *, workers: int | None = None, shared: Path | None = None) -> Executor:
+    """The executor that settings name."""
+    one = settings.executor
+    return executor_named(
+        one.kind, workers=workers, address=one.address, cpus=one.cpus_per_item, gpus=one.gpus_per_item, shared=shared
+    )
 
 
 @dataclass
@@ -168,8 +177,8 @@ class Run:
         return distinct_draws(self.limits, n, seed=self.settings.seed, stream=stream, besides=besides)
 
     def executor(self) -> Executor:
-        """Worker processes, or this one."""
-        return Serial() if self.settings.workers == 1 else Processes(self.settings.workers)
+        """What runs items; on a cluster, all machines must see the folder of the run."""
+        return executor_of(self.settings, workers=self.settings.workers, shared=self.workspace.folder)
 
     def seconds_left(self, share: float = 1.0) -> float:
         """Until this share of ``max_minutes`` is over; infinity without that limit."""

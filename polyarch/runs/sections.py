@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from polyarch.data.augmentations import Interpolation
 from polyarch.data.table_encoding import NumberScaling
 from polyarch.errors import UnknownName
+from polyarch.executors import ExecutorName
 from polyarch.plugins import ESTIMATORS, SAMPLERS, STRATEGIES, Registry
 from polyarch.predictive.conformal_intervals import IntervalMethod
 from polyarch.predictive.conformal_sets import SetMethod
@@ -183,13 +184,30 @@ class RankSettings(Settings):
     halving: bool = False
 
 
+class ExecutorSettings(Settings):
+    """Where items run: in this process, in processes of this machine, or on a Ray cluster.
+
+    The address of a cluster, and what each item takes of it, are for ``ray`` alone.
+    """
+
+    kind: ExecutorName = "processes"
+    address: str | None = None
+    cpus_per_item: PositiveFloat = 1.0
+    gpus_per_item: NonNegative = 0.0
+
+
 class SearchSettings(Settings):
-    """How the best architecture is looked for."""
+    """How the best architecture is looked for.
+
+    Proposal k depends on the results of proposals 0..k - ``window``: as many can be scored at a time. ``storage`` is a
+    file or the URL of a data base for the study.
+    """
 
     sampler: SamplerName = "evolution"
     objectives: Annotated[tuple[EstimatorName, ...], Field(min_length=1)] = ("sotl_last",)
     budget: PositiveInt = 60
-    batch: PositiveInt = 10
+    window: PositiveInt = 10
+    storage: str | None = None
     population: PositiveInt = 20
     tournament: PositiveInt = 5
     max_params: PositiveFloat | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +21,14 @@ from pydantic import (
 )
 
 from polyarch.errors import ConfigError, InvalidInput
+from polyarch.executors import available_cores
 from polyarch.files import reason_of, write_atomically
 from polyarch.plugins import DEFAULT_METHOD, METHODS, SPACES, SUPERNET_METHOD, method_named
 from polyarch.runs.evaluation import EvaluationRetrainSettings, evaluation_of
 from polyarch.runs.sections import (
     DataSettings,
     EstimatorSettings,
+    ExecutorSettings,
     NonNegative,
     RankSettings,
     RetrainSettings,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 Section = TypeVar("Section", bound=Settings)
 
-RENAMED = {"data.outside": "data.ood"}
+RENAMED = {"data.outside": "data.ood", "search.batch": "search.window"}
 """Keys of earlier versions and what they are called now."""
 
 
@@ -64,7 +65,8 @@ class RunSettings(Settings):
     evidence: bool = False
     decisions: tuple[str, ...] = ()
     device: str = "cpu"
-    workers: PositiveInt = Field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    workers: PositiveInt = Field(default_factory=available_cores)
+    executor: ExecutorSettings = ExecutorSettings()
     checkpoint_seconds: NonNegative = 20.0
     programs: tuple[Literal["pt2", "onnx"], ...] = ("pt2", "onnx")
     tensorboard: bool = False
@@ -104,6 +106,9 @@ class RunSettings(Settings):
         space = content.get("space")
         if isinstance(space, Mapping) and "kind" in space:
             content["space"] = SPACES[str(space["kind"])].stored(space)
+        search = content.get("search")
+        if isinstance(search, dict) and "batch" in search:
+            search["window"] = search.pop("batch")
         return cls.parse(content, str(path))
 
     @classmethod
@@ -185,7 +190,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"Expected {path} to be TOML. Found values nested too deeply.") from None
 
 
-FREE_TO_CHANGE = ("workers", "device")
+FREE_TO_CHANGE = ("workers", "device", "executor")
 """Where a run takes place, which a resumed run may choose anew."""
 
 
@@ -266,5 +271,5 @@ def resumed_settings(
                 f"Expected the settings of the run that is resumed. {section!r} is {old[section]} there and "
                 f"{new[section]} now; choose another --out for a new run."
             )
-    free = {key: value for key, value in overrides.items() if key in FREE_TO_CHANGE}
+    free = {key: value for key, value in overrides.items() if key.partition(".")[0] in FREE_TO_CHANGE}
     return RunSettings.parse(with_overrides(settings.model_dump(mode="json"), free), origin)

@@ -10,20 +10,22 @@ from typing import Any
 from polyarch.data import Dataset
 from polyarch.data.sources import DATASETS
 from polyarch.errors import ConfigError
+from polyarch.executors import Ray
+from polyarch.locks import RunLock
 from polyarch.plugins import method_named
 from polyarch.runs.checks import check_callbacks, check_wirings
 from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
-from polyarch.runs.lock import RunLock
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import PlannedStage, fitted, show_plan, timings_of
 from polyarch.runs.provenance import begin, go_on
-from polyarch.runs.run import Run
+from polyarch.runs.run import Run, executor_of
 from polyarch.runs.settings import RunSettings, resumed_settings
 from polyarch.runs.stage import stages_of
 from polyarch.runs.suggestion import with_suggestions
 from polyarch.runs.task import asked_kind
 from polyarch.runs.workspace import Workspace
+from polyarch.searchers.storage import check_storage
 from polyarch.tables.lookup import whole_name
 from polyarch.training import Callback, StopRequest
 
@@ -101,7 +103,7 @@ class Beginning:
     def prepare(self, asked: RunSettings) -> tuple[Run, list[str]]:
         """A run with absolute paths and a space for the data, and what was chosen, in words; nothing is written."""
         Workspace.check(self.out)
-        asked = _with_whole_paths(asked)
+        asked = _with_workers(_with_whole_paths(asked))
         check_wirings(asked)
         data = self.data or load_data(asked.data, asked_kind(asked.task))
         decisions = [note.rstrip(".") for note in data.notes]
@@ -146,6 +148,14 @@ def _is_chosen_for(asked: RunSettings) -> bool:
     return asked.space.kind in ("auto", "module") or method_named(asked.method).always_suggests
 
 
+def _with_workers(asked: RunSettings) -> RunSettings:
+    """As many workers as a cluster has, unless a number was asked for."""
+    executor = executor_of(asked)
+    if "workers" in asked.model_fields_set or not isinstance(executor, Ray):
+        return asked
+    return asked.model_copy(update={"workers": executor.workers})
+
+
 def _with_whole_paths(asked: RunSettings) -> RunSettings:
     """Paths that do not depend on the current folder, so that a run can be resumed from another one."""
     for key, whole in PATHS.items():
@@ -169,6 +179,11 @@ def _whole(name: str) -> str:
     return str(Path(name).resolve()) if name not in DATASETS and Path(name).exists() else name
 
 
+def _whole_storage(name: str) -> str:
+    check_storage(name)
+    return name if "://" in name else str(Path(name).resolve())
+
+
 PATHS: dict[str, Callable[[str], str]] = {
     "data.name": _whole,
     "data.ood": _whole,
@@ -176,5 +191,6 @@ PATHS: dict[str, Callable[[str], str]] = {
     "data.valid": _whole,
     "data.test": _whole,
     "rank.truth": whole_name,
+    "search.storage": _whole_storage,
 }
 """Settings that may be paths, and what makes them whole."""

@@ -1,6 +1,7 @@
 """The folder of a run, and items whose results it keeps in journals."""
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any
 
 from polyarch.errors import ConfigError
 from polyarch.executors.executor import Item, Mapper, Result
-from polyarch.files import Journal, check_folder, reason_of, remove_temporaries
+from polyarch.files import Journal, check_folder, reason_of, remove_temporaries, write_atomically
+from polyarch.locks import LOCK_FILE, RunLock
 from polyarch.runs.display import Report
-from polyarch.runs.lock import LOCK_FILE, RunLock
 from polyarch.runs.settings import RunSettings
 from polyarch.training import CheckpointStore
 
@@ -62,6 +63,7 @@ class Workspace:
         self.provenance = folder / "provenance.json"
         self.results = folder / "results.json"
         self.study = folder / "study.db"
+        self.study_journal = folder / "study.journal"
         self.report = folder / "report.html"
         self.artifact = folder / "artifact"
         self.ensemble = folder / "ensemble"
@@ -106,6 +108,13 @@ class Workspace:
             remove_temporaries(folder)
         workspace.log("resumed")
         return workspace, settings
+
+    def study_name(self) -> str:
+        """The name of the study in a storage that runs share: no other run has it."""
+        path = self.checkpoints / "study"
+        if not path.exists():
+            write_atomically(path, f"{self.folder.resolve().name}-{secrets.token_hex(4)}")
+        return path.read_text()
 
     def store(self, name: str) -> CheckpointStore:
         """The checkpoints of one stage."""

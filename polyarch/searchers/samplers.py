@@ -6,9 +6,11 @@ NSGA-II", IEEE Transactions on Evolutionary Computation 6(2).
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -21,9 +23,6 @@ from polyarch.errors import ImpossibleSpace, InvalidInput
 from polyarch.randomness import generator_at
 from polyarch.spaces import Architecture, Space, mutate
 from polyarch.spaces.space import LISTING_LIMIT
-
-ABANDONED = "abandoned"
-"""User attribute of trials that were interrupted while Optuna created them; they are ignored."""
 
 FRESH_DRAWS = 100
 """Children spent on finding a network that was not proposed before."""
@@ -56,6 +55,47 @@ class Proposed:
     values: tuple[float, ...] | None
 
 
+class Past(Sequence[Proposed]):
+    """Earlier proposals in order, and the canonical keys of their networks.
+
+    Samplers are made anew for every proposal; what they read of a study is kept here, so that a proposal costs the same
+    however many came before.
+    """
+
+    def __init__(self, proposed: Iterable[Proposed] = ()) -> None:
+        self._proposed = dict(enumerate(proposed))
+        self.networks = {one.architecture.canonical() for one in self._proposed.values()}
+        self._unfinished: list[int] = []
+        self._read = 0
+        self.unvisited: Iterator[Architecture] | None = None
+        """What an enumeration of the space has left."""
+
+    def __len__(self) -> int:
+        return len(self._proposed)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self._proposed.values())[index]
+
+    def __reversed__(self) -> Iterator[Proposed]:
+        return reversed(self._proposed.values())
+
+    def update(self, space: Space, trials: Sequence[FrozenTrial]) -> None:
+        """Reads trials that are new or were not finished before; one without all parameters is no proposal yet."""
+        numbers = [*self._unfinished, *range(self._read, len(trials))]
+        self._read = len(trials)
+        self._unfinished = [number for number in numbers if not trials[number].state.is_finished()]
+        for number in numbers:
+            trial = trials[number]
+            if len(trial.params) == len(space.choices):
+                architecture = architecture_of(space, trial.params)  # maybe one that was rejected for the constraints
+                told = tuple(trial.values) if trial.state == TrialState.COMPLETE and trial.values else None
+                self._proposed[number] = Proposed(architecture, told)
+                self.networks.add(architecture.canonical())
+
+
+_pasts: WeakKeyDictionary[Study, Past] = WeakKeyDictionary()
+
+
 class ArchitectureSampler(BaseSampler):
     """Proposes accepted architectures, each of another network than those before: of another canonical form.
 
@@ -68,7 +108,7 @@ class ArchitectureSampler(BaseSampler):
         self.accepts: Accept = accept or (lambda architecture: True)
 
     @abstractmethod
-    def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
+    def propose(self, past: Past, *, maximise: bool, generator: Generator) -> Architecture:
         """The next architecture, given all earlier ones in order."""
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -79,23 +119,16 @@ class ArchitectureSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Proposes an architecture as Optuna parameters."""
-        past = self.past(study, trial)
+        past = self.past(study)
         generator = generator_at(self.seed, "propose", len(past))
         maximise = study.directions[0] == StudyDirection.MAXIMIZE
         return self.propose(past, maximise=maximise, generator=generator).to_dict()
 
-    def past(self, study: Study, trial: FrozenTrial) -> list[Proposed]:
-        """The architectures of all other trials, in order."""
-        return [
-            Proposed(
-                architecture_of(self.space, other.params),  # maybe one that was rejected for the constraints
-                tuple(other.values) if other.state == TrialState.COMPLETE and other.values else None,
-            )
-            for other in study.get_trials(deepcopy=False)
-            if other.number != trial.number
-            and len(other.params) == len(self.space.choices)
-            and ABANDONED not in other.user_attrs
-        ]
+    def past(self, study: Study) -> Past:
+        """The architectures of the other trials; the one that is asked for has no parameters yet."""
+        past = _pasts.setdefault(study, Past())
+        past.update(self.space, study.get_trials(deepcopy=False))
+        return past
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -119,27 +152,22 @@ class ArchitectureSampler(BaseSampler):
         return left[int(torch.randint(len(left), (), generator=generator))]
 
 
-def networks_of(past: Sequence[Proposed]) -> set[str]:
-    """The canonical keys of all earlier proposals."""
-    return {earlier.architecture.canonical() for earlier in past}
-
-
 class RandomSampler(ArchitectureSampler):
     """Uniform draws of networks, each once."""
 
-    def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
+    def propose(self, past: Past, *, maximise: bool, generator: Generator) -> Architecture:
         """Draws uniformly."""
-        return self._draw(networks_of(past), generator)
+        return self._draw(past.networks, generator)
 
 
 class ExhaustiveSampler(ArchitectureSampler):
     """Every accepted network once, in the order of the space."""
 
-    def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
+    def propose(self, past: Past, *, maximise: bool, generator: Generator) -> Architecture:
         """Proposes the first architecture of a network that was not proposed before."""
-        seen = networks_of(past)
-        for architecture in self.space.enumerate():
-            if architecture.canonical() not in seen and self.accepts(architecture):
+        past.unvisited = past.unvisited or self.space.enumerate()
+        for architecture in past.unvisited:
+            if architecture.canonical() not in past.networks and self.accepts(architecture):
                 return architecture
         raise NothingLeft
 
@@ -161,10 +189,11 @@ class RegularisedEvolution(ArchitectureSampler):
         self.population = population
         self.tournament = tournament
 
-    def propose(self, past: Sequence[Proposed], *, maximise: bool, generator: Generator) -> Architecture:
+    def propose(self, past: Past, *, maximise: bool, generator: Generator) -> Architecture:
         """Draws at random until the population is complete, then mutates a parent."""
-        seen = networks_of(past)
-        alive = [earlier for earlier in past if earlier.values is not None][-self.population :]
+        seen = past.networks
+        youngest = (earlier for earlier in reversed(past) if earlier.values is not None)
+        alive = list(islice(youngest, self.population))[::-1]
         if len(past) < self.population or not alive:
             return self._draw(seen, generator)
         rows = torch.randperm(len(alive), generator=generator)[: self.tournament].tolist()
@@ -203,8 +232,8 @@ class DistinctNSGAII(NSGAIISampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Proposes a child as Optuna parameters; the first generation is random."""
-        space, past = self._random.space, self._random.past(study, trial)
-        seen, generator = networks_of(past), generator_at(self._random.seed, "mutate", len(past))
+        space, past = self._random.space, self._random.past(study)
+        seen, generator = past.networks, generator_at(self._random.seed, "mutate", len(past))
         parents = self.get_parent_population(study, self.get_trial_generation(study, trial))
         mixed = {name: distribution for name, distribution in search_space.items() if not distribution.single()}
         for _ in range(FRESH_DRAWS if parents else 0):

@@ -1,25 +1,26 @@
 """Ask-and-tell search in an Optuna study, from which a killed run resumes exactly."""
 
 import errno
-import itertools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.storages import BaseStorage, InMemoryStorage
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from polyarch.errors import CorruptFile, ImpossibleSpace, InvalidInput, NotFiniteError, PolyarchError, first_line
 from polyarch.estimators import Goal
 from polyarch.randomness import derive_seed
+from polyarch.searchers.lease import Lease
 from polyarch.searchers.limits import Limits
 from polyarch.searchers.samplers import (
-    ABANDONED,
     DistinctNSGAII,
     ExhaustiveSampler,
     NothingLeft,
@@ -28,10 +29,14 @@ from polyarch.searchers.samplers import (
     architecture_of,
     search_space,
 )
+from polyarch.searchers.storage import open_storage, study_in
 from polyarch.spaces import Architecture
 
-BATCH = "batch"
-"""User attribute of every trial that was created completely: the batch it belongs to."""
+PROPOSAL = "proposal"
+"""User attribute of the trials that are returned: their position among these."""
+
+EARLIER = "batch"
+"""What it was before polyarch 0.8."""
 
 REJECTED = "rejected"
 """User attribute of trials that are not returned, with the reason: beyond a limit, or the network of another trial."""
@@ -56,7 +61,10 @@ class Searcher(ABC):
 
     @abstractmethod
     def ask(self, n: int) -> list[Architecture]:
-        """Up to n architectures to score next; fewer where networks run out, or at the end of a resumed batch."""
+        """Up to n architectures to score next, those first that were asked for and not told.
+
+        They are fewer where networks run out, or where further proposals wait for results.
+        """
 
     @abstractmethod
     def tell(self, architectures: Sequence[Architecture], scores: Sequence[Sequence[float]]) -> None:
@@ -68,7 +76,7 @@ class Searcher(ABC):
 
 
 @contextmanager
-def reading_study(storage: Path) -> Iterator[None]:
+def reading_study(storage: Path | str) -> Iterator[None]:
     """Turns errors of the data base in the block into one sentence that names its file."""
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -83,25 +91,41 @@ def reading_study(storage: Path) -> Iterator[None]:
         ) from None
 
 
-def _refuse_full_disk(error: BaseException, storage: Path) -> None:
+def _refuse_full_disk(error: BaseException, storage: Path | str | BaseStorage) -> None:
     """Raises what other files raise on a full disk; SQLite only says so in the text of its error."""
     if "disk is full" in str(error) or "disk is full" in str(error.__cause__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(storage)) from None
 
 
-class StudySearcher(Searcher):
-    """Adds hard limits, one proposal per network and exact resumption to Optuna's samplers and storage.
+@dataclass
+class _Proposal:
+    """An architecture that was proposed, its trial in the storage, and what became of it."""
 
-    Architectures of the same canonical form are the same network, and only the first of them is returned. Every
-    proposal gets a new sampler, seeded from (seed, number of proposals so far): no state in memory can be lost.
-    A batch is created completely before any of its scores arrive, so proposals depend only on finished batches.
+    architecture: Architecture
+    trial: int
+    number: int
+    state: TrialState = TrialState.RUNNING
+    values: tuple[float, ...] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+class StudySearcher(Searcher):
+    """Adds hard limits, one proposal per network, a window and exact resumption to Optuna's samplers and storages.
+
+    Architectures of the same canonical form are the same network, and only the first of them is returned. Proposal k is
+    made of the results of proposals 0..k-L alone, L being the window: up to L architectures can be scored at a time,
+    and what is proposed does not depend on the order in which they finish. Every proposal gets a new sampler, seeded
+    from (seed, number of proposals so far), which reads a copy of the study in memory that has the results up to the
+    window. The storage has everything else, so that no state in memory can be lost.
 
     Args:
         limits: architectures that exceed them are never returned.
         make_sampler: `random_search`, `exhaustive_search`, or what `evolution` and `nsga2` return.
         goals: one per objective.
-        storage: an SQLite file, which optuna-dashboard can open; in memory by default.
-        name: of the study within the file.
+        window: L.
+        storage: what `open_storage` opens, which optuna-dashboard can, too; in memory by default. Two processes cannot
+            search in one study.
+        name: of the study within the storage.
     """
 
     def __init__(
@@ -111,18 +135,25 @@ class StudySearcher(Searcher):
         *,
         goals: Sequence[Goal] = ("maximise",),
         seed: int,
-        storage: Path | None = None,
+        window: int = 10,
+        storage: Path | str | BaseStorage | None = None,
         name: str = "search",
     ) -> None:
+        if window < 1:
+            raise InvalidInput(f"Expected a window of 1 or more architectures. Got {window}.")
         self.limits = limits
         self.space = limits.net.space
         self.seed = seed
+        self.window = window
         self._make_sampler = make_sampler
         self._distributions = search_space(self.space)
+        self._directions = ["maximize" if goal == "maximise" else "minimize" for goal in goals]
         try:
-            self.study = self._open(goals, storage, name)
-            self._abandon_half_asked()
-            self.finished()  # reads all of it
+            self._storage = storage if isinstance(storage, BaseStorage) else open_storage(storage)
+            self.study = study_in(self._storage, name, self._directions)
+            self._study = self._storage.get_study_id_from_name(name)
+            self._lease = None if isinstance(self._storage, InMemoryStorage) else Lease(self._storage, name)
+            self._read()
         except PolyarchError:
             raise
         except Exception as error:  # damaged bytes make SQLite, SQLAlchemy and Optuna raise all kinds of errors
@@ -132,34 +163,66 @@ class StudySearcher(Searcher):
             found = first_line(error)
             raise CorruptFile(f"Expected {storage} to be the study {name!r} of a search. Found: {found}.") from None
 
-    def _open(self, goals: Sequence[Goal], storage: Path | None, name: str) -> optuna.Study:
-        directions = {"maximise": "maximize", "minimise": "minimize"}
-        with _quiet_optuna():
-            return optuna.create_study(
-                storage=f"sqlite:///{storage}" if storage else None,
-                study_name=name,
-                directions=[directions[goal] for goal in goals],  # type: ignore[misc]
-                load_if_exists=True,
-            )
+    def _read(self) -> None:
+        """Reads the proposals of the study; what is neither a proposal nor rejected is not of this class."""
+        trials = self.study.get_trials(deepcopy=False)
+        known = [trial for trial in trials if {PROPOSAL, EARLIER, REJECTED} & trial.user_attrs.keys()]
+        self._proposals: list[_Proposal] = []
+        for trial in known:
+            if REJECTED not in trial.user_attrs:
+                identity = self._storage.get_trial_id_from_study_id_trial_number(self._study, trial.number)
+                values = tuple(trial.values) if trial.state == TrialState.COMPLETE else ()
+                notes = {key: value for key, value in trial.user_attrs.items() if key != PROPOSAL}
+                architecture = architecture_of(self.space, trial.params)
+                proposal = _Proposal(architecture, identity, trial.number, trial.state, values, notes)
+                self._proposals.append(proposal)
+        self._networks = {one.architecture.canonical(): one.number for one in self._proposals}
+        self._waiting = {one.architecture: one for one in self._proposals if not one.state.is_finished()}
+        self._show(known)
+
+    def _show(self, trials: Sequence[FrozenTrial]) -> None:
+        """Begins a copy of the study in memory, for samplers; results of proposals come later, as the window goes on.
+
+        What samplers have noted about the study is copied; they name trials by the numbers in this copy.
+        """
+        self._shown_storage = InMemoryStorage()
+        self._shown = study_in(self._shown_storage, "shown", self._directions)
+        self._shown_study = self._shown_storage.get_study_id_from_name("shown")
+        self._revealed = 0
+        self._rejected_in_a_row = 0
+        for trial in trials:
+            rejected = REJECTED in trial.user_attrs
+            self._shown.add_trial(self._trial(trial.params, {}, trial.system_attrs, rejected=rejected))
+            self._rejected_in_a_row = self._rejected_in_a_row + 1 if rejected else 0
+        self._places = [place for place, trial in enumerate(trials) if REJECTED not in trial.user_attrs]
+        self._attributes = self._storage.get_study_system_attrs(self._study)
+        for key, value in self._attributes.items():
+            self._shown_storage.set_study_system_attr(self._shown_study, key, value)
+
+    def _trial(
+        self, parameters: Mapping[str, Any], notes: Mapping[str, Any], system: Mapping[str, Any], *, rejected: bool
+    ) -> FrozenTrial:
+        return create_trial(
+            state=TrialState.PRUNED if rejected else TrialState.RUNNING,
+            params=dict(parameters),
+            distributions=self._distributions,
+            user_attrs=dict(notes),
+            system_attrs=dict(system),
+        )
+
+    def close(self) -> None:
+        """Lets other processes search in the study."""
+        if self._lease is not None:
+            self._lease.close()
 
     def ask(self, n: int) -> list[Architecture]:
-        """The next batch, or the rest of an interrupted one."""
+        """Up to n architectures without a score: those that were asked for before, then new ones within the window."""
         if n < 1:
             raise InvalidInput(f"Expected to ask for 1 or more architectures. Got {n}.")
-        proposed = self._proposed()
-        batch = max((trial.user_attrs[BATCH] for trial in proposed), default=0)
-        members = [trial for trial in proposed if trial.user_attrs[BATCH] == batch]
-        if members and all(trial.state.is_finished() for trial in members):
-            batch, members = batch + 1, []
-        told = any(trial.state.is_finished() for trial in members)
-        waiting = [trial for trial in members if not trial.state.is_finished()]
-        asked = [self._architecture(trial) for trial in waiting]
-        while not told and len(asked) < n:
-            architecture = self._propose(batch)
-            if architecture is None:
-                break
-            asked.append(architecture)
-        return asked[:n]
+        self._check_lease()
+        while len(self._waiting) < n and self._propose():
+            pass
+        return list(islice(self._waiting, n))
 
     def tell(
         self,
@@ -170,108 +233,121 @@ class StudySearcher(Searcher):
     ) -> None:
         """Reports scores of asked architectures; ``notes`` are stored with them as user attributes."""
         for row, (architecture, values) in enumerate(zip(architectures, scores, strict=True)):
-            trial = self._open_trial(architecture)
+            proposal = self._waiting_proposal(architecture)
             if any(value != value for value in values):
                 raise NotFiniteError(f"Expected numbers as scores of {architecture.key}. Got {list(values)}.")
-            for key, value in (notes[row] if notes else {}).items():
-                self._note(trial, key, value)
-            self.study.tell(trial.number, list(values))
+            if len(values) != len(self._directions):
+                raise InvalidInput(f"Expected {len(self._directions)} scores of {architecture.key}. Got {len(values)}.")
+            self._finish(proposal, TrialState.COMPLETE, tuple(map(float, values)), notes[row] if notes else {})
 
     def tell_failure(self, architecture: Architecture, reason: str) -> None:
         """Reports an architecture that could not be scored; it will not become a parent."""
-        trial = self._open_trial(architecture)
-        self._note(trial, "failure", reason)
-        self.study.tell(trial.number, state=TrialState.FAIL)
+        self._finish(self._waiting_proposal(architecture), TrialState.FAIL, (), {"failure": reason})
 
     def finished(self) -> list[Evaluated]:
         """All scored architectures in the order of their proposal."""
-        trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return [Evaluated(self._architecture(trial), tuple(trial.values)) for trial in trials]
+        return [Evaluated(one.architecture, one.values) for one in self._proposals if one.values]
 
     def notes(self, name: str) -> dict[Architecture, Any]:
         """Architecture -> its note of that name, where it has one."""
-        trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return {self._architecture(t): t.user_attrs[name] for t in trials if name in t.user_attrs}
+        return {one.architecture: one.notes[name] for one in self._proposals if one.values and name in one.notes}
 
     def count(self) -> int:
         """The number of architectures that were scored or failed."""
-        return sum(trial.state.is_finished() for trial in self._proposed())
+        return len(self._proposals) - len(self._waiting)
 
     def best(self) -> list[Evaluated]:
         """The best architecture, or the front of several objectives."""
         if not self.finished():
             raise InvalidInput("Expected at least one scored architecture. Got none.")
-        return [Evaluated(self._architecture(t), tuple(t.values)) for t in self.study.best_trials]
+        return [
+            Evaluated(architecture_of(self.space, trial.params), tuple(trial.values))
+            for trial in self.study.best_trials
+        ]
 
-    def _propose(self, batch: int) -> Architecture | None:
-        """The next architecture; None if no network is left."""
-        seen = {self._architecture(trial).canonical(): trial.number for trial in self._proposed()}
+    def _propose(self) -> bool:
+        """Makes the next proposal; False if a result within the window is missing, or no network is left."""
+        visible = max(len(self._proposals) - self.window + 1, 0)
+        if any(not one.state.is_finished() for one in self._proposals[self._revealed : visible]):
+            return False
         while True:
-            past = [trial for trial in self.study.get_trials(deepcopy=False) if ABANDONED not in trial.user_attrs]
-            seed = derive_seed(self.seed, "ask", len(past)) % 2**32
-            in_a_row = sum(1 for _ in itertools.takewhile(lambda trial: REJECTED in trial.user_attrs, reversed(past)))
+            past = self._shown_storage.get_n_trials(self._shown_study)
+            seed = derive_seed(self.seed, "ask", past) % 2**32
             # A sampler that keeps proposing what is rejected is helped out by one that knows limits and past.
-            make_sampler = self._make_sampler if in_a_row < REJECTIONS else random_search
-            self.study.sampler = make_sampler(seed, self.limits)
+            make_sampler = self._make_sampler if self._rejected_in_a_row < REJECTIONS else random_search
+            self._shown.sampler = make_sampler(seed, self.limits)
+            self._reveal(visible)
             try:
-                trial = self.study.ask(fixed_distributions=self._distributions)
-            except NothingLeft:
-                self._abandon_half_asked()
-                if not self._proposed():
-                    raise self.limits.impossible() from None
-                return None
-            except ImpossibleSpace:
-                self._abandon_half_asked()
+                trial = self._shown.ask(fixed_distributions=self._distributions)
+            except (NothingLeft, ImpossibleSpace) as error:
+                self._read()  # without the trial that has no parameters
+                if isinstance(error, NothingLeft) and self._proposals:
+                    return False
                 raise self.limits.impossible() from None
-            architecture = self._architecture(trial)
-            reason = self._objection(architecture, seen)
+            architecture = architecture_of(self.space, trial.params)
+            reason = self._objection(architecture)
+            self._keep(trial, architecture, reason)
             if reason is None:
-                trial.set_user_attr(BATCH, batch)
-                return architecture
+                return True
             # A user's sampler may know neither constraints, limits nor networks: such proposals are dropped unscored.
-            trial.set_user_attr(REJECTED, reason)
-            self.study.tell(trial, state=TrialState.PRUNED)
+            self._shown.tell(trial, state=TrialState.PRUNED)
 
-    def _objection(self, architecture: Architecture, seen: Mapping[str, int]) -> str | None:
-        """Why an architecture is not returned; ``seen`` has the trials of the proposed networks."""
+    def _reveal(self, visible: int) -> None:
+        """Tells the samplers' copy of the study the results of the first proposals."""
+        for proposal, place in zip(
+            self._proposals[self._revealed : visible], self._places[self._revealed : visible], strict=True
+        ):
+            self._shown.tell(place, list(proposal.values) or None, state=proposal.state)
+        self._revealed = max(self._revealed, visible)
+
+    def _keep(self, trial: Trial, architecture: Architecture, reason: str | None) -> None:
+        """Writes a new trial, and what its sampler has noted, to the storage."""
+        attributes = self._shown_storage.get_study_system_attrs(self._shown_study)
+        for key, value in attributes.items():
+            if self._attributes.get(key) != value:
+                self._storage.set_study_system_attr(self._study, key, value)
+        self._attributes = attributes
+        identity = self._shown_storage.get_trial_id_from_study_id_trial_number(self._shown_study, trial.number)
+        system = self._shown_storage.get_trial(identity).system_attrs
+        note = {PROPOSAL: len(self._proposals)} if reason is None else {REJECTED: reason}
+        kept = self._trial(trial.params, note, system, rejected=reason is not None)
+        identity = self._storage.create_new_trial(self._study, template_trial=kept)
+        self._rejected_in_a_row = 0 if reason is None else self._rejected_in_a_row + 1
+        if reason is None:
+            number = self._storage.get_trial_number_from_id(identity)
+            proposal = _Proposal(architecture, identity, number)
+            self._proposals.append(proposal)
+            self._places.append(trial.number)
+            self._networks[architecture.canonical()] = number
+            self._waiting[architecture] = proposal
+
+    def _finish(
+        self, proposal: _Proposal, state: TrialState, values: tuple[float, ...], notes: Mapping[str, Any]
+    ) -> None:
+        self._check_lease()
+        for key, value in notes.items():
+            self._storage.set_trial_user_attr(proposal.trial, key, value)
+            proposal.notes[key] = value
+        self._storage.set_trial_state_values(proposal.trial, state, values or None)
+        proposal.state, proposal.values = state, values
+        del self._waiting[proposal.architecture]
+
+    def _objection(self, architecture: Architecture) -> str | None:
+        """Why an architecture is not returned."""
         if architecture not in self.space:
             return "outside the constraints of the space"
-        if architecture.canonical() in seen:
-            return f"the network of trial {seen[architecture.canonical()]}"
+        if architecture.canonical() in self._networks:
+            return f"the network of trial {self._networks[architecture.canonical()]}"
         return self.limits.violation(architecture)
 
-    def _proposed(self) -> list[FrozenTrial]:
-        return [trial for trial in self.study.get_trials(deepcopy=False) if BATCH in trial.user_attrs]
+    def _waiting_proposal(self, architecture: Architecture) -> _Proposal:
+        if architecture not in self._waiting:
+            raise InvalidInput(f"Expected an architecture that was asked for. Got {architecture.key}.")
+        return self._waiting[architecture]
 
-    def _abandon_half_asked(self) -> None:
-        """Closes trials that a kill left without some parameters or without a batch."""
-        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            if BATCH not in trial.user_attrs:
-                self._note(trial, ABANDONED, True)
-                self.study.tell(trial.number, state=TrialState.FAIL)
-
-    def _open_trial(self, architecture: Architecture) -> FrozenTrial:
-        for trial in self._proposed():
-            if not trial.state.is_finished() and self._architecture(trial) == architecture:
-                return trial
-        raise InvalidInput(f"Expected an architecture that was asked for. Got {architecture.key}.")
-
-    def _note(self, trial: FrozenTrial, key: str, value: Any) -> None:
-        Trial(self.study, trial._trial_id).set_user_attr(key, value)
-
-    def _architecture(self, trial: FrozenTrial | Trial) -> Architecture:
-        return architecture_of(self.space, trial.params)
-
-
-@contextmanager
-def _quiet_optuna() -> Iterator[None]:
-    """Suppresses Optuna's message about a new study."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+    def _check_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
 
 
 def random_search(seed: int, limits: Limits) -> BaseSampler:

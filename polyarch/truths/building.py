@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from polyarch.errors import ConfigError, NotFiniteError
-from polyarch.executors import Mapper, one_thread
+from polyarch.executors import Items, Mapper, one_thread
 from polyarch.randomness import generator_at
 from polyarch.ranking.correlations import correlation
 from polyarch.runs.display import several
@@ -189,7 +189,8 @@ def _tidied(
 ) -> Mapper[TrainingItem, dict[str, Any]]:
     """Removes the checkpoints of a network as soon as the journal has its result."""
 
-    def run(items: Sequence[TrainingItem]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def run(items: Items[TrainingItem]) -> Iterator[tuple[int, dict[str, Any]]]:
+        assert not callable(items)  # all of them are known
         for index, result in train(items):
             yield index, result
             shutil.rmtree(retraining.checkpoint_folder(items[index]), ignore_errors=True)

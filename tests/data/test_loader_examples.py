@@ -148,7 +148,7 @@ def test_a_search_with_loaders(tmp_path: Path) -> None:
 
 SMALL: dict[str, Any] = {
     "train.epochs": 2, "train.batch_size": 8, "scores.steps": 1, "scores.policy_batches": 1, "scores.batch_size": 8,
-    "rank.architectures": 0, "search.budget": 2, "search.batch": 2, "search.population": 2, "search.tournament": 2,
+    "rank.architectures": 0, "search.budget": 2, "search.window": 2, "search.population": 2, "search.tournament": 2,
     "retrain.epochs": 1, "retrain.batch_size": 8, "retrain.seeds": 1, "retrain.members": 1,
     "retrain.random_architectures": 0, "programs": [],
 }  # fmt: skip

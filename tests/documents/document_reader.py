@@ -53,7 +53,7 @@ TINY: dict[str, Any] = {
     "rank.supernets": 1,
     "rank.estimators": ["sotl", "params"],
     "search.budget": 4,
-    "search.batch": 2,
+    "search.window": 2,
     "search.population": 2,
     "search.tournament": 2,
     "retrain.epochs": 3,
@@ -238,6 +238,7 @@ FOR_PEOPLE: dict[str, Callable[[str], object]] = {
     r"polyarch experiment run ": _runs_a_known_experiment,
     r"polyarch experiment page ": _writes_the_page_of_a_document,
     r"polyarch rank --data cifar10 ": parse,
+    r"polyarch search .*--executor ray": parse,
 }
 """Lines that install, fetch, need other data or take minutes, and what is checked of them instead."""
 

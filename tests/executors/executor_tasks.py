@@ -64,6 +64,15 @@ def fail(item: str) -> str:
     return item
 
 
+ERRORS: list[tuple[str, type[Exception], str]] = [
+    ("not finite", NotFiniteError, "Expected a finite score. Got nan."),
+    ("unknown", UnknownName, "Expected a colour out of red, green. Got 'gren'. Did you mean 'green'?"),
+    ("missing", MissingExtra, "Painting needs an optional package: pip install 'polyarch[colours]'."),
+    ("other", ZeroDivisionError, "by hand"),
+]
+"""What `fail` raises, and what it says."""
+
+
 @dataclass(frozen=True)
 class Sleeper:
     """Leaves a file named by its process and the item in a folder, and sleeps as many seconds as it is told."""

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from polyarch.data import Batches, load, stratified_split
-from polyarch.errors import InvalidInput, MissingExtra, NotFiniteError, PolyarchError, UnknownName, WorkerDied
+from polyarch.errors import InvalidInput, PolyarchError, WorkerDied
 from polyarch.estimators import Failure, Scoring, ShortRun, SoTL, ValAcc
 from polyarch.executors import Executor, Processes, Serial, one_thread
 from polyarch.nn import AdaptedStatistics
@@ -125,14 +125,8 @@ class TestWorkersThatDie:
 class TestErrors:
     @pytest.mark.parametrize("executor", [Serial(), Processes(1)], ids=["serial", "processes"])
     def test_come_back_with_type_and_message_and_the_crew_goes_on(self, tasks: Any, executor: Executor) -> None:
-        expected: list[tuple[str, type[Exception], str]] = [
-            ("not finite", NotFiniteError, "Expected a finite score. Got nan."),
-            ("unknown", UnknownName, "Expected a colour out of red, green. Got 'gren'. Did you mean 'green'?"),
-            ("missing", MissingExtra, "Painting needs an optional package: pip install 'polyarch[colours]'."),
-            ("other", ZeroDivisionError, "by hand"),
-        ]
         with executor.open(tasks.fail) as run:
-            for item, kind, message in expected:
+            for item, kind, message in tasks.ERRORS:
                 with pytest.raises(kind) as caught:
                     list(run([item]))
                 assert str(caught.value) == message

@@ -20,7 +20,7 @@ MLP: dict[str, Any] = {
 DEPTHS: dict[str, Any] = {**TINY, "space.kind": "depth_fc", "space.max_depth": 2, "space.width": 6}
 METHODS: dict[str, dict[str, Any]] = {
     "one-shot": {
-        **MLP, "rank.architectures": 3, "rank.supernets": 1, "search.budget": 4, "search.batch": 2,
+        **MLP, "rank.architectures": 3, "rank.supernets": 1, "search.budget": 4, "search.window": 2,
         "search.population": 2, "search.tournament": 2, "retrain.members": 2,
     },
     "sotl-darts": MLP,

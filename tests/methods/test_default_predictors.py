@@ -29,7 +29,7 @@ MLP: dict[str, Any] = {
 }  # fmt: skip
 DEPTHS: dict[str, Any] = {**TINY, "space.kind": "depth_fc", "space.max_depth": 3, "space.width": 6}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "one-shot": {**MLP, "search.budget": 3, "search.batch": 3, "search.population": 2, "search.tournament": 2},
+    "one-shot": {**MLP, "search.budget": 3, "search.window": 3, "search.population": 2, "search.tournament": 2},
     "darts": MLP,
     "stochastic": MLP,
     "posterior-guided": {

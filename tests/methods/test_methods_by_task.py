@@ -23,7 +23,7 @@ SEARCH: dict[str, Any] = {
     "scores.steps": 2,
     "scores.policy_batches": 2,
     "search.budget": 4,
-    "search.batch": 2,
+    "search.window": 2,
     "search.population": 2,
     "search.tournament": 2,
     "retrain.members": 2,

@@ -23,7 +23,7 @@ from polyarch.training import Callback, FitState, Row
 STEPS_PER_EPOCH, EPOCHS = 4, 3
 SMALL: dict[str, Any] = {
     "train.epochs": EPOCHS, "train.batch_size": 32, "scores.steps": 1, "scores.policy_batches": 1,
-    "rank.architectures": 0, "search.budget": 2, "search.batch": 2, "search.population": 2, "search.tournament": 2,
+    "rank.architectures": 0, "search.budget": 2, "search.window": 2, "search.population": 2, "search.tournament": 2,
     "retrain.epochs": 2, "retrain.seeds": 1, "retrain.members": 1, "retrain.random_architectures": 0, "programs": [],
 }  # fmt: skip
 

@@ -151,7 +151,7 @@ def test_changed_modules_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_artifacts_carry_the_fingerprints(tmp_path: Path) -> None:
     settings = {
         "space.width": 8, "train.epochs": 1, "scores.steps": 1, "rank.architectures": 0, "search.budget": 2,
-        "search.batch": 2, "search.population": 2, "search.tournament": 2, "retrain.epochs": 1, "retrain.seeds": 1,
+        "search.window": 2, "search.population": 2, "search.tournament": 2, "retrain.epochs": 1, "retrain.seeds": 1,
         "retrain.members": 1, "retrain.random_architectures": 0, "programs": [], "data.limit": 40,
     }  # fmt: skip
     options: dict[str, Any] = {"method": "one-shot", "space": "mlp", "quiet": True, "report": False}

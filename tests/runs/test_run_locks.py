@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from polyarch import locks as lock_module
 from polyarch.errors import ConfigError
-from polyarch.runs import lock as lock_module
+from polyarch.locks import LOCK_FILE, RunLock
 from polyarch.runs.display import Quiet
-from polyarch.runs.lock import LOCK_FILE, RunLock
 from polyarch.runs.settings import RunSettings, with_overrides
 from polyarch.runs.stage import perform
 from polyarch.runs.start import Beginning
@@ -24,7 +24,7 @@ from polyarch.training import StopRequest
 HOLD = """
 import sys, time
 from pathlib import Path
-from polyarch.runs.lock import RunLock
+from polyarch.locks import RunLock
 lock = RunLock(Path(sys.argv[1]))
 lock.acquire()
 print("taken", flush=True)
@@ -94,7 +94,7 @@ def test_without_locks_of_the_file_system_the_process_decides(tmp_path: Path, mo
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("polyarch.runs.lock.fcntl.lockf", unsupported)
+    monkeypatch.setattr("polyarch.locks.fcntl.lockf", unsupported)
     write_lock(tmp_path, os.getppid(), socket.gethostname())
     with pytest.raises(ConfigError, match="no other process"):
         RunLock(tmp_path).acquire()

@@ -8,7 +8,7 @@ import torch
 from polyarch.errors import InvalidInput
 from polyarch.randomness import generator_at
 from polyarch.searchers import ExhaustiveSampler, RandomSampler, RegularisedEvolution
-from polyarch.searchers.samplers import NothingLeft, Proposed
+from polyarch.searchers.samplers import NothingLeft, Past, Proposed
 from polyarch.spaces import Architecture, Choice, Constraint, Space
 
 SPACE = Space("letters", tuple(Choice(f"place{index}", ("a", "b", "c")) for index in range(4)))
@@ -33,7 +33,7 @@ def parents(
     """Which of the past architectures the proposals are one mutation away from."""
     found: Counter[str] = Counter()
     for draw in range(draws):
-        child = evolution.propose(past, maximise=maximise, generator=generator_at(0, "child", draw))
+        child = evolution.propose(Past(past), maximise=maximise, generator=generator_at(0, "child", draw))
         near = [item.architecture.key.replace("|", "") for item in past if distance(item.architecture, child) == 1]
         assert len(near) == 1  # the pasts of these tests are far from each other
         found[near[0]] += 1
@@ -69,7 +69,8 @@ class TestRegularisedEvolution:
     def test_random_until_the_population_is_there(self) -> None:
         evolution = RegularisedEvolution(SPACE, seed=0, population=5, tournament=5)
         drawn = [
-            evolution.propose(self.past, maximise=True, generator=generator_at(0, "draw", index)) for index in range(80)
+            evolution.propose(Past(self.past), maximise=True, generator=generator_at(0, "draw", index))
+            for index in range(80)
         ]
         assert max(distance(member("ccca"), architecture) for architecture in drawn) == 4
         assert not {item.architecture for item in self.past} & set(drawn)
@@ -80,14 +81,15 @@ class TestRegularisedEvolution:
         )
         past = finished(**dict.fromkeys(["caaa", "aaac", "abaa", "aaca", "aaba", "aaab", "aaaa"], 1.0))
         children = {
-            no_b_first.propose(past, maximise=True, generator=generator_at(0, "child", index)).key for index in range(5)
+            no_b_first.propose(Past(past), maximise=True, generator=generator_at(0, "child", index)).key
+            for index in range(5)
         }
         assert children == {"a|c|a|a"}  # the one neighbour of the youngest that is left
 
     def test_no_acceptable_neighbour_means_a_random_one(self) -> None:
         far = RegularisedEvolution(SPACE, seed=0, population=1, tournament=1, accept=lambda a: a.key == "c|c|c|a")
         past = finished(aaaa=1.0)
-        assert far.propose(past, maximise=True, generator=generator_at(0, "child")) == member("ccca")
+        assert far.propose(Past(past), maximise=True, generator=generator_at(0, "child")) == member("ccca")
 
     @pytest.mark.parametrize(("population", "tournament"), [(3, 4), (3, 0), (0, 0)])
     def test_sizes_that_do_not_fit(self, population: int, tournament: int) -> None:
@@ -101,23 +103,23 @@ class TestRandom:
         past: list[Proposed] = []
         for index in range(9):
             generator = generator_at(0, "draw", index)
-            past.append(Proposed(sampler.propose(past, maximise=True, generator=generator), None))
+            past.append(Proposed(sampler.propose(Past(past), maximise=True, generator=generator), None))
         assert {item.architecture for item in past} == {a for a in SPACE.enumerate() if a.indices[:2] == (0, 0)}
         with pytest.raises(NothingLeft):
-            sampler.propose(past, maximise=True, generator=generator_at(0, "draw"))
+            sampler.propose(Past(past), maximise=True, generator=generator_at(0, "draw"))
 
     def test_a_network_that_draws_miss_is_found_in_a_list(self) -> None:
         """One of 6,561 members, which 2,000 draws miss more often than not."""
         large = Space("letters", tuple(Choice(f"place{index}", ("a", "b", "c")) for index in range(8)))
         sampler = RandomSampler(large, seed=0, accept=lambda a: a.key == "b|c|b|a|a|c|b|b")
         for index in range(3):
-            found = sampler.propose([], maximise=True, generator=generator_at(0, "draw", index))
+            found = sampler.propose(Past(), maximise=True, generator=generator_at(0, "draw", index))
             assert found.key == "b|c|b|a|a|c|b|b"
 
     def test_nothing_acceptable(self) -> None:
         sampler = RandomSampler(SPACE, seed=0, accept=lambda a: False)
         with pytest.raises(NothingLeft):
-            sampler.propose([], maximise=True, generator=torch.Generator())
+            sampler.propose(Past(), maximise=True, generator=torch.Generator())
 
 
 class TestExhaustive:
@@ -127,7 +129,7 @@ class TestExhaustive:
         past: list[Proposed] = []
         with pytest.raises(NothingLeft):
             while True:
-                architecture = sampler.propose(past, maximise=True, generator=torch.Generator())
+                architecture = sampler.propose(Past(past), maximise=True, generator=torch.Generator())
                 past.append(Proposed(architecture, None))
         expected = [a for a in SPACE.enumerate() if a.indices[0] != 2 and a.indices[3] == 0]
         assert [item.architecture for item in past] == expected

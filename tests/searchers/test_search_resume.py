@@ -14,7 +14,8 @@ from optuna.storages import BaseStorage, InMemoryStorage
 
 from polyarch.estimators import Goal, Parameters
 from polyarch.searchers import Limit, Limits, StudySearcher, evolution, exhaustive_search, nsga2, random_search
-from polyarch.searchers.searcher import BATCH, MakeSampler
+from polyarch.searchers.searcher import PROPOSAL, MakeSampler
+from polyarch.searchers.storage import open_storage
 from polyarch.spaces import Architecture
 from polyarch.supernets import ChainSupernet
 
@@ -25,7 +26,7 @@ NET = ChainSupernet(
 )  # 27 architectures of 15 networks
 LIMITS = Limits(NET, [Limit(Parameters(), sorted(Parameters().score(NET, a) for a in NET.space.enumerate())[22])])
 EVALUATIONS = 8
-BATCH_SIZE = 2
+WINDOW = 2
 
 SAMPLERS: dict[str, MakeSampler] = {
     "random": random_search,
@@ -39,6 +40,10 @@ WRITES = (
     "create_new_study", "create_new_trial", "set_trial_param", "set_trial_user_attr", "set_trial_system_attr",
     "set_study_user_attr", "set_study_system_attr", "set_trial_state_values",
 )  # fmt: skip
+
+
+class Memory(InMemoryStorage):
+    """Outlives every simulated process."""
 
 
 class Killed(BaseException):
@@ -69,17 +74,17 @@ def score(architecture: Architecture) -> list[float]:
     return [float(7 * architecture.indices[0] + 2 * architecture.indices[1] % 5), sum(architecture.indices)]
 
 
-def opened(sampler: str, storage: Path | None = None) -> StudySearcher:
+def opened(sampler: str, storage: Path | Memory) -> StudySearcher:
     goals: list[Goal] = ["maximise", "minimise"] if sampler == "nsga2" else ["maximise"]
-    return StudySearcher(LIMITS, SAMPLERS[sampler], goals=goals, seed=5, storage=storage)
+    return StudySearcher(LIMITS, SAMPLERS[sampler], goals=goals, seed=5, window=WINDOW, storage=storage)
 
 
-def search(sampler: str, storage: Path | None = None, evaluations: int = EVALUATIONS) -> StudySearcher:
+def search(sampler: str, storage: Path | Memory, evaluations: int = EVALUATIONS) -> StudySearcher:
     """One process: opens the study, new or not, and goes on to the end. One of the architectures cannot be scored."""
     searcher = opened(sampler, storage)
     objectives = len(searcher.study.directions)
-    while searcher.count() < evaluations and (asked := searcher.ask(BATCH_SIZE)):
-        for architecture in asked:
+    while searcher.count() < evaluations and (asked := searcher.ask(min(WINDOW, evaluations - searcher.count()))):
+        for architecture in asked[::-1]:
             if architecture.indices[:2] == (1, 1):
                 searcher.tell_failure(architecture, "no score")
             else:
@@ -89,50 +94,36 @@ def search(sampler: str, storage: Path | None = None, evaluations: int = EVALUAT
 
 
 def outcome(searcher: StudySearcher) -> list[tuple[object, ...]]:
-    """All proposals in order: architecture, batch, state, values, notes."""
+    """All proposals in order: architecture, position, state, values, notes."""
     return [
-        (trial.params, trial.user_attrs[BATCH], trial.state, trial.values, trial.user_attrs.get("told"))
+        (trial.params, trial.user_attrs[PROPOSAL], trial.state, trial.values, trial.user_attrs.get("told"))
         for trial in searcher.study.get_trials(deepcopy=False)
-        if BATCH in trial.user_attrs
+        if PROPOSAL in trial.user_attrs
     ]
 
 
-@pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Studies live in one storage in memory that outlives every simulated process; the call empties it."""
-    current: dict[str, BaseStorage] = {}
-    create = optuna.create_study
-    monkeypatch.setattr(optuna, "create_study", lambda **options: create(**{**options, **current}))
-
-    def clear() -> None:
-        current["storage"] = InMemoryStorage()
-
-    clear()
-    return clear
-
-
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_killed_before_every_single_write(sampler: str, memory: Callable[[], None]) -> None:
-    with killed_before(None, InMemoryStorage) as writes:
-        expected = outcome(search(sampler))
+def test_killed_before_every_single_write(sampler: str) -> None:
+    with killed_before(None, Memory) as writes:
+        expected = outcome(search(sampler, Memory()))
     assert len(expected) >= EVALUATIONS
-    assert len(writes) > 5 * EVALUATIONS
+    assert len(writes) > 2.5 * EVALUATIONS
     for write in range(len(writes)):
-        memory()
-        with killed_before(write, InMemoryStorage), pytest.raises(Killed):
-            search(sampler)
-        assert outcome(search(sampler)) == expected, f"killed before write {write}, {writes[write]}"
+        memory = Memory()
+        with killed_before(write, Memory), pytest.raises(Killed):
+            search(sampler, memory)
+        assert outcome(search(sampler, memory)) == expected, f"killed before write {write}, {writes[write]}"
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_killed_again_and_again(sampler: str, memory: Callable[[], None]) -> None:
-    """Every process gets 14 writes further than the one before, clearing up included."""
-    expected = outcome(search(sampler))
-    memory()
+def test_killed_again_and_again(sampler: str) -> None:
+    """Every process gets 4 writes further than the one before."""
+    expected = outcome(search(sampler, Memory()))
+    memory = Memory()
     for attempt in range(1000):
         try:
-            with killed_before(14, InMemoryStorage):
-                final = search(sampler)
+            with killed_before(4, Memory):
+                final = search(sampler, memory)
             break
         except Killed:
             assert attempt < 999
@@ -141,18 +132,23 @@ def test_killed_again_and_again(sampler: str, memory: Callable[[], None]) -> Non
 
 
 @pytest.mark.parametrize(
-    "sampler", ["nsga2", *(pytest.param(name, marks=pytest.mark.slow) for name in SAMPLERS if name != "nsga2")]
+    ("sampler", "name"),
+    [
+        ("nsga2", "study.db"),
+        *((sampler, "study.journal") for sampler in SAMPLERS),
+        *(pytest.param(sampler, "study.db", marks=pytest.mark.slow) for sampler in SAMPLERS if sampler != "nsga2"),
+    ],
 )
-def test_killed_with_a_file(sampler: str, tmp_path: Path) -> None:
-    """The same with SQLite, for a few of the places."""
-    empty = tmp_path / "empty.db"
-    opened(sampler, empty)
-    storage = type(optuna.storages.get_storage(f"sqlite:///{empty}"))
-    shutil.copy(empty, tmp_path / "whole.db")
+def test_killed_with_a_file(sampler: str, name: str, tmp_path: Path) -> None:
+    """The same with files, for a few of the places."""
+    empty = tmp_path / name
+    opened(sampler, empty).close()
+    storage = type(open_storage(empty))
+    whole = Path(shutil.copy(empty, tmp_path / f"whole-{name}"))
     with killed_before(None, storage) as writes:
-        expected = outcome(search(sampler, tmp_path / "whole.db", 4))
+        expected = outcome(search(sampler, whole, 4))
     for write in range(3, len(writes), len(writes) // 2):
-        path = Path(shutil.copy(empty, tmp_path / f"{write}.db"))
+        path = Path(shutil.copy(empty, tmp_path / f"{write}-{name}"))
         with killed_before(write, storage), pytest.raises(Killed):
             search(sampler, path, 4)
         assert outcome(search(sampler, path, 4)) == expected, f"killed before write {write}, {writes[write]}"

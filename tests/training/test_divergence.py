@@ -71,7 +71,7 @@ def test_weights_that_the_last_step_breaks_are_noticed() -> None:
 
 TINY: dict[str, Any] = {
     "data.limit": 40, "space.width": 8, "train.epochs": 1, "scores.steps": 1, "rank.architectures": 0,
-    "search.budget": 2, "search.batch": 2, "search.population": 2, "search.tournament": 2, "retrain.epochs": 2,
+    "search.budget": 2, "search.window": 2, "search.population": 2, "search.tournament": 2, "retrain.epochs": 2,
     "retrain.seeds": 1, "retrain.members": 1, "retrain.random_architectures": 0, "programs": [],
 }  # fmt: skip
 

@@ -1,5 +1,8 @@
 """The search for the best architecture, and the samplers that settings can name."""
 
+from contextlib import closing
+from pathlib import Path
+
 from polyarch import searchers
 from polyarch.errors import ConfigError
 from polyarch.estimators import Failure, Score, Scoring
@@ -53,30 +56,50 @@ def search(run: Run) -> SearchRecord:
 
     The best by the first objective come first.
     """
-    with reading_study(run.workspace.study):
-        return _searched(run)
+    storage, name = _study_of(run)
+    with reading_study(storage):
+        return _searched(run, storage, name)
 
 
-def _searched(run: Run) -> SearchRecord:
+def _study_of(run: Run) -> tuple[Path | str, str]:
+    """The storage and the name of the study: in the folder of the run, or where runs share a storage.
+
+    A journal takes proposals faster than SQLite, which matters once many workers wait for them.
+    """
+    shared, workspace = run.settings.search.storage, run.workspace
+    if shared is not None:
+        return shared, workspace.study_name()
+    begun = [path for path in (workspace.study, workspace.study_journal) if path.exists()]
+    preferred = workspace.study_journal if run.settings.executor.kind == "ray" else workspace.study
+    return (begun or [preferred])[0], "search"
+
+
+def _searched(run: Run, storage: Path | str, name: str) -> SearchRecord:
     settings = run.settings.search
     task = Scoring(run.net, run.estimators(settings.objectives))
     goals = [estimator.goal for estimator in task.estimators]
-    searcher = StudySearcher(
-        run.limits, sampler_of(settings), goals=goals, seed=run.settings.seed, storage=run.workspace.study
-    )
-    exhausted = False
-    with run.display.stage("search") as report, run.stop.at_once(), run.executor().open(task) as score:
-        done = searcher.count()
-        report(done, settings.budget, "")
-        while done < settings.budget and (done < settings.batch or run.seconds_left(SHARE_OF_TIME) > 0):
-            asked = searcher.ask(min(settings.batch, settings.budget - done))
-            if not asked:
-                exhausted = True
-                break
-            for index, outcome in score(asked):
-                _tell(run, searcher, asked[index], outcome)
-                done += 1
-                report(done, settings.budget, "")
+    with (
+        closing(
+            StudySearcher(
+                run.limits,
+                sampler_of(settings),
+                goals=goals,
+                seed=run.settings.seed,
+                window=settings.window,
+                storage=storage,
+                name=name,
+            )
+        ) as searcher,
+        run.display.stage("search") as report,
+        run.stop.at_once(),
+        run.executor().open(task) as score,
+    ):
+        proposals = _Proposals(run, searcher)
+        report(searcher.count(), settings.budget, "")
+        for index, outcome in score(proposals):
+            _tell(run, searcher, proposals.asked[index], outcome)
+            report(searcher.count(), settings.budget, "")
+    done, exhausted = searcher.count(), proposals.exhausted
     if exhausted:
         run.display.say(f"The search ended early, after {several(done, 'network')}: it found no other one.")
     notes = searcher.notes("scores")
@@ -97,6 +120,31 @@ def _searched(run: Run) -> SearchRecord:
         best=[scored(item.architecture) for item in best],
         exhausted=exhausted,
     )
+
+
+class _Proposals:
+    """Supplies a mapper with architectures until the budget or the time is spent, or no network is left."""
+
+    def __init__(self, run: Run, searcher: StudySearcher) -> None:
+        self._run = run
+        self._searcher = searcher
+        self._done = searcher.count()
+        self.asked: list[Architecture] = []
+        self.exhausted = False
+
+    def __call__(self, most: int) -> list[Architecture]:
+        """Up to so many architectures that are not being scored yet."""
+        settings, told = self._run.settings.search, self._searcher.count()
+        running = len(self.asked) - (told - self._done)
+        in_time = told < settings.window or self._run.seconds_left(SHARE_OF_TIME) > 0
+        wanted = min(most, settings.budget - told - running) if in_time else 0
+        if wanted <= 0:
+            return []
+        known = set(self.asked)
+        found = [one for one in self._searcher.ask(running + wanted) if one not in known]
+        self.exhausted = not found and not running
+        self.asked += found
+        return found
 
 
 def _tell(run: Run, searcher: StudySearcher, architecture: Architecture, outcome: list[Score] | Failure) -> None:

@@ -299,7 +299,7 @@ class TestOtherSpaces:
         assert found.predictor("ensemble")(torch.zeros(3, 2)).probabilities.shape == (3, 2)
 
     def test_a_wired_space_can_also_be_searched(self, tmp_path: Path) -> None:
-        searching = {"rank.architectures": 0, "search.budget": 2, "search.batch": 2, "search.population": 2}
+        searching = {"rank.architectures": 0, "search.budget": 2, "search.window": 2, "search.population": 2}
         scoring = {"scores.steps": 1, "scores.policy_batches": 1, "retrain.members": 2, "retrain.seeds": 1}
         settings = {**WIRED, **searching, **scoring, "search.tournament": 2, "retrain.random_architectures": 1}
         found = searched(tmp_path / "run", settings, method="one-shot")

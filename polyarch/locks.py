@@ -1,4 +1,4 @@
-"""One process at a time works on the folder of a run."""
+"""One process at a time works on the folder of a run, or on a study."""
 
 import errno
 import fcntl
@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 
 from polyarch.errors import ConfigError
@@ -44,16 +45,18 @@ class RunLock:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             free = _locked(handle)
-            if free is False or _is_held(handle, knows_this_host=free is not None):
+            # Where the system's locks work, they know this host's processes best.
+            holder, silent = _content(handle), time.time() - os.fstat(handle).st_mtime
+            if free is False or is_at_work(holder, silent, look_here=free is None):
                 raise ConfigError(
-                    f"Expected no other process at work on the run in {self.path.parent}. Found {_holder(handle)}; "
+                    f"Expected no other process at work on the run in {self.path.parent}. Found {in_words(holder)}; "
                     "wait for it, stop it or choose another --out."
                 )
         except BaseException:
             os.close(handle)
             raise
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        os.pwrite(handle, json.dumps(this_process()).encode(), 0)
         ended = threading.Event()
         threading.Thread(target=_beat, args=(self.path, ended), daemon=True).start()
         self._release = weakref.finalize(self, _released, handle, ended, os.getpid())
@@ -96,15 +99,24 @@ def _content(handle: int) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_held(handle: int, *, knows_this_host: bool) -> bool:
-    """Whether the process that wrote the file is at work: alive on this host, or heard of lately on another one."""
-    found = _content(handle)
-    pid, host = found.get("pid"), found.get("host")
-    if not isinstance(pid, int) or pid == os.getpid():
+def this_process() -> dict[str, object]:
+    """What identifies this process to others."""
+    return {"pid": os.getpid(), "host": socket.gethostname()}
+
+
+def is_at_work(process: Mapping[str, object], silent: float, *, look_here: bool = True) -> bool:
+    """Whether another process, as `this_process` told of itself, works: alive on this host, or heard of lately.
+
+    Args:
+        silent: seconds since its last heartbeat, which decides about processes of other hosts.
+        look_here: whether processes of this host count.
+    """
+    pid, host = process.get("pid"), process.get("host")
+    if not isinstance(pid, int) or this_process().items() <= process.items():
         return False
     if host == socket.gethostname():
-        return not knows_this_host and _is_alive(pid)
-    return time.time() - os.fstat(handle).st_mtime < STALE_SECONDS
+        return look_here and _is_alive(pid)
+    return silent < STALE_SECONDS
 
 
 def _is_alive(pid: int) -> bool:
@@ -117,6 +129,6 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _holder(handle: int) -> str:
-    found = _content(handle)
-    return f"process {found.get('pid', '(unknown)')} on {found.get('host', 'this machine')}"
+def in_words(process: Mapping[str, object]) -> str:
+    """Which process it is."""
+    return f"process {process.get('pid', '(unknown)')} on {process.get('host', 'this machine')}"
