@@ -110,7 +110,7 @@ def search_minutes(content: Mapping[str, Any], stages: int = 1) -> float:
     every = content["differentiable"].get("eigenvalue_every", 0)
     eigenvalue = max(search(1, every=1) - once, 0.0) / stages / every if every else 0.0
     set_up = max(once - stages * epoch, 0.0)
-    return (set_up + epochs * (epoch * steps / fewer + eigenvalue)) / 60
+    return float(set_up + epochs * (epoch * steps / fewer + eigenvalue)) / 60
 
 
 def stages_of(method: str) -> int:
