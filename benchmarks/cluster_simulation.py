@@ -97,7 +97,7 @@ def main() -> None:
     sending = stored("ray_overhead", "trivial_item_milliseconds", "ray") if asked.driver is None else asked.driver
     driver = (ask_tell + sending) / 1000
     print(
-        f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver for each, window of {asked.per_worker} times the workers.\n"
+        f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver for each, L is {asked.per_worker} per worker.\n"
     )
     print("| workers | items/s | driver busy | idle | idle with a barrier | kB/s |")
     print("|---|---|---|---|---|---|")
