@@ -96,9 +96,7 @@ def main() -> None:
     ask_tell = stored("ask_tell", "ratio") if asked.driver is None else 0.0
     sending = stored("ray_overhead", "trivial_item_milliseconds", "ray") if asked.driver is None else asked.driver
     driver = (ask_tell + sending) / 1000
-    print(
-        f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver for each, window of {asked.per_worker} times the workers.\n"
-    )
+    print(f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver each, L = {asked.per_worker} per worker.\n")
     print("| workers | items/s | driver busy | idle | idle with a barrier | kB/s |")
     print("|---|---|---|---|---|---|")
     for row in rows(asked.item, driver, asked.spread, asked.per_worker):

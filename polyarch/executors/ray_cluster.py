@@ -36,6 +36,9 @@ RESOURCES_SECONDS = 5.0
 CLEANING_SECONDS = 10.0
 """After which nodes that do not answer keep the files of a block."""
 
+LOOPBACK = "127.0.0.2"
+"""Of a cluster on this machine; Ray would replace 127.0.0.1 by an address that others can reach."""
+
 Taken = Sequence[tuple[int, Any]]
 """Items with their indices."""
 
@@ -122,7 +125,7 @@ class Ray(Executor):
         options: dict[str, Any] = {"address": self.address}
         if self.address is None:
             cores = math.ceil((self._most or available_cores()) * max(self.cpus, 1e-3))
-            options = {"num_cpus": cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            options = {"address": "local", "num_cpus": cores, "include_dashboard": False, "_node_ip_address": LOOPBACK}
         try:
             ray.init(**options, log_to_driver=False, logging_level="ERROR")
         except Exception as error:  # of many kinds

@@ -22,6 +22,7 @@ from polyarch.data import Batches, load, stratified_split
 from polyarch.errors import ConfigError, UnlikeProcessors, WorkerDied
 from polyarch.estimators import Failure, Scoring, ShortRun, SoTL, ValAcc
 from polyarch.executors import Executor, Ray, Serial
+from polyarch.executors.ray_cluster import LOOPBACK
 from polyarch.nn import AdaptedStatistics
 from polyarch.randomness import generator_at, global_seed
 from polyarch.supernets import NB201Supernet
@@ -176,9 +177,10 @@ def test_a_node_that_dies_with_items_under_way(tasks: Any, tmp_path: Path) -> No
     from ray.cluster_utils import Cluster
 
     ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": LOOPBACK}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        second = cluster.add_node(num_cpus=1)
+        second = cluster.add_node(num_cpus=1, node_ip_address=LOOPBACK)
         executor = Ray(cluster.address)
         assert executor.workers == 2
         with executor.open(tasks.Sleeper(tmp_path)) as run:

@@ -77,7 +77,7 @@ def test_a_folder_that_is_not_shared(
     content: str | None, block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_worker, "LOOKS", 1)
-    monkeypatch.setattr(ray_worker.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("polyarch.executors.ray_worker.time.sleep", lambda seconds: None)
     if content is not None:
         (tmp_path / "mark").write_text(content)
     marked = Block.named(block.token, str(tmp_path / "mark"))
