@@ -1,8 +1,8 @@
 """Simulates a search on a cluster: one driver that asks and tells, and 1 to 1,024 workers that score.
 
 Items take lognormal times. The driver handles one event at a time: it tells a result, proposes and sends the next, in
-the time that `ask_tell` and `ray_overhead` measure. Proposal k waits for the results of 0..k-L, or, with a barrier, for the
-whole batch before its own.
+the time that `ask_tell` and `ray_overhead` measure. Proposal k waits for the results of 0..k-L, or, with a barrier, for
+the whole batch before its own.
 """
 
 from __future__ import annotations
