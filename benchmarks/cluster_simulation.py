@@ -1,22 +1,18 @@
 """Simulates a search on a cluster: one driver that asks and tells, and 1 to 1,024 workers that score.
 
-Items take lognormal times. The driver handles one event at a time: it tells a result, proposes and sends the next.
-Its times are those that `ask_tell` and `ray_overhead` measured (``results/``). Proposal k waits for the results
-of 0..k-L, or, with a barrier, for the whole batch before its own.
+Items take lognormal times. The driver handles one event at a time: it tells a result, proposes and sends the next, in
+the time that `ask_tell` and `ray_overhead` measure. Proposal k waits for the results of 0..k-L, or, with a barrier, for
+the whole batch before its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
-import json
 import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from measure import RESULTS
 
 from polyarch.estimators import Score
 from polyarch.supernets import NB201Supernet
@@ -60,14 +56,6 @@ def simulate(
     return Outcome(items / now, items * driver / now, 1 - working / (now * workers))
 
 
-def stored(name: str, *keys: str) -> float:
-    """A number of a stored result."""
-    found: Any = json.loads((RESULTS / f"{name}.json").read_text())
-    for key in keys:
-        found = found[key]
-    return float(found)
-
-
 def message_bytes() -> int:
     """Of an architecture that is sent and a score that comes back."""
     architecture = next(NB201Supernet(channels=1, cells=1).space.enumerate())
@@ -90,12 +78,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--item", type=float, default=4.0, help="mean seconds of an item")
     parser.add_argument("--spread", type=float, default=0.5, help="spread of the logarithm of its time")
-    parser.add_argument("--driver", type=float, help="milliseconds of the driver per item; by default as measured")
+    parser.add_argument("--driver", type=float, default=5.0, help="milliseconds of the driver per item")
     parser.add_argument("--per-worker", type=int, default=2, help="the window over the number of workers")
     asked = parser.parse_args()
-    ask_tell = stored("ask_tell", "ratio") if asked.driver is None else 0.0
-    sending = stored("ray_overhead", "trivial_item_milliseconds", "ray") if asked.driver is None else asked.driver
-    driver = (ask_tell + sending) / 1000
+    driver = asked.driver / 1000
     print(f"Items of {asked.item:g} s, {1000 * driver:.2f} ms of the driver each, L = {asked.per_worker} per worker.\n")
     print("| workers | items/s | driver busy | idle | idle with a barrier | kB/s |")
     print("|---|---|---|---|---|---|")

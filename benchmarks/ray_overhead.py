@@ -37,11 +37,11 @@ def main() -> None:
         for run in (processes, ray):  # starts the workers and lets every one of them run something
             dict(run(architectures[:4]))
         times = interleaved({"processes": walk(processes), "ray": walk(ray)}, rounds)
-    with Processes(WORKERS).open(abs) as processes, Ray(workers=WORKERS).open(abs) as ray:
-        for trivial in (processes, ray):
+    with Processes(WORKERS).open(abs) as few, Ray(workers=WORKERS).open(abs) as many:
+        for trivial in (few, many):
             dict(trivial(range(10)))
         trivial_times = interleaved(
-            {"processes": lambda: dict(processes(range(TRIVIAL))), "ray": lambda: dict(ray(range(TRIVIAL)))}, rounds
+            {"processes": lambda: dict(few(range(TRIVIAL))), "ray": lambda: dict(many(range(TRIVIAL)))}, rounds
         )
     middle = medians(times)
     each = {side: round(1000 * seconds / TRIVIAL, 3) for side, seconds in medians(trivial_times).items()}

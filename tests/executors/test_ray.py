@@ -196,7 +196,7 @@ def test_a_node_that_dies_with_items_under_way(tasks: Any, tmp_path: Path) -> No
         assert len(list(tmp_path.iterdir())) >= 4  # the note of an item has the process in its name
     finally:
         ray.shutdown()
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 def test_a_whole_search_has_the_results_of_processes(

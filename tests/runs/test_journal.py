@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from polyarch.executors import Items
 from polyarch.files import Journal
 from polyarch.runs.workspace import run_missing
 
@@ -17,7 +18,8 @@ class Recorder:
     def __init__(self) -> None:
         self.waves: list[list[int]] = []
 
-    def __call__(self, items: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def __call__(self, items: Items[int]) -> Iterator[tuple[int, int]]:
+        assert not callable(items)
         self.waves.append(list(items))
         return ((index, 10 * item) for index, item in enumerate(items))
 
