@@ -178,7 +178,7 @@ def test_a_node_that_dies_with_items_under_way(tasks: Any, tmp_path: Path) -> No
 
     ray.shutdown()
     head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": LOOPBACK}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     try:
         second = cluster.add_node(num_cpus=1, node_ip_address=LOOPBACK)
         executor = Ray(cluster.address)
@@ -196,7 +196,7 @@ def test_a_node_that_dies_with_items_under_way(tasks: Any, tmp_path: Path) -> No
         assert len(list(tmp_path.iterdir())) >= 4  # the note of an item has the process in its name
     finally:
         ray.shutdown()
-        cluster.shutdown()  # type: ignore[no-untyped-call]
+        cluster.shutdown()
 
 
 def test_a_whole_search_has_the_results_of_processes(
