@@ -179,6 +179,7 @@ def shapes(skips: dict[str, tuple[float, float]], depths: tuple[float, float], p
     return runs
 
 
+@pytest.mark.slow
 def test_shapes() -> None:
     settings = SHAPE.presets["long"]
     short, long, nodes = settings["spaces"]

@@ -144,6 +144,7 @@ def made_up(settings: dict[str, Any], guided: tuple[float, float]) -> dict[str, 
     }
 
 
+@pytest.mark.slow
 def test_a_constant_decay_at_equal_size(tmp_path: Path) -> None:
     """Both keep the limit; the terms differ, so that what they learn does."""
     settings = {**CONSTANT_DECAY.presets["quick"], "train": 60, "valid": 20, "test": 20, "width": 3, "candidates": 2}

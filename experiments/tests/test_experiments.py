@@ -36,12 +36,13 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 AKIN = (
     "spiral_width", "spiral_rotation", "spiral_points", "fine_tuning", "cell_shape", "supernet_recipe",
     "space_ranking", "guided_families", "spiral_max_depth", "spiral_noise", "image_max_depth", "wiring_ensemble",
-    "wiring_consistency", "interchoice_kinds",
+    "wiring_consistency", "interchoice_kinds", "guided_settings", "constant_decay",
 )  # fmt: skip
 """They share all but their settings with another experiment that is run."""
 LONG = (
     "strategy_ranking", "interchoice_ranking", "cell_search", "depth_functions", "fourier_degree", "guided_draws",
-    "guided_limits", "cell_evaluation", "interchoice_chain",
+    "guided_limits", "cell_evaluation", "interchoice_chain", "annealing", "interchoice_costs", "equal_operations",
+    "gradient_sums", "shared_wirings",
 )  # fmt: skip
 """They take longest, and other tests run parts of them."""
 OURS = [

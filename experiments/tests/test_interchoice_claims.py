@@ -117,6 +117,7 @@ def test_one_seed_of_extra_weights_decides_nothing() -> None:
     assert [claim.verdict for claim in claims] == ["undecided"] * 3
 
 
+@pytest.mark.slow
 def test_several_biases_and_splits() -> None:
     """All are told."""
     experiment = EXPERIMENTS["interchoice_ranking"]
@@ -130,6 +131,7 @@ def test_several_biases_and_splits() -> None:
     assert experiment.figures(settings, runs)
 
 
+@pytest.mark.slow
 def test_runs_that_have_arrived_are_judged() -> None:
     settings, runs = cell_runs("only conv", "long", seeds=3)
     experiment = EXPERIMENTS["interchoice_ranking"]

@@ -84,6 +84,7 @@ class Beginning:
         if self.finish_now and not run.method.can_finish_now:
             raise ConfigError(f"Expected a method that can finish now. Got a run of {run.method.name!r}.")
         check_callbacks(run.callbacks, [stage.name for stage in stages_of(run)], run.method.name)
+        run.method.check(run)
         planned = run.method.plan(run, timings_of(run))
         show_plan(self.display, planned, run.settings.workers, resumed=True)
         return run

@@ -216,6 +216,8 @@ BATCHES: dict[str, Callable[[Batches], Estimator]] = {
 }
 SHAPES: dict[str, Callable[[tuple[int, ...]], Estimator]] = {"synflow": SynFlow, "zen": Zen}
 ZERO_COST = [*SHAPES, *BATCHES]
+QUICK = ("synflow", "naswot")
+"""One reads gradients and one activations; the others look at large networks in slow tests."""
 
 
 def zero_cost(name: str, shape: tuple[int, ...]) -> Estimator:
@@ -232,9 +234,16 @@ def test_layers_without_second_derivatives_have_no_gradient_flow() -> None:
         zero_cost("grasp", shape).score(net, net.space.sample(generator_at(1, "kinds")))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("estimator", ZERO_COST)
-def test_networks_of_every_kind_have_scores_that_change_nothing(kind: str, estimator: str) -> None:
+LARGE = ("nb101", "darts", "chain", "macro", "wired", "pooled", "mobile")
+PAIRS = [
+    pytest.param(estimator, kind, marks=[pytest.mark.slow] if kind in LARGE and estimator not in QUICK else [])
+    for estimator in ZERO_COST
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("estimator", "kind"), PAIRS)
+def test_networks_of_every_kind_have_scores_that_change_nothing(estimator: str, kind: str) -> None:
     make, shape = KINDS[kind]
     with global_seed(0, "kinds"):
         net = make()

@@ -128,7 +128,7 @@ def test_command_lines(
     settle: Callable[[list[str]], int | None], given_files: dict[str, Path], monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(given_files["folder"])
-    check_lines(25, settle, given_files)
+    check_lines(10, settle, given_files)
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def check_descriptions(count: int, settle: Callable[[list[str]], int | None], gi
 
 
 def test_descriptions(settle: Callable[[list[str]], int | None], given_files: dict[str, Path]) -> None:
-    check_descriptions(25, settle, given_files)
+    check_descriptions(8, settle, given_files)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from polyarch.testing import SpaceContract
 
 class TestWiredSpace(SpaceContract):
     def make_space(self) -> Space:
-        return wired_space(2, 4)
+        return wired_space(2, 3)
 
 
 def test_every_skip_edge_is_a_choice() -> None:

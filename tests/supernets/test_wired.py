@@ -80,6 +80,7 @@ class TestWiredSupernet(SupernetContract):
         return [*WIRINGS, residual_wiring(space)]
 
 
+@pytest.mark.slow
 class TestWiredSupernetWithAuxiliaryClassifier(SupernetContract):
     """Four channels: with two, the contract's weights happen to switch off all units of the first down-sampling."""
 

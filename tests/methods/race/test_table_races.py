@@ -257,6 +257,7 @@ def test_bags_take_what_is_good_together() -> None:
     assert all(np.isfinite(bagged([[1.0, 1e-300], [1e-300, 1.0]])))
 
 
+@pytest.mark.slow
 def test_evidence_is_trained_on_all_rows_as_the_winner_is(tmp_path: Path) -> None:
     found = search(tmp_path / "run", evidence=True, settings={"race.seconds": 3.0})
     run = Run.build(RunSettings.parse(found.settings, "the results"), Workspace(tmp_path / "run"), data=table())
