@@ -26,6 +26,8 @@ NEEDS_REAL_DATA = {"predictions.md": "fashion_mnist", "RESULTS.md": "cifar10"}
 NEEDS_CURL = ("predictions.md",)
 LONG = (
     "channels.md",
+    "front.md",
+    "race.md",
     "commands.md",
     "depth.md",
     "differentiable-search.md",

@@ -115,6 +115,7 @@ class TestWorkersThatDie:
             squares(Processes(1), tasks.Fragile(tmp_path, fatal=1, deaths=1000), 3)
         assert len(list(tmp_path.iterdir())) == 3
 
+    @pytest.mark.slow
     def test_the_fork_server_dies_as_well(self, tasks: Any, tmp_path: Path) -> None:
         dying = tasks.Fragile(tmp_path, fatal=2, deaths=1, server=True)
         assert squares(Processes(2), dying, 5) == {n: n**2 for n in range(5)}

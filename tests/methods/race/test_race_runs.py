@@ -157,6 +157,7 @@ def test_nothing_to_finish_is_said(tmp_path: Path) -> None:
         search(images(), tmp_path / "run", resume=True, finish_now=True)
 
 
+@pytest.mark.slow
 def test_evidence_is_trained_on_request(tmp_path: Path) -> None:
     few = {"race.candidates": 4, "race.seconds": 0.3}
     found = search(images(), tmp_path / "run", settings=few, evidence=True)
