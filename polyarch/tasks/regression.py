@@ -4,7 +4,8 @@ Networks that return a mean and a variance: Nix and Weigend (1994), "Estimating 
 Probability Distribution", ICNN; mixtures of them: Lakshminarayanan, Pritzel and Blundell (2017), "Simple and Scalable
 Predictive Uncertainty Estimation using Deep Ensembles", arXiv:1612.01474; the weighted gradient: Seitzer, Tavakoli,
 Antic and Martius (2022), "On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural
-Networks", arXiv:2203.09168.
+Networks", arXiv:2203.09168; by how much an ensemble errs less than its members: Krogh and Vedelsby (1995), "Neural
+Network Ensembles, Cross Validation, and Active Learning", NIPS 7.
 """
 
 import math
@@ -24,7 +25,7 @@ from polyarch.predictive.gaussian_mixture import GaussianMixture, fit_scale
 from polyarch.predictive.metrics import METRICS, Metric
 from polyarch.predictive.regression_metrics import crps, mae, mixture_negative_log_likelihood, r2, rmse
 from polyarch.predictive.uncertainty import at_least_single
-from polyarch.tasks.task import Calibration, Task, member_weights
+from polyarch.tasks.task import Calibration, Task, member_weights, unseen
 
 LOG_VARIANCES = (-14.0, 14.0)
 """The range of log variances of standardised targets; without a lower end the density has no bound."""
@@ -142,6 +143,38 @@ class Regression(Task):
         members = outputs.shape[0]
         mean = means.sum(0) / members  # ONNX would call the result of an operation mean like the output of this name
         return torch.cat([mean, ((noise + (means - mean).square()).sum(0) / members).log()], -1)
+
+    def held_out(self, outputs: Tensor, folds: Tensor, shares: Tensor, targets: Tensor) -> Tensor:
+        """Variances of the networks that an example is new to; means that differ and err as those of all K > 2 would.
+
+        Let g_k = sum_s w_s m_sk be the mean of the networks without fold k, and g = mean_k g_k. At an example that is
+        new to all of them (Krogh and Vedelsby),
+
+            mean_k (z - g_k)^2 = (z - g)^2 + a,    a = mean_k (g_k - g)^2
+
+        so the ensemble errs less than e = z - g_k, which is known of the k that the example is new to, by a factor of
+
+            r = sqrt(1 - E[a] / E[e^2])
+
+        Member sk gets the mean z - r e + d_sk. The deviations d are those of the K - 1 other networks, enlarged as if
+        there were K; that of the k-th is left out, because it makes up a part of e. Networks differ less on examples
+        that they were trained on than on new ones, so r is rather too large, and intervals are rather too wide.
+        """
+        parts, count = outputs.shape[1], len(self.names)
+        location, scale = self._units(outputs)
+        standardised, weights = (targets.to(outputs) - location) / scale, shares.to(outputs)
+        means = outputs[..., :count]  # (S, K, N, T)
+        new = unseen(means, folds)  # (S, N, T)
+        errors = standardised - torch.einsum("s,snt->nt", weights, new)
+        others = (means.sum(1) - new) / (parts - 1)
+        is_other = (torch.arange(parts)[:, None] != folds)[:, :, None].to(outputs)
+        within = (means - others[:, None]) * is_other * math.sqrt((parts - 1) / (parts - 2))
+        ambiguity = torch.einsum("s,sknt->knt", weights, within).square().mean((0, 1))
+        ratio = (1 - ambiguity / errors.square().mean(0)).nan_to_num(nan=1.0).clamp_min(0).sqrt()
+        between = others - torch.einsum("s,snt->nt", weights, others)
+        shifted = standardised - ratio * errors + within + between[:, None]
+        log_variances = unseen(outputs[..., count:], folds)[:, None].expand_as(means)
+        return torch.cat([shifted, log_variances], -1).flatten(0, 1)
 
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
         """Variances times T."""

@@ -125,6 +125,23 @@ class Task(ABC):
         """
         return self.mix(outputs, outputs.new_full((len(outputs),), -math.log(len(outputs))))
 
+    def held_out(self, outputs: Tensor, folds: Tensor, shares: Tensor, targets: Tensor) -> Tensor:
+        """What an ensemble would say about examples that were new to all of it, to calibrate it by.
+
+        Its members are S settings times K networks, each of which was trained without one fold of the examples. By
+        default the network without an example's fold speaks for all K.
+
+        Args:
+            outputs: of every network on every example, (S, K, N, O).
+            folds: the fold that holds each example, (N,) whole numbers below K.
+            shares: of the settings, (S,).
+            targets: (N, ...).
+
+        Returns:
+            outputs of the members, (S K, N, O), those of a setting side by side.
+        """
+        return unseen(outputs, folds).repeat_interleave(outputs.shape[1], 0)
+
     @abstractmethod
     def tempered(self, outputs: Tensor, temperature: Tensor | float) -> Tensor:
         """Outputs whose p(y | x) is p^(1/T), normalised: (..., O) -> (..., O)."""
@@ -209,6 +226,11 @@ class Reading:
     def __call__(self, outputs: Tensor, weights: Tensor, temperature: Tensor) -> tuple[Tensor, ...]:
         """(K, B, O), (K,), () -> the readouts, (B, ...) each."""
         return self.task.read(self.task.tempered(outputs, temperature), weights, self.conformal)
+
+
+def unseen(outputs: Tensor, folds: Tensor) -> Tensor:
+    """What the network that was trained without an example's fold says about it: (S, K, N, O), (N,) -> (S, N, O)."""
+    return outputs[:, folds, torch.arange(len(folds))]
 
 
 def member_weights(weights: Tensor | None, outputs: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.distributions import Bernoulli, Categorical, MixtureSameFamily, Norma
 from polyarch.errors import InvalidInput
 from polyarch.predictive import fit_temperature
 from polyarch.randomness import generator_at
-from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression, balanced_weights, prediction_sets
+from polyarch.tasks import Classification, MultiLabel, OwnTask, Regression, Task, balanced_weights, prediction_sets
 from polyarch.tasks.classification import LOG_DEVIATION, SHARPENING_DEVIATION
 
 WEIGHTS = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
@@ -233,6 +233,66 @@ class TestRegression:
     def test_units_that_do_not_fit(self, location: tuple[float, ...], scale: tuple[float, ...]) -> None:
         with pytest.raises(InvalidInput, match="a location and a scale above 0 for each of 2 targets"):
             Regression(("a", "b"), location, scale)
+
+
+class TestEnsemblesOfFolds:
+    """Networks f_sk = x + 0.8 z_sk that are new to all examples, targets x + noise: what `held_out` only estimates."""
+
+    task = Regression(("y",), location=(2.0,), scale=(3.0,))
+    shares = torch.tensor([0.7, 0.3], dtype=torch.float64)
+    weights = (shares / 4).repeat_interleave(4)
+
+    def drawn(self, seed: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs (2, 4, N, 2), folds and targets."""
+        truth = random(seed, count)
+        means = truth + 0.8 * random(seed + 1, 2, 4, count)
+        variance = torch.full_like(means, 0.25)
+        targets = 2.0 + 3.0 * (truth + 0.5 * random(seed + 2, count))
+        return torch.stack([means, variance.log()], -1), torch.arange(count) % 4, targets[:, None]
+
+    def test_errors_and_disagreement_are_those_of_the_whole_ensemble(self) -> None:
+        outputs, folds, targets = self.drawn(0, 40_000)
+        found = self.task.held_out(outputs, folds, self.shares, targets)
+        together = self.task.mixture(found, self.weights)
+        known = self.task.mixture(outputs.flatten(0, 1), self.weights)
+        assert found.shape == (8, 40_000, 2)
+        assert float(together.disagreement.mean()) == pytest.approx(float(known.disagreement.mean()), rel=0.05)
+        expected = (known.mean - targets).square().mean()  # 9 (0.25 + 0.64 (0.7^2 + 0.3^2) / 4)
+        assert float(expected) == pytest.approx(9 * (0.25 + 0.64 * 0.58 / 4), rel=0.02)
+        assert float((together.mean - targets).square().mean()) == pytest.approx(float(expected), rel=0.02)
+
+    def test_intervals_cover_what_they_should(self) -> None:
+        outputs, folds, targets = self.drawn(3, 20_000)
+        fresh, _, new = self.drawn(6, 20_000)
+
+        def coverage(valid: Tensor) -> float:
+            calibration = self.task.calibrate(valid, targets, self.weights, flag=0.1)
+            tempered = self.task.tempered(fresh.flatten(0, 1), calibration.temperature)
+            *_, low, high = self.task.read(tempered, self.weights, calibration.conformal)
+            return float(((low <= new) & (new <= high)).double().mean())
+
+        assert coverage(self.task.held_out(outputs, folds, self.shares, targets)) == pytest.approx(0.9, abs=0.01)
+        assert coverage(Task.held_out(self.task, outputs, folds, self.shares, targets)) > 0.95
+
+    def test_equal_networks_say_what_each_says(self) -> None:
+        outputs, folds, targets = self.drawn(9, 50)
+        same = outputs[:1, :1].expand(2, 4, -1, -1)
+        found = self.task.held_out(same, folds, self.shares, targets)
+        torch.testing.assert_close(found, same.flatten(0, 1))
+
+    def test_a_network_without_error_is_left_alone(self) -> None:
+        """The ratio of no error to no error is no number."""
+        outputs, folds, _ = self.drawn(9, 50)
+        same = outputs[:1, :1].expand(1, 4, -1, -1)
+        targets = 2.0 + 3.0 * same[0, 0, :, :1]
+        torch.testing.assert_close(self.task.held_out(same, folds, self.shares[:1], targets), same.flatten(0, 1))
+
+    def test_classes_take_the_network_that_an_example_is_new_to(self) -> None:
+        outputs, folds = random(12, 2, 4, 12, 3), torch.arange(12) % 4
+        found = Classification(("a", "b", "c")).held_out(outputs, folds, self.shares, torch.zeros(12).long())
+        for row in range(12):
+            torch.testing.assert_close(found[:4, row], outputs[0, row % 4, row].expand(4, -1))
+            torch.testing.assert_close(found[4:, row], outputs[1, row % 4, row].expand(4, -1))
 
 
 class TestMultiLabel:

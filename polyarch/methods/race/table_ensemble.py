@@ -99,7 +99,9 @@ class TableEnsembles:
         kept = [(lane, share / len(one)) for one, share in zip(settings, shares, strict=True) if share for lane in one]
         members = [(lane.candidate.architecture, self.task.network(lane.candidate)) for lane, _ in kept]
         made = Ensemble.of(f"ensemble of {len(kept)}", members, [share for _, share in kept])
-        return self._with_known(made, [one for one, share in zip(settings, shares, strict=True) if share])
+        chosen = [one for one, share in zip(settings, shares, strict=True) if share]
+        valid = self._held_out(chosen, torch.tensor([share for share in shares if share], dtype=torch.float64))
+        return self._with_known(made, valid, self._unseen(chosen[0])[1])
 
     def single(self, setting: Setting, name: str) -> tuple[Candidate, Ensemble]:
         """One network for a setting, calibrated by what its folds say: that of all examples or, without it, the first.
@@ -109,19 +111,28 @@ class TableEnsembles:
         """
         candidate = whole_or(self.task, setting[0].candidate)
         made = Ensemble.of(name, [(candidate.architecture, self.task.network(candidate))])
-        return candidate, self._with_known(made, [setting])
+        valid, targets = self._unseen(setting)
+        return candidate, self._with_known(made, valid[None], targets)
 
     @property
     def _generator(self) -> torch.Generator:
         return generator_at(self.run.settings.seed, "ensemble")
 
-    def _with_known(self, made: Ensemble, settings: Sequence[Setting]) -> Ensemble:
-        """Every network of a setting stands for all of it on examples that one of them was not trained on."""
-        unseen = [self._unseen(one) for one in settings]
-        each = len(made.architectures) // len(settings)
-        valid = torch.stack([found for found, _ in unseen]).repeat_interleave(each, 0)
-        test, targets = made.outputs(self.run.feed.in_order(self.run.feed.data.test))
-        return replace(made, known=MemberOutputs(self.run.task, valid, unseen[0][1], test, targets))
+    def _with_known(self, made: Ensemble, valid: Tensor, targets: Tensor) -> Ensemble:
+        test = made.outputs(self.run.feed.in_order(self.run.feed.data.test))
+        return replace(made, known=MemberOutputs(self.run.task, valid, targets, *test))
+
+    def _held_out(self, settings: Sequence[Setting], shares: Tensor) -> Tensor:
+        """What the members say about examples that only one network of each setting is new to, (M, N, O)."""
+        if len(settings[0]) == 1:
+            return torch.stack([self._unseen(one)[0] for one in settings])
+        places = [lane.candidate.fold for lane in settings[0]]
+        rows = [self.task.folds[place] for place in places]
+        batches = self.run.feed.in_order(self.run.feed.data.train.subset(torch.cat(rows)))
+        everywhere = [[outputs(self.task.network(lane.candidate), batches)[0] for lane in one] for one in settings]
+        folds = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(part) for part in rows]))
+        targets = self._unseen(settings[0])[1]
+        return self.run.task.held_out(torch.stack([torch.stack(one) for one in everywhere]), folds, shares, targets)
 
     def _log_likelihoods(self, settings: Sequence[Setting]) -> Tensor:
         """log p_s(y_n | x_n) of settings s on examples n: (S, N)."""
