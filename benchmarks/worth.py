@@ -154,10 +154,15 @@ def searched(
             run = Run.build(settings, Workspace(out), data=data)
             beside = {"random": random_network(run, race, Path(folder) / "random")}
     answer = next(one for one in results.predictors if one.folder == results.default)
-    assert results.artifact is not None
+    assert results.artifact is not None and results.comparison is not None
+    (best,) = results.comparison[0].runs
     found = {
         "default": _shown(answer.metrics),
-        "single": {**_shown(results.predictors[0].metrics), "parameters": results.artifact["parameters"]},
+        "single": {
+            **_shown(results.predictors[0].metrics),
+            "uncalibrated_loss": round(best.loss, 6),
+            "parameters": results.artifact["parameters"],
+        },
         **beside,
         "minutes": seconds / 60,
     }
@@ -165,7 +170,7 @@ def searched(
 
 
 def random_network(run: Run, race: RaceRecord, folder: Path) -> dict[str, float]:
-    """The test accuracy of a random architecture, trained as long as the best network of the race."""
+    """A random architecture on test data, trained as long as the best network of the race and not calibrated."""
     best = race.candidates[race.best]
     is_table = is_table_race(run)
     chosen = run.net.space.architecture(best.architecture)
@@ -181,8 +186,13 @@ def random_network(run: Run, race: RaceRecord, folder: Path) -> dict[str, float]
         turn = turn_of(run.settings.section(RaceSettings), seconds)
         train(Leg(candidate, turn))
         train(Leg(candidate, seconds, turn))
-    score = tested(run, train.network(whole_or(train, candidate)))["score"]
-    return {"accuracy": score, "parameters": run.net.parameter_count(candidate.architecture), "seconds": seconds}
+    found = tested(run, train.network(whole_or(train, candidate)))
+    return {
+        "accuracy": found["score"],
+        "uncalibrated_loss": round(found["loss"], 6),
+        "parameters": run.net.parameter_count(candidate.architecture),
+        "seconds": seconds,
+    }
 
 
 def plain_sides(feed: Feed, seconds: float) -> dict[str, Any]:

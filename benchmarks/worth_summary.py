@@ -53,12 +53,22 @@ def totals(runs: Mapping[str, Seeds]) -> Iterator[str]:
             (run["limited"]["single"]["accuracy"], run["alternatives"]["plain"]["accuracy"]) for run in seeds.values()
         ]
         yield f"Single network within the parameters of the plain one, {name}: {_pairs(pairs)}."
-    pairs = [
-        (run["single"]["accuracy"], run["random"]["accuracy"]) for seeds in runs.values() for run in seeds.values()
+    yield _against_random(runs, "accuracy", 1)
+    yield _against_random(runs, "uncalibrated_loss", -1)
+
+
+def _against_random(runs: Mapping[str, Seeds], key: str, sign: int) -> str:
+    """In how many runs, and on how many sets by the mean, the single network is better than a random one."""
+    gains = [[sign * (run["single"][key] - run["random"][key]) for run in seeds.values()] for seeds in runs.values()]
+    counts = [
+        f"better {where} {sum(gain > 0 for gain in found)} of {len(found)} {what}, as good {where} {found.count(0.0)}"
+        for where, what, found in (
+            ("in", "runs", [gain for each in gains for gain in each]),
+            ("on", "sets", [statistics.fmean(each) for each in gains]),
+        )
     ]
-    better, same = (sum(one > other for one, other in pairs), sum(one == other for one, other in pairs))
-    who = "Single network against a random one, trained as long"
-    yield f"{who}: better in {better} of {len(pairs)} runs, as good in {same}."
+    name = key.replace("_", " ")
+    return f"Single network against a random one, trained as long, by {name}: {'; '.join(counts)}."
 
 
 def _mean(sides: Sequence[Mapping[str, float]], key: str) -> float:
