@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.correlations import Values, correlation, paired
+from polyarch.ranking.bootstrap import Values, correlation, paired
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,16 +6,17 @@ from rich.table import Table
 
 from polyarch.cli.options import console
 from polyarch.plugins import method_named
-from polyarch.results import Results
+from polyarch.reports.headline import entries
+from polyarch.reports.score_text import ScoreText
+from polyarch.results import Estimate, Results
 
 
 def show_summary(results: Results, out: Path) -> None:
     """Prints the comparison, the predictors, what the method adds, and where things are."""
     if results.comparison:
-        table = Table("network", f"test {results.task.title}", "runs")
-        for contender in results.comparison:
-            spread = f" +- {_number(contender.std)}" if len(contender.runs) > 1 else ""
-            table.add_row(contender.name, f"{_number(contender.mean)}{spread}", str(len(contender.runs)))
+        table = Table("network", f"test {results.task.title}", "95 % interval", "runs")
+        for entry in entries(results):
+            table.add_row(entry.name, _number(entry.mean), _interval(entry.estimate), str(len(entry.runs)))
         console.print(table)
     if results.predictors:
         console.print(_predictors(results))
@@ -32,11 +33,19 @@ def _predictors(results: Results) -> Table:
     """Calibrated predictions: their score and likelihood, and what conformal prediction covers."""
     has_sets = any(one.conformal for one in results.predictors)
     sets = ["covered", "set size" if results.task.kind == "classification" else "width"] if has_sets else []
-    table = Table("predictions", f"test {results.task.title}", "NLL", "temperature", *sets)
+    table = Table("predictions", f"test {results.task.title}", "95 % interval", "NLL", "temperature", *sets)
+    text = ScoreText.of(results)
     for one in results.predictors:
         known = [_number(one.conformal.covered), _number(one.conformal.size)] if one.conformal else [""] * len(sets)
-        table.add_row(one.name, _number(one.score), _number(one.loss), f"{one.temperature:.2f}", *known)
+        score, interval = _number(one.score), _interval(text.measured(one))
+        table.add_row(one.name, score, interval, _number(one.loss), f"{one.temperature:.2f}", *known)
     return table
+
+
+def _interval(estimate: Estimate) -> str:
+    """What earlier results do not have is left empty."""
+    found = estimate.interval
+    return "" if found is None else f"{_number(found[0])} to {_number(found[1])}"
 
 
 def _number(value: float) -> str:

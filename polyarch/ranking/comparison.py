@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval
-from polyarch.ranking.correlations import Values, paired_rows
+from polyarch.ranking.bootstrap import Interval, Values
+from polyarch.ranking.correlations import paired_rows
 from polyarch.ranking.samples import RankSamples
 
 TOP = 10

@@ -6,12 +6,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, Positions, bootstrap
-
-Values = NDArray[np.float64]
+from polyarch.ranking.bootstrap import Interval, Positions, Values, bootstrap
 
 
 def correlation(measure: str, x: Values, y: Values) -> float | None:

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, Positions, Resamples
-from polyarch.ranking.correlations import Values, mean_correlation, paired, paired_rows
+from polyarch.ranking.bootstrap import Interval, Positions, Resamples, Values
+from polyarch.ranking.correlations import mean_correlation, paired, paired_rows
 
 AccuracyUnit = Literal["percent", "fraction"]
 """Accuracies of 0..100 or of 0..1."""

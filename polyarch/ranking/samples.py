@@ -2,10 +2,7 @@
 
 Architectures and seeds are resampled independently (`Resamples`). Every statistic is an array of draws whose first
 entry is that of the whole sample; sums and differences of such arrays are draws of sums and differences.
-
-The mean of n resampled seeds has (n - 1) / n of the variance of the mean of n new ones: half of it for two seeds. With
-m the mean over all seeds and m* that over the resampled ones, both on the same resampled architectures, a draw is
-therefore m + sqrt(n / (n - 1)) (m* - m).
+Means over resampled seeds are spread as those over new ones are (`widened`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, Positions, Resamples
-from polyarch.ranking.correlations import Values, paired_rows
+from polyarch.ranking.bootstrap import Interval, Positions, Resamples, Values, widened
+from polyarch.ranking.correlations import paired_rows
 
 LARGEST_BLOCK = 1_000_000
 """Values that are ranked at once: more samples than fit are ranked in several blocks."""
@@ -107,13 +104,7 @@ class RankSamples:
         parts = [slice(start, start + size) for start in range(0, 1 + self.resamples, size)]
         by_seed = np.stack([np.concatenate([statistic(part, row[self._rows[part]]) for part in parts]) for row in x])
         drawn, _ = self._positions(seeds)  # (1 + resamples, seeds)
-        whole: Values = by_seed.mean(0)
-        if seeds == 1:
-            return whole
-        wider: Values = whole + np.sqrt(seeds / (seeds - 1)) * (
-            np.take_along_axis(by_seed, drawn.T, axis=0).mean(0) - whole
-        )
-        return wider
+        return widened(by_seed, drawn)
 
 
 def _both(seeds: Positions, rows: Positions) -> tuple[Positions, Positions]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Interval, Positions, bootstrap
-from polyarch.ranking.correlations import Values, as_rows, mean_agreement
+from polyarch.ranking.bootstrap import Interval, Positions, Values, bootstrap
+from polyarch.ranking.correlations import as_rows, mean_agreement
 
 
 @dataclass(frozen=True)

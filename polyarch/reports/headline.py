@@ -6,48 +6,56 @@ from dataclasses import dataclass, replace
 from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Tile
 from polyarch.reports.text import count, several
-from polyarch.results import PredictorRecord, Results, Role
+from polyarch.results import Estimate, Judged, PredictorRecord, Results, Role
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One side of the comparison; ``std`` is None for a single run, of which the spread is unknown."""
+    """One side of the comparison: networks, and the mean of their scores."""
 
     name: str
     role: Role
     mean: float
-    std: float | None
-    scores: tuple[float, ...]
+    runs: tuple[Judged, ...]
     text: ScoreText
     is_answer: bool = False
 
     @property
+    def estimate(self) -> Estimate:
+        """The mean with its interval over test examples and networks."""
+        return replace(self.text.measured(*self.runs, stream=self.name), value=self.mean)
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """That of every network."""
+        return tuple(one.score for one in self.runs)
+
+    @property
     def shown(self) -> str:
-        """Mean and spread."""
-        return self.text.with_spread(self.mean, self.std)
+        """Mean and interval."""
+        return self.text.estimate(self.estimate)
+
+    def over(self, other: "Entry") -> Estimate:
+        """The difference, on the same test examples."""
+        return self.estimate.minus(other.estimate)
 
     def against(self, other: "Entry") -> str:
         """How far it is above or below another one."""
-        return self.text.compared(self.mean - other.mean)
+        return self.text.compared(self.over(other))
 
 
 def entries(results: Results, answer: Role = Role.BEST) -> list[Entry]:
     """The contenders and the mixtures that are not among them; the first with the role of the answer is the answer."""
     text = ScoreText.of(results)
-    found = [
-        Entry(
-            one.name, one.role, one.mean, one.std if len(one.runs) > 1 else None, tuple(r.score for r in one.runs), text
-        )
-        for one in results.comparison or []
-    ]
-    known = {entry.name for entry in found}
+    found = [Entry(one.name, one.role, one.mean, tuple(one.runs), text) for one in results.comparison or [] if one.runs]
+    known = {one.name for one in found}
     for one in results.predictors:
         is_mixture = len(one.members) > 1
         if one.name not in known and (is_mixture or not results.comparison):
             role = Role.MIXTURE if is_mixture else Role.BASELINE if one.folder is None else Role.BEST
-            found.append(Entry(one.name, role, one.score, None, (one.score,), text))
+            found.append(Entry(one.name, role, one.score, (one,), text))
     chosen = with_role(found, answer) or next(iter(found), None)
-    return [replace(entry, is_answer=True) if entry is chosen else entry for entry in found]
+    return [replace(one, is_answer=True) if one is chosen else one for one in found]
 
 
 def with_role(found: Sequence[Entry], role: Role) -> Entry | None:
@@ -71,7 +79,7 @@ def predictor_in(results: Results, folder: str | None) -> PredictorRecord | None
 
 
 def sentences(results: Results) -> list[str]:
-    """The result in words; a difference within the spread is not called a gain."""
+    """The result in words; a difference whose interval holds 0 is not called a gain."""
     found = entries(results)
     best = answer_of(found)
     if best is None:
@@ -97,16 +105,12 @@ def score_tiles(results: Results) -> Iterator[Tile]:
     best, random = answer_of(found), with_role(found, Role.RANDOM)
     if best is None:
         return
-    runs = several(len(best.scores), "seed")
     text = best.text
-    spread = None if best.std is None else text.signed(best.std).removeprefix("+")
-    note = "one run" if spread is None else f"± {spread} over {runs}"
-    yield Tile(f"test {text.title}", text.value(best.mean), note)
+    yield Tile(f"test {text.title}", text.value(best.mean), several(len(best.scores), "seed"))
     if random is not None:
-        difference, deviation = best.mean - random.mean, _spread(best, random)
-        within = "within" if deviation is not None and abs(difference) <= deviation else "more than"
-        note = "spread unknown" if deviation is None else f"{within} the spread"
-        yield Tile("vs. random", text.signed(difference), f"{text.unit}; {note}")
+        difference = best.over(random)
+        note = "more than chance" if difference.is_clear else "may be chance"
+        yield Tile("vs. random", text.signed(difference.value), f"{text.unit}; {note}")
     for predictor in mixtures(results)[:1]:
         yield Tile("ensemble", text.value(predictor.score), several(len(predictor.members), "network"))
 
@@ -132,18 +136,16 @@ def _against_random(best: Entry, found: Sequence[Entry]) -> Iterator[str]:
     number = len(random.scores)
     who = f"the mean of {several(number, 'random architecture')}" if number > 1 else "a random architecture"
     against = f"{best.against(random)} {who} trained the same way ({random.shown})"
-    text, spread = best.text, _spread(best, random)
-    difference = text.metric.gain(best.mean, random.mean)
-    if spread is None:
-        yield f"That is {against}. Each was trained once, so the spread is unknown: this may be chance."
-    elif difference > spread:
-        yield f"That is {against}, more than the spread of {text.amount(spread)}."
+    difference, gain = best.over(random), best.text.metric.gain(best.mean, random.mean)
+    once = " Each was trained once: another seed may change this." if len(best.scores) == number == 1 else ""
+    if gain > 0 and difference.is_clear:
+        yield f"That is {against}: more than chance.{once}"
     else:
-        only, clearly = ("only ", "clearly ") if difference > 0 else ("", "")
-        where = "within" if abs(difference) <= spread else "more than"
+        chance = "more than chance" if difference.is_clear else "which may be chance"
+        clearly = "clearly " if gain > 0 else ""
         yield (
-            f"That is {only}{against}, {where} the spread of {text.amount(spread)}: "
-            f"on these data, the search did not find an architecture that is {clearly}better than a random one."
+            f"That is {against}, {chance}: on these data, the search did not find an architecture that is {clearly}"
+            f"better than a random one.{once}"
         )
 
 
@@ -156,16 +158,13 @@ def _against_reference(found: Sequence[Entry]) -> Iterator[str]:
         yield f"With {ours.shown}, the {ours.name} is {others}."
 
 
-def _spread(best: Entry, random: Entry) -> float | None:
-    """The larger of the two standard deviations; None where both have a single run."""
-    return max((one.std for one in (best, random) if one.std is not None), default=None)
-
-
 def _others(results: Results, best: Entry, found: Sequence[Entry]) -> Iterator[str]:
     inherited = with_role(found, Role.INHERITED)
     if inherited is not None:
         yield f"Without retraining, with the weights of the supernet, the best architecture reaches {inherited.shown}."
-    alone = next((one.score for one in results.predictors if len(one.members) == 1), best.mean)
+    exported = next((one for one in results.predictors if len(one.members) == 1), None)
+    alone = best.estimate if exported is None else best.text.measured(exported)
     for one in mixtures(results):
-        change = best.text.compared(one.score - alone)
-        yield f"The {one.name} reaches {best.text.value(one.score)}, {change} the best network alone."
+        together = best.text.measured(one)
+        change = best.text.compared(together.minus(alone))
+        yield f"The {one.name} reaches {best.text.estimate(together)}, {change} the best network alone."

@@ -18,7 +18,7 @@ from polyarch.results import NetworkRecord, PredictorRecord, Results
 
 
 def contenders(entries: Sequence[Entry]) -> Spec:
-    """Test scores, one row per contender: every run as a tick, the mean as a point, the spread as a bar."""
+    """Test scores, one row per contender: every run as a tick, the mean as a point, its interval as a bar."""
     labels = dict(zip((entry.name for entry in entries), wrapped([entry.name for entry in entries]), strict=True))
     axis = alt.Axis(labelExpr=r"split(datum.label, '\n')", labelLimit=160, ticks=False, domain=False, labelPadding=8)
     y = alt.Y("label:N", scale=alt.Scale(domain=list(labels.values())), title=None, axis=axis)
@@ -41,8 +41,8 @@ def contenders(entries: Sequence[Entry]) -> Spec:
                 "name": entry.name,
                 "label": labels[entry.name],
                 "mean": entry.mean,
-                "low": entry.mean - (entry.std or 0.0),
-                "high": entry.mean + (entry.std or 0.0),
+                "low": (entry.estimate.interval or (entry.mean, entry.mean))[0],
+                "high": (entry.estimate.interval or (entry.mean, entry.mean))[1],
                 "shown": entry.shown,
                 "runs": len(entry.scores),
             }
@@ -66,7 +66,7 @@ def contenders(entries: Sequence[Entry]) -> Spec:
             ),
             means.mark_text(dy=-16, fontWeight=600).encode(x="mean:Q", y=y, text="shown:N"),
         ]
-    return spec_of(layers, f"Test {text.title} of every contender with its spread", height=54 * len(entries))
+    return spec_of(layers, f"Test {text.title} of every contender with its 95 % interval", height=54 * len(entries))
 
 
 def curves(

@@ -76,18 +76,6 @@ def signed(difference: float) -> str:
     return f"{100 * difference:+.2f}"
 
 
-def compared(difference: float) -> str:
-    """1.20 percentage points above, or below; the same as, where the digits shown do not differ."""
-    if points(abs(difference)) == points(0.0):
-        return "the same as"
-    return f"{points(abs(difference))} {'above' if difference > 0 else 'below'}"
-
-
-def with_spread(mean: float, std: float | None) -> str:
-    """97.31 % ± 0.20, or the mean alone where no spread is known."""
-    return percent(mean) if std is None else f"{percent(mean)}{SPACE}±{SPACE}{100 * std:.2f}"
-
-
 def count(value: float) -> str:
     """12345 -> 12,345; fractions keep up to six digits, astronomic numbers only their power of ten."""
     if isinstance(value, int) and abs(value) >= ASTRONOMIC:  # may be too large for a float, and for Python to print

@@ -1,5 +1,6 @@
 """What a run found, as one versioned file: reports, tables and tests read it, never the objects behind it."""
 
+from polyarch.results.estimates import Estimate, Judged
 from polyarch.results.predictors import (
     VERSION,
     CalibrationRecord,
@@ -11,6 +12,7 @@ from polyarch.results.predictors import (
     PredictorRecord,
     Record,
     ReliabilityBin,
+    ResampledRecord,
     Role,
     TaskRecord,
 )
@@ -19,7 +21,7 @@ from polyarch.results.runs import Results, TrainingRecord, read_content
 from polyarch.results.sizes import SizeRecord
 
 __all__ = [
-    "VERSION", "CalibrationRecord", "ConformalRecord", "Contender", "LevelPoint", "NetworkRecord", "NumberPoints",
-    "PredictorRecord", "Provenance", "Record", "ReliabilityBin", "Results", "Role", "SizeRecord", "TaskRecord",
-    "TrainingRecord", "read_content",
+    "VERSION", "CalibrationRecord", "ConformalRecord", "Contender", "Estimate", "Judged", "LevelPoint", "NetworkRecord",
+    "NumberPoints", "PredictorRecord", "Provenance", "Record", "ReliabilityBin", "ResampledRecord", "Results", "Role",
+    "SizeRecord", "TaskRecord", "TrainingRecord", "read_content",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from polyarch.predictive.metrics import Goal, Metric, Unit
-from polyarch.tasks import Task
+from polyarch.tasks import Task, resampled_scores
 
 VERSION = 4
 
@@ -86,10 +86,27 @@ class CalibrationRecord(Record):
         return None if found is None else cls(**asdict(found))
 
 
+class ResampledRecord(Record):
+    """Score and loss on bootstrap samples of the test examples, which are the same for everyone with as many of them.
+
+    The n-th value of one network and the n-th of another are of the same examples, so that their differences are those
+    of a paired comparison. Values are missing where a sample has none.
+    """
+
+    score: list[float | None]
+    loss: list[float | None]
+
+    @classmethod
+    def of(cls, task: Task, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> "ResampledRecord":
+        """Of a mixture: (K, N, O), (N, ...), (K,)."""
+        return cls(**resampled_scores(task, outputs, targets, weights))
+
+
 class NetworkRecord(Record):
     """One trained network: its score and loss on test data, its score on validation data, and all test metrics.
 
     ``calibration`` is the calibration error among these with its noise, where classes or labels are predicted.
+    ``resampled`` says how far score and loss depend on the test examples.
     """
 
     architecture: dict[str, str]
@@ -99,6 +116,7 @@ class NetworkRecord(Record):
     valid_score: float
     metrics: dict[str, float] = Field(default_factory=dict)
     calibration: CalibrationRecord | None = None
+    resampled: ResampledRecord | None = None
     history: list[dict[str, float]] = Field(default_factory=list)
 
 
@@ -161,7 +179,8 @@ class PredictorRecord(Record):
     the mean error among the share of examples with the least uncertainty. ``reliability`` is of classes, ``levels`` and
     ``points`` are of numbers. ``detection`` says how well a measure of uncertainty tells OOD examples apart.
     ``calibration`` and ``calibration_before`` are the calibration errors of ``metrics`` and ``uncalibrated`` with their
-    noise, ``train_score`` is the score on up to a thousand training examples.
+    noise, ``resampled`` has ``score`` and ``loss`` on bootstrap samples of the test data, ``train_score`` is the score
+    on up to a thousand training examples.
     """
 
     name: str
@@ -184,4 +203,5 @@ class PredictorRecord(Record):
     detection: dict[str, dict[str, float]] = Field(default_factory=dict)
     calibration: CalibrationRecord | None = None
     calibration_before: CalibrationRecord | None = None
+    resampled: ResampledRecord | None = None
     train_score: float | None = None

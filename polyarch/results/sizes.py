@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from polyarch.errors import InvalidInput
 from polyarch.predictive.metrics import Metric
-from polyarch.results.predictors import Record
+from polyarch.results.predictors import Record, ResampledRecord
 
 LIMITS = {"max_params": "parameters", "max_macs": "macs", "max_latency": "latency"}
 """What a limit is called -> what it limits."""
@@ -16,8 +16,9 @@ class SizeRecord(Record):
     """One size with the weights it inherits.
 
     ``valid_score`` and ``valid_loss`` are on validation data, which decide, ``score`` and ``loss`` on test data, before
-    calibration. ``latency`` is measured, in seconds for one example: its bits differ from run to run. ``is_on_front``
-    says that no other size is better and as small in parameters and multiply-accumulates.
+    calibration; ``resampled`` has these on bootstrap samples. ``latency`` is measured, in seconds for one example:
+    its bits differ from run to run. ``is_on_front`` says that no other size is better and as small in parameters and
+    multiply-accumulates.
     """
 
     architecture: dict[str, str]
@@ -28,6 +29,7 @@ class SizeRecord(Record):
     valid_loss: float
     score: float
     loss: float
+    resampled: ResampledRecord | None = None
     is_on_front: bool = False
 
 

@@ -22,6 +22,7 @@ from polyarch.results import (
     NumberPoints,
     PredictorRecord,
     ReliabilityBin,
+    ResampledRecord,
 )
 from polyarch.runs.retraining import outputs
 from polyarch.runs.run import Run
@@ -58,7 +59,8 @@ class MemberOutputs:
     def measure(self, weights: Tensor, *, names: Sequence[str] | None = ()) -> dict[str, Any]:
         """Scores and losses of the mixture of the first members with these weights, (k,), and ``metrics`` on test data.
 
-        If the calibration error is one of these, ``calibration`` has its noise.
+        If the calibration error is one of these, ``calibration`` has its noise. With all metrics come their values on
+        ``resampled`` examples.
 
         Args:
             names: of further metrics; None for all.
@@ -77,6 +79,8 @@ class MemberOutputs:
         if "calibration_error" in test:
             noise = CalibrationRecord.of(self.task, self.test[:count], self.targets, weights)
             found["calibration"] = noise and noise.model_dump()  # plain values, for journals
+        if names is None:
+            found["resampled"] = ResampledRecord.of(self.task, self.test[:count], self.targets, weights).model_dump()
         return found
 
     def alone(self, member: int, *, names: Sequence[str] | None = ()) -> dict[str, Any]:
@@ -165,6 +169,7 @@ def judge(ensemble: Ensemble, run: Run, ood: BatchSource | None) -> tuple[Predic
         detection=detection,
         calibration=CalibrationRecord.of(task, calibrated, known.targets, weights),
         calibration_before=CalibrationRecord.of(task, known.test, known.targets, weights),
+        resampled=ResampledRecord.of(task, calibrated, known.targets, weights),
         train_score=_train_score(ensemble, run, weights),
         **_details(task, calibrated, weights, read, known.targets, calibration),
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyarch.data import Examples, resident
-from polyarch.results import CalibrationRecord, Contender, NetworkRecord, Role
+from polyarch.results import CalibrationRecord, Contender, NetworkRecord, ResampledRecord, Role
 from polyarch.runs.run import Run
 from polyarch.tasks import Classification, Regression, Task
 
@@ -77,6 +77,7 @@ def _contender(run: Run, name: str, model: Any, parts: Sequence[Table]) -> Conte
         valid_score=task.scores(valid_outputs, torch.from_numpy(held_out[0][1]))[task.selection.name],
         metrics=found,
         calibration=CalibrationRecord.of(task, outputs, truth, torch.ones(1)),
+        resampled=ResampledRecord.of(task, outputs, truth),
     )
     return Contender(name=name, role=Role.BASELINE, mean=score, std=0.0, runs=[record])
 

@@ -15,7 +15,7 @@ from polyarch.export import read_weights, weights_bytes, weights_of
 from polyarch.files import write_atomically
 from polyarch.nn.drop_path import DropPath
 from polyarch.randomness import derive_seed
-from polyarch.results import CalibrationRecord, NetworkRecord
+from polyarch.results import CalibrationRecord, NetworkRecord, ResampledRecord
 from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.evaluation import evaluation_of
 from polyarch.runs.feed import Feed
@@ -168,9 +168,10 @@ def evaluate(task: Task, network: nn.Module, batches: BatchSource) -> dict[str, 
 
 
 def tested(run: Run, network: nn.Module) -> dict[str, Any]:
-    """Score, loss, metrics and the noise of calibration on test examples, and the score on validation examples."""
+    """Score, loss, metrics and their noise on test examples, and the score on validation examples."""
     test = _as_member(outputs(network, run.feed.in_order(run.feed.data.test)))
     found, noise = run.task.measure(*test), CalibrationRecord.of(run.task, *test, torch.ones(1))
+    resampled = ResampledRecord.of(run.task, *test)
     valid = run.task.scores(*_as_member(outputs(network, run.feed.in_order(run.feed.valid))))
     name = run.task.selection.name
     return {
@@ -179,6 +180,7 @@ def tested(run: Run, network: nn.Module) -> dict[str, Any]:
         "valid_score": valid[name],
         "metrics": found,
         "calibration": noise and noise.model_dump(),
+        "resampled": resampled.model_dump(),
     }
 
 

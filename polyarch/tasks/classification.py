@@ -115,6 +115,10 @@ class Classification(Task):
         """log sum_k w_k softmax(logits_k), which are logits, too: exact."""
         return log_marginal(torch.log_softmax(outputs, -1), log_weights)
 
+    def combined(self, outputs: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """One member: classes are mixed exactly."""
+        return self.mix(outputs, weights.log())[None], torch.ones_like(weights[:1])
+
     def mix_members(self, outputs: Tensor) -> Tensor:
         """log of the mean of softmax(logits_k)."""
         return mix_classes(outputs)

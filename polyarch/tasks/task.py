@@ -125,6 +125,10 @@ class Task(ABC):
         """
         return self.mix(outputs, outputs.new_full((len(outputs),), -math.log(len(outputs))))
 
+    def combined(self, outputs: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Fewer members with weights that predict exactly like these, where there are any: (K, N, O), (K,)."""
+        return outputs, weights
+
     def held_out(self, outputs: Tensor, folds: Tensor, shares: Tensor, targets: Tensor) -> Tensor:
         """What an ensemble would say about examples that were new to all of it, to calibrate it by.
 

@@ -13,10 +13,12 @@ from polyarch.results import (
     NetworkRecord,
     PredictorRecord,
     ReliabilityBin,
+    ResampledRecord,
     Results,
     Role,
     TaskRecord,
 )
+from polyarch.tasks import RESAMPLES
 
 Architecture = dict[str, str]
 Choices = dict[str, list[str]]
@@ -92,6 +94,21 @@ def interval(value: float | None, low: float | None, high: float | None) -> Inte
     return IntervalRecord(value=value, low=low, high=high)
 
 
+def resampled(score: float, loss: float) -> ResampledRecord:
+    """Scores on other examples of the kind, which are harder or easier for everyone."""
+    generator = random.Random("examples")
+    noise = [generator.gauss(0, 0.005) for _ in range(RESAMPLES)]
+    return ResampledRecord(score=[score + one for one in noise], loss=[loss - one for one in noise])
+
+
+def moved(found: Contender, mean: float) -> None:
+    """Gives a contender another mean score."""
+    for run in found.runs:
+        run.score += mean - found.mean
+        run.resampled = resampled(run.score, run.loss)
+    found.mean = mean
+
+
 def contender(name: str, role: Role, architectures: list[Architecture], mean: float, std: float) -> Contender:
     """Scores that lie around the mean."""
     count = len(architectures)
@@ -104,6 +121,7 @@ def contender(name: str, role: Role, architectures: list[Architecture], mean: fl
             loss=0.1,
             valid_score=0.95,
             metrics={"loss": 0.1, "accuracy": mean + std * step, "calibration_error": 0.011},
+            resampled=resampled(mean + std * step, 0.1),
             history=history(20, seed=index),
         )
         for index, (architecture, step) in enumerate(zip(architectures, steps, strict=True))
@@ -141,5 +159,6 @@ def predictor(
         risk=[(1 - score) * share**3 for share in coverage],
         threshold=0.612,
         flagged=0.05 * temperature,
+        resampled=resampled(score, 0.1312),
         detection={"entropy": {"auroc": 0.9312, "aupr": 0.8874, "fpr95": 0.2143}},
     )

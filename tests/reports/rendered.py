@@ -17,6 +17,11 @@ def plain(text: str) -> str:
     return " ".join(text.replace("\u00a0", " ").split())
 
 
+def without_intervals(text: str) -> str:
+    """Without the brackets behind numbers, and with ordinary spaces."""
+    return re.sub(r" \[-?[\d.]+, -?[\d.]+\]", "", plain(text))
+
+
 def page_of(results: Results) -> str:
     """The whole page in one line."""
     return plain(render(results))

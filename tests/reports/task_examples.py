@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from record_examples import resampled
+
 from polyarch.results import ConformalRecord, LevelPoint, NumberPoints, PredictorRecord, Results, TaskRecord
 from polyarch.tasks import MultiLabel, Regression
 
@@ -60,10 +62,12 @@ def _changed(results: Results, task: TaskRecord, of: object) -> Results:
     for one in results.predictors:
         for name, value in of(one).items():
             setattr(one, name, value)
+        one.resampled = resampled(one.score, one.loss)
     for side in results.comparison:
         for run in side.runs:
             if task.goal == "minimise":
                 run.score, run.valid_score = 2 * (1 - run.score), 2 * (1 - run.valid_score)
+                run.resampled = resampled(run.score, run.loss)
             run.metrics = {"loss": run.loss, task.metric: run.score}
             _rename(run.history, task.metric)
         if task.goal == "minimise":

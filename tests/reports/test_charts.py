@@ -44,7 +44,7 @@ def test_contenders_show_means_and_every_run(examples: Any) -> None:
     for contender in results.comparison:
         mean, low, high = shown[contender.name]
         assert mean == contender.mean
-        assert (low, high) == (contender.mean - contender.std, contender.mean + contender.std)
+        assert contender.mean - 0.02 < low < contender.mean < high < contender.mean + 0.02
         runs = [value for name, value in rows(spec, "name", "score") if name == contender.name]
         assert runs == [run.score for run in contender.runs]
     assert shown["ensemble of 5"][0] == results.predictors[1].score

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from base64 import b64encode
 from hashlib import sha256
@@ -11,17 +12,21 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from rendered import charts_of, page_of, plain, snippets
+from record_examples import moved
+from rendered import charts_of, page_of, plain, snippets, without_intervals
 
 from polyarch.errors import MissingExtra
+from polyarch.predictive.metrics import METRICS
 from polyarch.reports import write_report
-from polyarch.reports.headline import entries, sentences, tiles
+from polyarch.reports.headline import entries, sentences
 from polyarch.reports.page import exports, prediction_text, render
+from polyarch.reports.score_text import ScoreText
 from polyarch.reports.scripts import embedded_json, library
 from polyarch.reports.section import Section, Tile
-from polyarch.reports.text import breakable, compared, count, figures, limits_text, listed, percent, several, the
-from polyarch.results import Role
+from polyarch.reports.text import breakable, count, figures, limits_text, listed, percent, several, the
+from polyarch.results import Estimate, Role
 
 
 @pytest.fixture
@@ -63,7 +68,7 @@ def test_report_shows_what_was_found(examples: Any, tmp_path: Path) -> None:
     content = (tmp_path / "report.html").read_text()
     text = " ".join(Page(content).text.split())
     best = f"{results.artifact['parameters']:,} parameters"
-    for words in ("98.20 % ± 0.30", best, "15,625", "0.32 to 0.82", "conv 3x3", "parameters at most 24,000", "0.612"):
+    for words in ("98.20 % [97.", best, "15,625", "0.32 to 0.82", "conv 3x3", "parameters at most 24,000", "0.612"):
         assert words in text
     for decision in results.decisions:
         assert decision in text
@@ -76,7 +81,8 @@ def test_report_shows_what_was_found(examples: Any, tmp_path: Path) -> None:
         "Detection of OOD data",
     ):
         assert heading in text
-    assert "The ensemble of 5 reaches 99.20 %, 1.10 percentage points above the best network alone." in plain(text)
+    ensemble = "The ensemble of 5 reaches 99.20 %, 1.10 percentage points above the best network alone."
+    assert ensemble in without_intervals(text)
     assert "0.9312" in text
     assert "(N, 1, 8, 8)" in text
     assert "torch.zeros(1, 1, 8, 8, dtype=torch.uint8)" in text
@@ -146,7 +152,7 @@ def test_a_method_that_is_not_installed_has_the_page_of_any_run(examples: Any) -
     results = examples.cell_results(method="my-method", record=None)
     results.space["size"] = 2**20_000  # too large for Python to print
     page = page_of(results)
-    assert "one architecture out of about 10^6,021" in page and "98.20 % ± 0.30" in page
+    assert "one architecture out of about 10^6,021" in page and "98.20 % [97." in page
     assert 'id="chart-contenders"' in page and 'id="architecture"' in page and "Members of ensemble of 5" in page
     assert 'id="ranking"' not in page
 
@@ -223,8 +229,9 @@ def test_a_report_of_numbers(examples: Any) -> None:
     """Lower errors are better; intervals take the place of sets, predicted against true that of reliability."""
     results = examples.numbers_results()
     said = plain(" ".join(sentences(results)))
-    assert "reaches 0.07000 ± 0.006000 test RMSE" in said
-    assert "0.006000 below the mean of 10 random architectures" in said and "within the spread" in said
+    assert re.search(r"reaches 0\.07000 \[0\.0\d+, 0\.0\d+\] test RMSE", said)
+    assert re.search(r"0\.006000 \[-0\.0\d+, 0\.0\d+\] below the mean of 10 random architectures", said)
+    assert "which may be chance" in said
     content = render(results)
     assert "test RMSE, lower is better" in content
     text = plain(" ".join(Page(content).text.split()))
@@ -241,10 +248,13 @@ def test_a_report_of_numbers(examples: Any) -> None:
 
 def test_a_better_error_is_a_gain(examples: Any) -> None:
     results = examples.numbers_results()
-    results.comparison[0].mean, results.comparison[1].mean = 0.05, 0.2
-    assert "0.1500 below the mean of 10 random architectures" in plain(" ".join(sentences(results)))
-    assert "more than the spread" in " ".join(sentences(results)) and "did not find" not in " ".join(sentences(results))
-    results.comparison[0].mean, results.comparison[1].mean = 0.2, 0.05
+    for side, mean in zip(results.comparison, (0.05, 0.2), strict=False):
+        moved(side, mean)
+    said = plain(" ".join(sentences(results)))
+    assert re.search(r"0\.1500 \[0\.1\d+, 0\.1\d+\] below the mean of 10 random architectures", said)
+    assert ": more than chance." in said and "did not find" not in said
+    for side, mean in zip(results.comparison, (0.2, 0.05), strict=False):
+        moved(side, mean)
     assert "did not find an architecture that is better" in " ".join(sentences(results))
 
 
@@ -266,34 +276,41 @@ def test_report_of_a_run_without_predictors(examples: Any) -> None:
 @pytest.mark.parametrize(
     ("gain", "words"),
     [
-        (0.02, "That is 2.00 percentage points above the mean of 10 random architectures trained the same way "
-               "(96.20 % ± 1.10), more than the spread of 1.10 percentage points."),
-        (0.003, "That is only 0.30 percentage points above the mean of 10 random architectures trained the same way "
-                "(96.20 % ± 1.10), within the spread of 1.10 percentage points: on these data, the search did not find "
-                "an architecture that is clearly better than a random one."),
-        (0.0, "That is the same as the mean of 10 random architectures"),
-        (-0.003, "0.30 percentage points below the mean of 10 random architectures trained the same way (96.20 % ± "
-                 "1.10), within the spread"),
-        (-0.03, "more than the spread of 1.10 percentage points: on these data, the search did not find an "
-                "architecture that is better"),
+        (0.02, r"That is 2\.00 percentage points \[1\.\d\d, 2\.\d\d\] above the mean of 10 random architectures "
+               r"trained the same way \(96\.20 % \[9\d\.\d\d, 9\d\.\d\d\]\): more than chance\."),
+        (0.003, r"That is 0\.30 percentage points \[-0\.\d\d, \d\.\d\d\] above the mean of 10 random architectures .*, "
+                r"which may be chance: on these data, the search did not find an architecture that is clearly better"),
+        (0.0, r"That is the same as the mean of 10 random architectures"),
+        (-0.003, r"0\.30 percentage points \[-0\.\d\d, \d\.\d\d\] below the mean of 10 random architectures .*, which "
+                 r"may be chance: on these data, the search did not find an architecture that is better"),
+        (-0.03, r"\[2\.\d\d, 3\.\d\d\] below .*, more than chance: on these data, the search did not find an "
+                r"architecture that is better"),
     ],
 )  # fmt: skip
 def test_headline_is_honest(examples: Any, gain: float, words: str) -> None:
     results = examples.make(examples.CELL, "nb201", 15625, gain=gain)
-    assert words in plain(" ".join(sentences(results)))
+    assert re.search(words, plain(" ".join(sentences(results))))
 
 
-def test_headline_knows_nothing_of_a_spread_of_single_runs(examples: Any) -> None:
+def test_headline_of_earlier_results_has_no_intervals(examples: Any) -> None:
+    results = examples.cell_results()
+    for run in (run for side in results.comparison for run in side.runs):
+        run.resampled = None
+    for one in results.predictors:
+        one.resampled = None
+    assert "[" not in " ".join(sentences(results))
+    assert "which may be chance" in " ".join(sentences(results))
+    assert "Bars, and brackets everywhere" not in render(results)
+
+
+def test_headline_says_what_single_runs_do_not(examples: Any) -> None:
     results = examples.cell_results()
     assert "are those of seed 1, the best of 3 on validation data." in page_of(results)
     for contender in results.comparison:
         contender.runs = contender.runs[:1]
     assert "those of seed" not in page_of(results)
     said = " ".join(sentences(results))
-    assert "so the spread is unknown: this may be chance" in said
-    assert "±" not in said
-    assert [entry.std for entry in entries(results)[:3]] == [None] * 3
-    assert next(tile.note for tile in tiles(results) if tile.label == "vs. random") == "points; spread unknown"
+    assert said.count("Each was trained once: another seed may change this.") == 1
 
 
 def test_ensembles_are_contenders_once(examples: Any) -> None:
@@ -326,8 +343,17 @@ def test_text() -> None:
     assert (several(1, "seed"), several(1234, "seed")) == ("1 seed", "1,234 seeds")
     assert [listed(items) for items in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
     assert (the("draw"), the("draw, trained further")) == ("the draw", "the draw, trained further,")
-    found = [plain(compared(difference)) for difference in (0.012, -0.012, 1e-9)]
-    assert found == ["1.20 percentage points above", "1.20 percentage points below", "the same as"]
+
+
+def test_differences_in_words() -> None:
+    draws = np.linspace(0.0, 0.01, 101)
+    text = ScoreText(METRICS["accuracy"])
+    found = [text.compared(Estimate(value, draws)) for value in (0.012, -0.012, 1e-9)]
+    assert [plain(one) for one in found] == [
+        "1.20 percentage points [0.03, 0.97] above", "1.20 percentage points [-0.97, -0.03] below", "the same as",
+    ]  # fmt: skip
+    assert plain(text.compared(Estimate(0.012))) == "1.20 percentage points above"
+    assert ScoreText(METRICS["rmse"]).compared(Estimate(-0.5)) == "0.5000 below"
 
 
 class _Fixed:

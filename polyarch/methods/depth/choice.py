@@ -193,26 +193,25 @@ def _measures(run: Run, exits: MemberOutputs, posterior: DepthPosterior, q: Cate
     shares = {name: one.log_probabilities().exp().tolist() for name, one in named.items()}
     found = []
     for position, depth in enumerate(depths_of(space)):
-        measured = exits.measure(_one_hot(position))
+        measured = exits.alone(position, names=None)
         found.append(
             DepthMeasure(
                 depth=depth,
                 parameters=run.net.parameter_count(space.members[position]),
                 **{name: values[position] for name, values in shares.items()},
-                **{name: measured[name] for name in ("valid_score", "valid_loss", "score", "loss")},
+                **{name: measured[name] for name in ("valid_score", "valid_loss", "score", "loss", "resampled")},
             )
         )
     return found
 
 
 def _mixture_measure(exits: MemberOutputs, name: str, mixture: WeightedMixture) -> MixtureMeasure:
-    measured = exits.measure(mixture.weights)
+    measured = exits.measure(mixture.weights, names=None)
     return MixtureMeasure(
         weighting=name,
         weights=mixture.weights.tolist(),
         valid_loss=mixture.valid_loss,
-        score=measured["score"],
-        loss=measured["loss"],
+        **{name: measured[name] for name in ("score", "loss", "resampled")},
     )
 
 
@@ -264,6 +263,7 @@ def _network_record(way: DepthPredictor, space: Space) -> NetworkRecord:
         valid_score=way.valid_score,
         metrics=way.metrics,
         calibration=way.calibration,
+        resampled=way.resampled,
     )
 
 

@@ -94,4 +94,5 @@ def _measure(
         valid_loss=statistics.fmean(losses[architecture, run.seed] for run in runs),
         score=statistics.fmean(run.score for run in runs),
         loss=statistics.fmean(run.loss for run in runs),
+        resampled=runs[0].resampled if len(runs) == 1 else None,
     )

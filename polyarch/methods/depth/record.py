@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from polyarch.results.predictors import CalibrationRecord, Record
+from polyarch.results.predictors import CalibrationRecord, Record, ResampledRecord
 
 MIXTURE, FULL = "mixture of all depths", "full depth alone"
 PRUNED_MIXTURE, PRUNED = "pruned mixture", "pruned network alone"
@@ -13,7 +13,8 @@ class DepthMeasure(Record):
     """One depth alone: the predictions of its head, no mixture; losses are mean negative log-likelihoods in nats.
 
     ``q`` is the posterior from which the depth was chosen: ``exact``, for the final weights, or ``learned`` with them.
-    All are None for the baseline that trains every depth alone. Values without ``valid_`` are of test data.
+    All are None for the baseline that trains every depth alone. Values without ``valid_`` are of test data, and
+    ``resampled`` has these on bootstrap samples of it.
     """
 
     depth: int
@@ -22,6 +23,7 @@ class DepthMeasure(Record):
     valid_loss: float
     score: float
     loss: float
+    resampled: ResampledRecord | None = None
     q: float | None = None
     exact: float | None = None
     learned: float | None = None
@@ -33,7 +35,7 @@ class DepthPredictor(Record):
 
     ``blocks`` are the residual blocks that are computed. ``loss`` is minus the mean log p of the true target on test
     data, ``mean_probability`` the mean p of the true class, where classes are predicted. ``calibration`` is the
-    calibration error in ``metrics`` with its noise.
+    calibration error in ``metrics`` with its noise, ``resampled`` has score and loss on bootstrap samples.
     """
 
     name: str
@@ -46,6 +48,7 @@ class DepthPredictor(Record):
     mean_probability: float | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     calibration: CalibrationRecord | None = None
+    resampled: ResampledRecord | None = None
 
 
 class MixtureMeasure(Record):
@@ -60,6 +63,7 @@ class MixtureMeasure(Record):
     valid_loss: float
     score: float
     loss: float
+    resampled: ResampledRecord | None = None
 
 
 class ExitPoint(Record):

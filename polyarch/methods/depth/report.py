@@ -13,7 +13,7 @@ from polyarch.reports.score_text import ScoreText
 from polyarch.reports.section import Section, Tile
 from polyarch.reports.specs import MOST_POINTS
 from polyarch.reports.text import SPACE, count, percent, several
-from polyarch.results import Results, Role
+from polyarch.results import Judged, Results, Role
 
 RULES = {
     "argmax": "the most probable depth",
@@ -140,10 +140,10 @@ def _default(results: Results, record: DepthRecord, way: Way) -> str:
         if blocks < record.deepest
         else f"all {several(blocks, 'block')}"
     )
-    said = f"{_sentence(name)} uses {used} and reaches {text.value(first.score)} test {text.title}"
+    said = f"{_sentence(name)} uses {used} and reaches {text.score_of(first)} test {text.title}"
     if mixture is not None:
-        said += f", {text.compared(first.score - mixture.score)} {ALL}"
-        said += f" ({text.value(mixture.score)})" if mixture.score != first.score else ""
+        said += f", {_against(results, first, mixture)} {ALL}"
+        said += f" ({text.score_of(mixture)})" if mixture.score != first.score else ""
     ratio = relative_time(results, record, blocks)
     if ratio is None or blocks == record.deepest:
         return f"{said}."
@@ -157,9 +157,9 @@ def _details(results: Results, record: DepthRecord, first: Way, others: Sequence
         likelihood = _likelihood(first[2].loss, mixture.loss)
         yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} {ALL}."
         for name, _, way in others:
-            change = text.compared(way.score - mixture.score)
+            change = _against(results, way, mixture)
             yield (
-                f"{_sentence(name)} reaches {text.value(way.score)} test {text.title}, {change} {ALL}, "
+                f"{_sentence(name)} reaches {text.score_of(way)} test {text.title}, {change} {ALL}, "
                 f"and a mean log p of {_likelihood(way.loss, mixture.loss)} those."
             )
     yield from _weights(record)
@@ -208,16 +208,22 @@ def _baseline(results: Results, record: DepthRecord) -> Iterator[str]:
     trained = f"{several(len(record.depths), 'network')} of depths up to {full.depth}, each trained alone"
     yield f"On {results.data['name']}, validation data favour depth {chosen.depth} among {trained}."
     text = ScoreText.of(results)
-    reached = f"It reaches {text.value(chosen.score)} test {text.title} with {count(chosen.parameters)} parameters"
+    reached = f"It reaches {text.score_of(chosen)} test {text.title} with {count(chosen.parameters)} parameters"
     if chosen.depth == full.depth:
         yield f"{reached}. {DEEPEST}"
         return
     yield (
-        f"{reached}, {text.compared(chosen.score - full.score)} the deepest network ({text.value(full.score)} with "
+        f"{reached}, {_against(results, chosen, full)} the deepest network ({text.score_of(full)} with "
         f"{count(full.parameters)} parameters)."
     )
     likelihood = _likelihood(chosen.loss, full.loss)
     yield f"On test data, its mean log p of the true {_truth(results)} is {likelihood} the deepest network."
+
+
+def _against(results: Results, one: Judged, other: Judged) -> str:
+    """How far a way to predict is above or below another one."""
+    text = ScoreText.of(results)
+    return text.compared(text.measured(one).minus(text.measured(other)))
 
 
 def _truth(results: Results) -> str:

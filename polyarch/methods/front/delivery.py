@@ -31,8 +31,8 @@ def deliver(run: Run, outcome: Outcome, steps: int) -> None:
         records, metric, max_params=search.max_params, max_macs=search.max_macs, max_latency=search.max_latency
     )
     chosen, found = sizes[best], measured[sizes[best].key]
-    names = ("score", "loss", "valid_score", "metrics", "calibration")
-    metrics = {name: found[name] for name in names if name in found}  # earlier journals have no calibration
+    names = ("score", "loss", "valid_score", "metrics", "calibration", "resampled")
+    metrics = {name: found[name] for name in names if name in found}  # earlier journals have no noise
     network = NetworkRecord(architecture=chosen.to_dict(), seed=run.settings.seed, **metrics)
     outcome.comparison = [contender(BEST, Role.BEST, [network]), *references(run)]
     ensemble = Ensemble.of(BEST, [(chosen, training.network(chosen))])
@@ -74,5 +74,5 @@ def _record(run: Run, one: Architecture, found: dict[str, Any]) -> SizeRecord:
         parameters=run.net.parameter_count(one),
         macs=MACs(run.feed.example.inputs).score(run.net, one),
         latency=latency.score(run.net, one),
-        **{name: found[name] for name in ("valid_score", "valid_loss", "score", "loss")},
+        **{name: found[name] for name in ("valid_score", "valid_loss", "score", "loss", "resampled") if name in found},
     )

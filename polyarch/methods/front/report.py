@@ -73,7 +73,7 @@ def _cells(index: int, one: SizeRecord, text: ScoreText) -> tuple[Cell, ...]:
         Cell(count(round(one.macs)), one.macs),
         Cell(figures(1000 * one.latency), one.latency),
         Cell(text.value(one.valid_score), one.valid_score),
-        Cell(text.value(one.score), one.score),
-        Cell(f"{one.loss:.4f}", one.loss),
+        Cell(text.score_of(one), one.score),
+        Cell(text.loss_of(one), one.loss),
         Cell("yes" if one.is_on_front else "–", float(one.is_on_front)),
     )

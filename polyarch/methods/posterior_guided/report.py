@@ -132,8 +132,8 @@ def _compared(record: GuidedRecord, best: Entry, found: Sequence[Entry]) -> Iter
         if whole is not None:
             said += f"{' and' if random is not None else ','} {drawn.against(whole)} the whole network ({whole.shown})"
         yield f"{said}."
-    if alone is not None and alone.std is not None:
-        yield "The search ran once: differences no larger than the spread may be chance."
+    if alone is not None and len(alone.scores) > 1:
+        yield "The search ran once: small differences may be chance."
     else:
         yield "Each was trained once: small differences may be chance."
 

@@ -66,7 +66,7 @@ def _sentences(
     results: Results, record: StochasticRecord, ensemble: Entry, best: Entry, baseline: Entry
 ) -> Iterator[str]:
     """The result in words; what a single run cannot tell is said."""
-    chance = "" if baseline.std is not None else " Each was trained once: small differences may be chance."
+    chance = "" if len(baseline.scores) > 1 else " Each was trained once: small differences may be chance."
     text = ensemble.text
     yield (
         f"On {results.data['name']}, the {ensemble.name} reaches {text.value(ensemble.mean)} test {text.title}, "
