@@ -18,6 +18,7 @@ from polyarch.errors import ConfigError, InvalidInput, MissingExtra
 from polyarch.executors import one_thread
 from polyarch.export.records import ARCHITECTURE_FILE
 from polyarch.methods.method import Method
+from polyarch.overview.frames import Frames, frames_of
 from polyarch.plugins import METHODS, SUPERNET_METHOD, method_named, trusting_only
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.predictor import Predictor
@@ -87,6 +88,10 @@ class SearchResult:
             exit_above: the confidence of ``early-exit``; by default the one chosen on validation data.
         """
         return load_predictor(self.folder, mode, exit_above, module=self.builder)
+
+    def frames(self) -> Frames:
+        """Results, the networks that were looked at, the front and the learning curves, as tables of pandas."""
+        return frames_of(self.results)
 
     @property
     def front(self) -> list[SizeRecord]:

@@ -185,17 +185,7 @@ class Journal:
         if not path.exists():
             return
         content = path.read_bytes()
-        lines = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
-        sealed = any(CHECKSUM.encode() in line for line in lines)
-        for line in lines:
-            try:
-                record = json.loads(line)
-                check = record.pop(CHECKSUM, None)
-            except (ValueError, TypeError, AttributeError, RecursionError):  # a crash or the disk lost bytes
-                break
-            if sealed and check != _checksum(record):  # the rest cannot be trusted
-                break
-            self.records.append(record)
+        self.records += _records(content)
         kept = b"".join(_sealed(record) for record in self.records)
         if kept != content:
             write_atomically(path, kept)
@@ -208,6 +198,28 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         self.records.append(dict(record))
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The records of a journal that another process may be writing to; nothing where there is none."""
+    try:
+        return list(_records(path.read_bytes()))
+    except OSError:
+        return []
+
+
+def _records(content: bytes) -> Iterator[dict[str, Any]]:
+    lines = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+    sealed = any(CHECKSUM.encode() in line for line in lines)
+    for line in lines:
+        try:
+            record = json.loads(line)
+            check = record.pop(CHECKSUM, None)
+        except (ValueError, TypeError, AttributeError, RecursionError):  # a crash or the disk lost bytes
+            return
+        if sealed and check != _checksum(record):  # the rest cannot be trusted
+            return
+        yield record
 
 
 def _sealed(record: Mapping[str, Any], origin: str = "the journal") -> bytes:

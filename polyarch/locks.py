@@ -99,6 +99,20 @@ def _content(handle: int) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
+def worker_at(folder: Path) -> dict[str, object] | None:
+    """The process that works on the run in a folder, if there is one; nothing is locked."""
+    try:
+        handle = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        holder, silent = _content(handle), time.time() - os.fstat(handle).st_mtime
+    finally:
+        os.close(handle)
+    is_this = holder == this_process()
+    return holder if silent < STALE_SECONDS and (is_this or is_at_work(holder, silent)) else None
+
+
 def this_process() -> dict[str, object]:
     """What identifies this process to others."""
     return {"pid": os.getpid(), "host": socket.gethostname()}

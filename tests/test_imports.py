@@ -46,6 +46,7 @@ ROOMS = (
     "prediction",
     "reports",
     "methods",
+    "overview",
     "facade",
     "scikit",
     "testing",

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Values, correlation, paired
+from polyarch.ranking.bootstrap import Values
+from polyarch.ranking.correlations import correlation, paired
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.memory import limit_memory, memory_sentence
 from polyarch.cli.options import console
+from polyarch.cli.overview import compare, list_runs, watch
 from polyarch.cli.own_code import own_sentence, own_traceback
 from polyarch.cli.prediction import predict, serve, verify
 from polyarch.cli.runs import rank, search, train
@@ -34,8 +35,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
-for command in (predict, verify, serve, copy, front, extract, train, rank):
+for command in (predict, verify, serve, copy, front, extract, compare, watch, train, rank):
     app.command()(command)
+app.command("runs")(list_runs)
 app.add_typer(data_app, name="data")
 app.add_typer(spaces_app, name="spaces")
 app.add_typer(truth_app, name="truth")

@@ -36,14 +36,7 @@ def front(
 
 
 def _list(result: SearchResult, run: Path, csv_file: Path | None, *, as_json: bool) -> None:
-    rows = [
-        {
-            "index": index,
-            **one.model_dump(exclude={"architecture"}),
-            "architecture": "|".join(one.architecture.values()),
-        }
-        for index, one in enumerate(result.front)
-    ]
+    rows = result.frames().front.to_dict("records")
     if csv_file is not None:
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(rows[0]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from polyarch.errors import MissingExtra, UnknownName
@@ -48,27 +48,14 @@ def render(results: Results, section: Section | None = None) -> str:
     from polyarch.reports.plots import charts
 
     section = section or section_of(results)
-    scripts = {"library": library(), "script": resource("page.js")}
     entries = headline.entries(results, section.answer)
     found = {**dict(charts(results, entries, spells_out=section.spells_out)), **section.charts}
-    environment = _environment(section)
-    macros: Any = environment.get_template("macros.html").make_module({"charts": found})
     sentences = headline.sentences(results) if section.sentences is None else section.sentences
     tiles = headline.tiles(results) if section.tiles is None else section.tiles
     best = headline.best_architecture(results)
     answer = shown_predictor(results)
     values: dict[str, Any] = {
-        **scripts,
-        "policy": content_security_policy(*scripts.values()),
-        "style": resource("page.css"),
-        "plot": macros.plot,
-        "sortable": macros.sortable,
-        "links_in": _links,
-        "charts_in": lambda content: embedded_json(
-            {name: spec for name, spec in found.items() if f'id="chart-{name}"' in content}
-        ),
         "results": results,
-        "charts": found,
         "sentences": list(sentences),
         "tiles": list(tiles),
         "entries": entries,
@@ -87,8 +74,39 @@ def render(results: Results, section: Section | None = None) -> str:
         "readouts": READOUTS.get(results.task.kind, list(OwnTask.readouts)),
         "settings": json.dumps(results.settings, indent=2),
     }
-    name = "page.html" if section.template is None else section.template.name
-    return environment.get_template(name).render({**values, **section.values})
+    return filled(section.template or Path("page.html"), found, {**values, **section.values})
+
+
+def filled(
+    template: Path, charts: Mapping[str, Any], values: Mapping[str, Any], *, follows: Markup | None = None
+) -> str:
+    """A page as HTML: a template that extends ``base.html``, with the style, the scripts and the charts that it places.
+
+    Args:
+        template: one of ours by its name, or a file; templates that it includes lie in the same folder.
+        charts: id -> Vega-Lite specification.
+        values: what the template uses beside ``plot`` and ``sortable``.
+        follows: a script that asks the server of the page for more.
+    """
+    _require_extra()
+    scripts = {"library": library(), "script": resource("page.js")}
+    further = [] if follows is None else [follows]
+    environment = environment_of(template)
+    macros: Any = environment.get_template("macros.html").make_module({"charts": charts})
+    shared = {
+        **scripts,
+        "further_scripts": further,
+        "policy": content_security_policy(*scripts.values(), *further, connects=follows is not None),
+        "style": resource("page.css"),
+        "plot": macros.plot,
+        "sortable": macros.sortable,
+        "links_in": _links,
+        "charts_in": lambda content: embedded_json(
+            {name: spec for name, spec in charts.items() if f'id="chart-{name}"' in content}
+        ),
+        "charts": charts,
+    }
+    return environment.get_template(template.name).render({**shared, **values})
 
 
 def section_of(results: Results) -> Section:
@@ -117,12 +135,11 @@ def _require_extra() -> None:
         raise MissingExtra("Writing the report", "report") from None
 
 
-def _environment(section: Section) -> Environment:
-    loaders: list[BaseLoader] = [PackageLoader("polyarch.reports")]
-    if section.template is not None:
-        loaders.append(FileSystemLoader(section.template.parent))
+def environment_of(template: Path) -> Environment:
+    """Where a template, those beside it and ours are found; every text is escaped."""
+    further = [FileSystemLoader(template.parent)] if template.is_absolute() else []
     environment = Environment(
-        loader=ChoiceLoader(loaders),
+        loader=ChoiceLoader([PackageLoader("polyarch.reports"), *further]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -36,6 +36,8 @@ def contenders(entries: Sequence[Entry]) -> Spec:
     layers: list[alt.Chart] = []
     for style, is_answer in (("others", False), ("best", True)):
         group = [entry for entry in entries if entry.is_answer == is_answer]
+        if not group:
+            continue
         means = data(
             {
                 "name": entry.name,

@@ -85,6 +85,10 @@ class ScoreText:
         """+1.20, in percentage points, or +0.12."""
         return signed(difference) if self.is_share else f"{'+' if difference > 0 else ''}{figures(difference)}"
 
+    def signed_estimate(self, difference: Estimate) -> str:
+        """+1.20 [0.10, 2.30], in percentage points, or +0.12."""
+        return f"{self.signed(difference.value)}{self._brackets(difference.interval)}"
+
     def compared(self, difference: Estimate) -> str:
         """1.20 percentage points [0.10, 2.30] above, or 0.12 below; the same as, where there is no difference."""
         amount = self.amount(abs(difference.value))

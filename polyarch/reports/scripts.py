@@ -29,7 +29,7 @@ def library() -> Markup:
 
     version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     known = version in vl_convert.get_vegalite_versions()  # the newest one reads what the others read
-    return _embedded(
+    return embedded(
         vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=version if known else None)
     )
 
@@ -37,16 +37,22 @@ def library() -> Markup:
 @cache
 def resource(name: str) -> Markup:
     """A script or style sheet of ours, as it is."""
-    return _embedded(files("polyarch.reports").joinpath("templates", name).read_text(encoding="utf-8"))
+    return embedded(files("polyarch.reports").joinpath("templates", name).read_text(encoding="utf-8"))
 
 
-def content_security_policy(*scripts: str) -> str:
-    """Only these scripts run, nothing is loaded from anywhere; styles are free because charts set them."""
+def content_security_policy(*scripts: str, connects: bool = False) -> str:
+    """Only these scripts run, nothing is loaded from anywhere; styles are free because charts set them.
+
+    Args:
+        connects: whether scripts may ask the server that the page comes from.
+    """
     hashes = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'"
+    own = " connect-src 'self';" if connects else ""
+    return f"default-src 'none'; img-src data:;{own} style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'"
 
 
-def _embedded(script: str) -> Markup:
+def embedded(script: str) -> Markup:
+    """A script or style sheet that cannot end its element."""
     # Browsers read line ends as \n before they compute the hash of a script.
     text = script.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script")
     return Markup(text)

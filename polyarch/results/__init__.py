@@ -7,6 +7,7 @@ from polyarch.results.predictors import (
     ConformalRecord,
     Contender,
     LevelPoint,
+    MethodRecord,
     NetworkRecord,
     NumberPoints,
     PredictorRecord,
@@ -21,7 +22,7 @@ from polyarch.results.runs import Results, TrainingRecord, read_content
 from polyarch.results.sizes import SizeRecord
 
 __all__ = [
-    "VERSION", "CalibrationRecord", "ConformalRecord", "Contender", "Estimate", "Judged", "LevelPoint", "NetworkRecord",
-    "NumberPoints", "PredictorRecord", "Provenance", "Record", "ReliabilityBin", "ResampledRecord", "Results", "Role",
-    "SizeRecord", "TaskRecord", "TrainingRecord", "read_content",
+    "VERSION", "CalibrationRecord", "ConformalRecord", "Contender", "Estimate", "Judged", "LevelPoint",
+    "MethodRecord", "NetworkRecord", "NumberPoints", "PredictorRecord", "Provenance", "Record", "ReliabilityBin",
+    "ResampledRecord", "Results", "Role", "SizeRecord", "TaskRecord", "TrainingRecord", "read_content",
 ]  # fmt: skip

@@ -33,11 +33,13 @@ class Estimate:
         value: the mean over all runs.
         draws: of the value, (R,); None where they are not known.
         examples: the number of test examples, where the value is a share of them or a difference of such shares.
+        is_difference: whether it is a difference, which may be below 0.
     """
 
     value: float
     draws: Values | None = None
     examples: int | None = None
+    is_difference: bool = False
 
     @classmethod
     def of(
@@ -65,7 +67,8 @@ class Estimate:
         """The difference, paired by test examples."""
         is_known = self.draws is not None and other.draws is not None and len(self.draws) == len(other.draws)
         draws = self.draws - other.draws if is_known else None  # type: ignore[operator]
-        return Estimate(self.value - other.value, draws, self.examples if self.examples == other.examples else None)
+        examples = self.examples if self.examples == other.examples else None
+        return Estimate(self.value - other.value, draws, examples, is_difference=True)
 
     @property
     def negated(self) -> "Estimate":
@@ -86,9 +89,11 @@ class Estimate:
             return None
         if self.examples is not None and known.min() == known.max():
             unseen = 1 - ((1 - CONFIDENCE) / 2) ** (1 / self.examples)
-            return self.value - unseen, min(self.value + unseen, 1.0)
-        low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-        return float(low), float(high)
+            low, high = self.value - unseen, self.value + unseen
+        else:
+            low, high = map(float, np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]))
+        is_share = self.examples is not None and not self.is_difference
+        return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
 
     @property
     def is_clear(self) -> bool:

@@ -1,5 +1,6 @@
 """Test results: trained networks side by side, and how far their predictions can be trusted."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Any
@@ -17,6 +18,15 @@ class Record(BaseModel):
     """Base of everything in the file."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class MethodRecord(Record):
+    """The section of a method."""
+
+    @property
+    def studied(self) -> Sequence[Record]:
+        """The networks that the method looked at, where it looked at some, one by one."""
+        return ()
 
 
 class Role(StrEnum):

@@ -18,6 +18,7 @@ from polyarch.runs.display import Display
 from polyarch.runs.feed import load_data
 from polyarch.runs.own_module import Builder
 from polyarch.runs.plan import PlannedStage, fitted, show_plan, timings_of
+from polyarch.runs.progress import RecordedDisplay
 from polyarch.runs.provenance import begin, go_on
 from polyarch.runs.run import Run, executor_of
 from polyarch.runs.settings import RunSettings, resumed_settings
@@ -75,8 +76,9 @@ class Beginning:
             settings, reason = fitted(run, planned, asked=asked, stretch=_is_chosen_for(asked))
             decisions += [reason] if reason else []
         settings = decided(settings, decisions, self.display)
-        show_plan(self.display, planned(settings), settings.workers)
-        return self.begun(replace(run, settings=settings))
+        plan = planned(settings)
+        show_plan(self.display, plan, settings.workers)
+        return self._recorded(self.begun(replace(run, settings=settings)), plan)
 
     def resume(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """An earlier run, with its settings."""
@@ -87,7 +89,7 @@ class Beginning:
         run.method.check(run)
         planned = run.method.plan(run, timings_of(run))
         show_plan(self.display, planned, run.settings.workers, resumed=True)
-        return run
+        return self._recorded(run, planned)
 
     def reopen(self, content: Mapping[str, Any] | None, overrides: Mapping[str, Any], origin: str) -> Run:
         """The same without a plan; its settings must be those that are asked for now."""
@@ -100,6 +102,11 @@ class Beginning:
         """The run in its folder, with its settings and the fingerprints of its data."""
         run = replace(run, workspace=Workspace.start(self.out, run.settings, self.lock))
         return replace(run, provenance=begin(run, self.builder))
+
+    def _recorded(self, run: Run, plan: Sequence[PlannedStage]) -> Run:
+        """The run with its progress in a file."""
+        recorded = RecordedDisplay(self.display, run.workspace, plan, run.settings.max_minutes)
+        return replace(run, display=recorded)
 
     def prepare(self, asked: RunSettings) -> tuple[Run, list[str]]:
         """A run with absolute paths and a space for the data, and what was chosen, in words; nothing is written."""

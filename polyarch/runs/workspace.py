@@ -62,6 +62,7 @@ class Workspace:
         self.settings = folder / "config.toml"
         self.provenance = folder / "provenance.json"
         self.results = folder / "results.json"
+        self.progress = folder / "progress.json"
         self.study = folder / "study.db"
         self.study_journal = folder / "study.journal"
         self.report = folder / "report.html"

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polyarch.errors import InvalidInput
-from polyarch.ranking.bootstrap import Values, correlation, paired
+from polyarch.ranking.bootstrap import Values
+from polyarch.ranking.correlations import correlation, paired
 
 
 def accumulated(losses: ArrayLike, *, window: int | None = 1, decay: float = 1.0) -> Values:

@@ -1,8 +1,10 @@
 """What a search for a depth found."""
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
-from polyarch.results.predictors import CalibrationRecord, Record, ResampledRecord
+from polyarch.results.predictors import CalibrationRecord, MethodRecord, Record, ResampledRecord
 
 MIXTURE, FULL = "mixture of all depths", "full depth alone"
 PRUNED_MIXTURE, PRUNED = "pruned mixture", "pruned network alone"
@@ -94,7 +96,7 @@ class DepthFunctions(Record):
     points: list[tuple[float, float, int]]
 
 
-class DepthRecord(Record):
+class DepthRecord(MethodRecord):
     """How deep a network needs to be: the chosen depth, every depth alone, and ways to predict.
 
     ``rule`` chose among ``choices``, which map rules to depths, from the ``posterior`` of this name, exact or learned;
@@ -120,6 +122,11 @@ class DepthRecord(Record):
     exits: list[ExitPoint] = Field(default_factory=list)
     exit_confidence: float | None = None
     functions: DepthFunctions | None = None
+
+    @property
+    def studied(self) -> Sequence[Record]:
+        """Every depth alone."""
+        return self.depths
 
     @property
     def deepest(self) -> int:

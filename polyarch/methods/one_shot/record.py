@@ -1,10 +1,11 @@
 """What a one-shot search finds: scores, ranking, search."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
-from polyarch.results.predictors import Record
+from polyarch.results.predictors import MethodRecord, Record
 
 
 class ScoreRecord(Record):
@@ -139,9 +140,16 @@ class SearchRecord(Record):
     exhausted: bool = False
 
 
-class OneShotRecord(Record):
+class OneShotRecord(MethodRecord):
     """Random architectures ranked, with or without early elimination, and those that were searched."""
 
     ranking: RankingRecord | None = None
     elimination: EliminationRecord | None = None
     search: SearchRecord | None = None
+
+    @property
+    def studied(self) -> Sequence[Record]:
+        """Those of the search or, without one, those that were ranked."""
+        if self.search is not None:
+            return self.search.evaluated
+        return [] if self.ranking is None else self.ranking.architectures

@@ -1,10 +1,11 @@
 """What a posterior-guided search learned, drew and kept."""
 
 import re
+from collections.abc import Sequence
 
 from pydantic import Field
 
-from polyarch.results.predictors import Record
+from polyarch.results.predictors import MethodRecord, Record
 
 DRAWN, FURTHER = "best draw", "best draw, trained further"
 """Names of contenders; either may be the one that is exported."""
@@ -44,7 +45,7 @@ class GuidedDraw(Record):
     macs: float
 
 
-class GuidedRecord(Record):
+class GuidedRecord(MethodRecord):
     """A posterior over networks with kept and dropped channels, and the best of the draws from it.
 
     ``layers`` are in the order in which the network runs them. ``guided`` are the draws, ``random`` those at one rate
@@ -76,6 +77,11 @@ class GuidedRecord(Record):
     uniform_width: float | None = None
     depths: list[float] = Field(default_factory=list)
     best_depth: int | None = None
+
+    @property
+    def studied(self) -> Sequence[Record]:
+        """The draws from the posterior, then those at one rate."""
+        return [*self.guided, *self.random]
 
     @property
     def best_draw(self) -> GuidedDraw:

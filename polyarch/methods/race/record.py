@@ -1,6 +1,8 @@
 """The section of a race in ``results.json``."""
 
-from polyarch.results import Record
+from collections.abc import Sequence
+
+from polyarch.results import MethodRecord, Record
 
 
 class LegRecord(Record):
@@ -37,7 +39,7 @@ class CandidateRecord(Record):
     share: float = 0.0
 
 
-class RaceRecord(Record):
+class RaceRecord(MethodRecord):
     """The whole race; ``best`` is the place of the network that is delivered.
 
     ``speed_agreement`` is Kendall's tau between the losses expected after the first rung and final validation losses,
@@ -47,6 +49,11 @@ class RaceRecord(Record):
     candidates: list[CandidateRecord]
     best: int
     speed_agreement: float | None = None
+
+    @property
+    def studied(self) -> Sequence[Record]:
+        """All candidates."""
+        return self.candidates
 
     @property
     def is_table(self) -> bool:

@@ -111,6 +111,7 @@ class CandidateTraining:
             {"step": 0, "seconds": budget.used, "loss": measured["loss"]}
         ]  # stopped in its first lap
         return {
+            "parameters": run.net.parameter_count(candidate.architecture),
             "steps": int(rows[-1]["step"]),
             "seconds": round(rows[-1]["seconds"], 3),
             "training_loss": training_loss(rows),

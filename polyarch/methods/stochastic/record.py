@@ -1,8 +1,10 @@
 """What a network with stochastic architectures predicts, together and one by one."""
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
-from polyarch.results.predictors import Record
+from polyarch.results.predictors import MethodRecord, Record
 
 
 class StochasticMember(Record):
@@ -49,7 +51,7 @@ class NormModesRecord(Record):
     spearman: float | None
 
 
-class StochasticRecord(Record):
+class StochasticRecord(MethodRecord):
     """One set of weights trained under ``drawn`` architectures, and the ensemble that came out.
 
     ``members`` are those that may form the ensemble, the lowest validation loss first, out of ``evaluated``; ``curve``
@@ -72,3 +74,8 @@ class StochasticRecord(Record):
     max_macs: float | None = None
     parameters: int
     unlabelled: int = 0
+
+    @property
+    def studied(self) -> Sequence[Record]:
+        """Those that may form the ensemble."""
+        return self.members

@@ -49,7 +49,7 @@ def create_application(
     return build(predictor, limits, token=token, metrics=metrics or Metrics(), log=log)
 
 
-def require_packages() -> None:
+def require_packages(purpose: str = "Serving predictions") -> None:
     """Raises `MissingExtra` if the optional packages are not installed."""
     if any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")):
-        raise MissingExtra("Serving predictions", "serve")
+        raise MissingExtra(purpose, "serve")

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const specs = JSON.parse(document.getElementById("charts").textContent);
+  let specs = JSON.parse(document.getElementById("charts").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
   // The colours of the page, so that style sheet and charts cannot disagree.
@@ -109,6 +109,10 @@
 
   let queue = draw();
   dark.addEventListener("change", () => { queue = queue.then(draw); });
+  // A page that follows a run brings new charts.
+  document.addEventListener("charts", (event) => {
+    queue = queue.then(() => { specs = event.detail; return draw(); });
+  });
 
   function sort(table, column, ascending) {
     const body = table.tBodies[0];
