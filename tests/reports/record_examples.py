@@ -95,9 +95,9 @@ def interval(value: float | None, low: float | None, high: float | None) -> Inte
 
 
 def resampled(score: float, loss: float) -> ResampledRecord:
-    """Scores on other examples of the kind, which are harder or easier for everyone."""
-    generator = random.Random("examples")
-    noise = [generator.gauss(0, 0.005) for _ in range(RESAMPLES)]
+    """Scores on other examples of the kind, which are harder or easier for everyone, and a little for each."""
+    generator, own = random.Random("examples"), random.Random(score)
+    noise = [generator.gauss(0, 0.005) + own.gauss(0, 0.0005) for _ in range(RESAMPLES)]
     return ResampledRecord(score=[score + one for one in noise], loss=[loss - one for one in noise])
 
 

@@ -144,9 +144,8 @@ def test_a_point_shows_its_architecture(opened: Opened, examples: Any) -> None:
 @pytest.mark.slow
 def test_marks_of_other_charts_show_their_numbers(opened: Opened, examples: Any) -> None:
     page = opened("cell")
-    assert "98.20\u00a0% ± 0.30" in hover(page, "#chart-contenders path[aria-roledescription=point]", -1).replace(
-        "\u00a0±\u00a0", " ± "
-    )
+    shown = hover(page, "#chart-contenders path[aria-roledescription=point]", -1).replace("\u00a0", " ")
+    assert "98.20 % [97." in shown
     ensemble = examples.cell_results().predictors[1]
     largest = max(one.count for one in ensemble.reliability)
     assert f"{largest}" in hover(page, "#chart-reliability path[aria-roledescription=point]", -1)
