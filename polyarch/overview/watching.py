@@ -94,9 +94,7 @@ def tiles(state: RunState) -> Iterator[Tile]:
     if state.elapsed is not None:
         yield Tile("time", in_words(state.elapsed), "since it was started or resumed")
     if state.left is not None:
-        yield Tile(
-            "left", in_words(state.left), "by the plan" if state.settings.get("max_minutes") is None else "at most"
-        )
+        yield Tile("left", in_words(state.left), _clock(state))
     if state.networks:
         yield Tile("networks", str(len(state.networks)), "measured so far")
     if state.best is not None:
