@@ -55,7 +55,7 @@ clean:
 	touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt experiments/pyproject.toml | .venv/pyvenv.cfg
-	$(BIN)/pip install --quiet --editable '.[dev,tensorboard,report,onnx,serve,parquet,huggingface]' --editable experiments
+	$(BIN)/pip install --quiet --editable '.[dev,tensorboard,mlflow,report,onnx,serve,parquet,huggingface]' --editable experiments
 	touch $@
 
 .venv/installed-ray: .venv/installed-dev

@@ -196,3 +196,11 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
         }
 
     return read
+
+
+@pytest.fixture
+def mlflow_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder that MLflow keeps runs in; a data base takes seconds to make."""
+    pytest.importorskip("mlflow", reason="needs mlflow-skinny")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    return (tmp_path / "mlruns").as_uri()

@@ -22,7 +22,7 @@ from polyarch.overview.frames import Frames, frames_of
 from polyarch.plugins import METHODS, SUPERNET_METHOD, method_named, trusting_only
 from polyarch.prediction.modes import load_predictor
 from polyarch.prediction.predictor import Predictor
-from polyarch.reports import write_report
+from polyarch.reports import write_model_card, write_model_cards, write_report
 from polyarch.results import PredictorRecord, Results, SizeRecord
 from polyarch.results.sizes import best_within, size_at
 from polyarch.runs.display import Display, Quiet, Terminal
@@ -136,6 +136,7 @@ class SearchResult:
             with closing(beginning.lock):
                 run = beginning.reopen(None, {}, "the run")
                 record = self._method.extract(run, self.results, index, folder, tune_minutes)
+        write_model_card(self.results, record, folder)
         return ExtractedSize(index, folder, record, self.builder)
 
     @property
@@ -286,6 +287,7 @@ def search(
             else:
                 run = beginning.start(RunSettings.parse(with_overrides({}, asked), "the arguments of search"))
             results = perform(run)
+    write_model_cards(results, Path(out))
     if report:
         try:
             write_report(results, run.workspace.report)

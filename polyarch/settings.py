@@ -1,5 +1,8 @@
 """What all parts of a run description share."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 from polyarch.errors import ConfigError
@@ -9,6 +12,21 @@ class Settings(BaseModel):
     """Base: unknown keys are errors, values are fixed once read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def flat(value: Any, name: str = "", *, lists: bool = True) -> Iterator[tuple[str, Any]]:
+    """Nested plain values by dotted names.
+
+    Args:
+        lists: whether lists stay lists, or become text.
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from flat(inner, f"{name}.{key}" if name else str(key), lists=lists)
+    elif isinstance(value, list) and not lists:
+        yield name, " ".join(map(str, value))
+    else:
+        yield name, value
 
 
 def require_images(kind: str, input_shape: tuple[int, ...]) -> None:

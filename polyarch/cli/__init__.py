@@ -17,7 +17,7 @@ from polyarch.cli.data import data_app
 from polyarch.cli.experiments import experiment_app
 from polyarch.cli.memory import limit_memory, memory_sentence
 from polyarch.cli.options import console
-from polyarch.cli.overview import compare, list_runs, watch
+from polyarch.cli.overview import compare, list_runs, schema, watch
 from polyarch.cli.own_code import own_sentence, own_traceback
 from polyarch.cli.prediction import predict, serve, verify
 from polyarch.cli.runs import rank, search, train
@@ -35,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(search)
-for command in (predict, verify, serve, copy, front, extract, compare, watch, train, rank):
+for command in (predict, verify, serve, copy, front, extract, compare, watch, schema, train, rank):
     app.command()(command)
 app.command("runs")(list_runs)
 app.add_typer(data_app, name="data")

@@ -1,4 +1,4 @@
-"""`polyarch compare` and `runs`: runs side by side, and what runs there are."""
+"""`polyarch compare`, `runs`, `watch` and `schema`: runs seen from outside."""
 
 import csv
 import io
@@ -16,6 +16,7 @@ from polyarch.files import write_output
 from polyarch.overview import Comparison, RunState, runs_in, state_of
 from polyarch.overview import compare as compare_runs
 from polyarch.prediction.serving.application import require_packages
+from polyarch.results import results_schema
 from polyarch.runs.plan import in_words
 
 FORMATS = (".html", ".csv", ".json")
@@ -122,6 +123,12 @@ def watch(
         state_of(run)  # refuses what is no run
         serve(run, port, announce)
     console.print("Stopped.", markup=False)
+
+
+def schema() -> None:
+    """Print the JSON schema of results.json."""
+    json.dump(results_schema(), sys.stdout, indent=2)
+    sys.stdout.write("\n")
 
 
 def _row(one: RunState) -> dict[str, object]:

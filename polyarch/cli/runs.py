@@ -44,7 +44,7 @@ from polyarch.cli.summary import show_summary
 from polyarch.errors import ConfigError, MissingExtra
 from polyarch.facade import FRONT
 from polyarch.plugins import METHODS, SAMPLERS, SUPERNET_METHOD, method_named
-from polyarch.reports import write_report
+from polyarch.reports import write_model_cards, write_report
 from polyarch.results import Results
 from polyarch.runs.display import Terminal
 from polyarch.runs.settings import (
@@ -311,6 +311,7 @@ def _performed(
             else:
                 run = beginning.start(RunSettings.parse(with_overrides(known, overrides), origin))
             results = perform(run)
+    write_model_cards(results, out)
     if until is None:
         try:
             write_report(results, run.workspace.report)

@@ -8,29 +8,28 @@ from torch import Generator, Tensor
 from polyarch.errors import InvalidInput, NotFiniteError
 
 
-def flat_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """The gradient as one vector (n,) that can be differentiated again; zero for parameters the loss does not use."""
-    gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
-    return torch.cat([gradient.reshape(-1) for gradient in gradients])
+def hessian_vector_product(loss: Tensor, parameters: Sequence[Tensor], vector: Tensor) -> Tensor:
+    """H v = d(g . v) / dp with the gradient g of the loss, exactly, by a second backward pass.
 
-
-def hessian_vector_product(gradient: Tensor, parameters: Sequence[Tensor], vector: Tensor) -> Tensor:
-    """H v = d(g . v) / dp, exactly, by a second backward pass, which can be repeated on the same gradient.
+    The graphs of both passes together take about three times the memory of a step of training.
 
     Args:
-        gradient: g of shape (n,), from `flat_gradient`.
-        vector: v of shape (n,).
+        vector: v of shape (n,), for the n numbers of all parameters together; those the loss does not use have g = 0.
     """
+    if not loss.isfinite():
+        raise NotFiniteError(f"Expected a finite loss to compute its curvature. Got {loss.item()}.")
+    gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
+    gradient = torch.cat([part.reshape(-1) for part in gradients])  # (n,)
     if not gradient.requires_grad:  # a loss that is linear in the parameters
         return torch.zeros_like(vector)
-    columns = torch.autograd.grad(gradient, parameters, vector, retain_graph=True, materialize_grads=True)
+    columns = torch.autograd.grad(gradient, parameters, vector, materialize_grads=True)
     return torch.cat([column.reshape(-1) for column in columns])
 
 
 def dominant_eigenvalue(
-    loss: Callable[[], Tensor], parameters: Sequence[Tensor], *, generator: Generator, steps: int = 20
+    losses: Sequence[Callable[[], Tensor]], parameters: Sequence[Tensor], *, generator: Generator, steps: int = 20
 ) -> float:
-    """The largest signed eigenvalue of the Hessian of a loss: of -3 and 2 it is 2.
+    """The largest signed eigenvalue of the Hessian of a sum of losses: of -3 and 2 it is 2.
 
     Zela et al. (2020), "Understanding and Robustifying Differentiable Architecture Search", arXiv:1909.09656, compute
     the whole Hessian H and take ``max(eigvals(H))``. This uses the Lanczos method with full re-orthogonalisation: with
@@ -40,24 +39,21 @@ def dominant_eigenvalue(
     products.
 
     Args:
-        loss: called once; its graph is kept until the end.
-        parameters: of the loss, n numbers together; their ``.grad`` stays unchanged.
+        losses: each is called for every product, so that one graph is in memory at a time; they must not be random.
+        parameters: of the losses, n numbers together; their ``.grad`` stays unchanged.
         generator: draws the start vector v.
         steps: the largest k.
     """
     if steps < 1 or not parameters:
         raise InvalidInput(f"Expected 1 or more steps and parameters. Got {steps} and {len(parameters)}.")
-    value = loss()
-    if not value.isfinite():
-        raise NotFiniteError(f"Expected a finite loss to compute its curvature. Got {value.item()}.")
-    gradient = flat_gradient(value, parameters)
-    size = gradient.numel()
+    size = sum(parameter.numel() for parameter in parameters)
     start = torch.randn(size, generator=generator, dtype=torch.float64)
     basis = [start / start.norm()]
     products: list[Tensor] = []
     while True:
-        vector = basis[-1].to(gradient)
-        products.append(hessian_vector_product(gradient, parameters, vector).to(start))
+        vector = basis[-1].to(parameters[0])
+        columns = [hessian_vector_product(loss(), parameters, vector).to(start) for loss in losses]
+        products.append(torch.stack(columns).sum(0))
         scale = max(float(product.norm()) for product in products)
         rest = products[-1]
         known = torch.stack(basis)  # (k, n)

@@ -1,6 +1,6 @@
 """Runs side by side: what differs in their settings, how good they are, and which differences are more than chance."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,14 @@ from polyarch.randomness import derive_seed
 from polyarch.reports.score_text import ScoreText
 from polyarch.results import Estimate, PredictorRecord, Record, Results
 from polyarch.runs.workspace import Workspace
+from polyarch.settings import flat
 
 VERSION = 1
 
-APART = ("seed", "workers", "device", "executor", "decisions", "resume", "checkpoint_seconds", "tensorboard")
+APART = (
+    "seed", "workers", "device", "executor", "decisions", "resume", "checkpoint_seconds", "tensorboard", "mlflow",
+    "licence",
+)  # fmt: skip
 """Settings that do not make a run another one: its seed, and how it was worked off."""
 
 
@@ -60,7 +64,7 @@ class FinishedRun:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Those that make it another run, by dotted names."""
-        return dict(_flat({name: value for name, value in self.results.settings.items() if name not in APART}))
+        return dict(flat({name: value for name, value in self.results.settings.items() if name not in APART}))
 
     @property
     def test_examples(self) -> str | None:
@@ -199,7 +203,7 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """A row for every group."""
-        return pd.DataFrame(dict(_flat(group.model_dump(), lists=False)) for group in self.record.groups)
+        return pd.DataFrame(dict(flat(group.model_dump(), lists=False)) for group in self.record.groups)
 
     def difference(self, group: RunGroup) -> Difference:
         """How far a group is above the first one, on what both share."""
@@ -275,17 +279,6 @@ def _shuffled(estimate: Estimate) -> Estimate:
         return estimate
     order = np.random.default_rng(derive_seed(0, "other examples")).permutation(len(estimate.draws))
     return replace(estimate, draws=estimate.draws[order])
-
-
-def _flat(value: Any, name: str = "", *, lists: bool = True) -> Iterable[tuple[str, Any]]:
-    """Plain values by dotted names."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key), lists=lists)
-    elif isinstance(value, list) and not lists:
-        yield name, " ".join(map(str, value))
-    else:
-        yield name, value
 
 
 def _names(groups: Sequence[Sequence[FinishedRun]]) -> list[str]:

@@ -19,10 +19,12 @@ from polyarch.results.predictors import (
 )
 from polyarch.results.provenance import Provenance
 from polyarch.results.runs import Results, TrainingRecord, read_content
+from polyarch.results.schema import results_schema
 from polyarch.results.sizes import SizeRecord
 
 __all__ = [
     "VERSION", "CalibrationRecord", "ConformalRecord", "Contender", "Estimate", "Judged", "LevelPoint",
     "MethodRecord", "NetworkRecord", "NumberPoints", "PredictorRecord", "Provenance", "Record", "ReliabilityBin",
     "ResampledRecord", "Results", "Role", "SizeRecord", "TaskRecord", "TrainingRecord", "read_content",
+    "results_schema",
 ]  # fmt: skip

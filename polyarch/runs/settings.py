@@ -56,7 +56,8 @@ class RunSettings(Settings):
     ``method`` is how the architecture is found; ``sections`` are the settings of methods by the name of their section,
     which stand beside the shared sections in a file. ``max_minutes`` bounds the time of a search. ``evidence`` asks
     methods that do without for what a claim needs: more seeds, and random networks trained the same way. ``programs``
-    are exported with every artifact. ``decisions`` say what was chosen for the user and why.
+    are exported with every artifact. ``mlflow`` is where MLflow keeps the run, if it does; ``licence`` stands in the
+    cards of artifacts. ``decisions`` say what was chosen for the user and why.
     """
 
     method: str = DEFAULT_METHOD
@@ -70,6 +71,8 @@ class RunSettings(Settings):
     checkpoint_seconds: NonNegative = 20.0
     programs: tuple[Literal["pt2", "onnx"], ...] = ("pt2", "onnx")
     tensorboard: bool = False
+    mlflow: str | None = None
+    licence: str | None = None
     data: DataSettings = DataSettings()
     task: TaskSettings = TaskSettings()
     space: SerializeAsAny[SpaceSettings] = CellSettings()

@@ -14,6 +14,7 @@ from polyarch.errors import ConfigError, NotFiniteError
 from polyarch.executors import one_thread
 from polyarch.results import Contender, PredictorRecord, Record, Results, TaskRecord, TrainingRecord
 from polyarch.runs.run import Run
+from polyarch.runs.tracking import track_results
 from polyarch.spaces.space import LISTING_LIMIT
 from polyarch.supernets import GatedSupernet, Supernet
 from polyarch.supernets.gated import OPTIONS
@@ -74,6 +75,7 @@ def perform(run: Run) -> Results:
                 raise error.at(f"in stage {stage.name!r}", note="the last good checkpoint is kept") from None
             results = results_of(run, outcome)
             results.write(run.workspace.results)
+    track_results(run, results)
     run.workspace.log("finished", stage=run.until or stage.name)
     return results
 

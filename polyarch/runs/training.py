@@ -16,6 +16,7 @@ from polyarch.runs.divergence import naming_divergence
 from polyarch.runs.run import Run
 from polyarch.runs.sections import OptimiserSettings
 from polyarch.runs.space_settings import interchoice_of
+from polyarch.runs.tracking import loggers
 from polyarch.strategies import Strategy
 from polyarch.training import (
     Callback,
@@ -27,7 +28,6 @@ from polyarch.training import (
     SplitWeights,
     StepProgress,
     StopRequest,
-    TensorBoard,
     cosine,
     fit,
 )
@@ -143,23 +143,14 @@ def weight_splitting(run: Run, optimizer: torch.optim.Optimizer) -> list[Callbac
 
 @contextmanager
 def shown(run: Run) -> Iterator[list[Callback]]:
-    """Callbacks that report a training: the log, a progress bar, TensorBoard if asked for, and the user's own."""
-    with run.display.stage("train") as report, _tensorboard(run) as tensorboard:
+    """Callbacks that report a training: the log, a progress bar, other tools if asked for, and the user's own."""
+    with run.display.stage("train") as report, loggers(run) as others:
         yield [
             EpochLog(lambda row: run.workspace.log("epoch", **row)),
             StepProgress(lambda done, total, metrics: report(done, total, loss_in_words(metrics))),
-            *tensorboard,
+            *others,
             *run.callbacks,
         ]
-
-
-@contextmanager
-def _tensorboard(run: Run) -> Iterator[list[Callback]]:
-    if not run.settings.tensorboard:
-        yield []
-        return
-    with TensorBoard(run.workspace.folder / "tensorboard") as callback:
-        yield [callback]
 
 
 def loss_in_words(metrics: Mapping[str, float]) -> str:

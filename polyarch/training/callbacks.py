@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: learning rate schedules, early stopping, logs and progress.
+"""Callbacks of the training loop: learning rate schedules, early stopping, the log and progress.
 
 The cosine schedule is that of Loshchilov and Hutter (2017), "SGDR: Stochastic Gradient Descent with Warm Restarts",
 arXiv:1608.03983, without restarts.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from polyarch.errors import InvalidInput, MissingExtra, UnknownName
+from polyarch.errors import InvalidInput, UnknownName
 
 if TYPE_CHECKING:
     from polyarch.strategies import Strategy
@@ -173,28 +172,6 @@ class EarlyStopping(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what ``state_dict`` returned."""
         self.best, self.best_epoch, self._best_parts = state["best"], state["best_epoch"], state["parts"]
-
-
-class TensorBoard(Callback):
-    """Writes every epoch's row to TensorBoard; needs the ``tensorboard`` extra."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise MissingExtra("Logging to TensorBoard", "tensorboard") from None
-        self._writer = SummaryWriter(str(folder))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._writer.close()
-
-    def on_epoch_end(self, state: FitState, row: Row) -> None:
-        """Writes one scalar per value."""
-        for name, value in row.items():
-            self._writer.add_scalar(name, value, int(row["step"]))
 
 
 class EpochLog(Callback):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -13,7 +14,7 @@ from polyarch.distributions import ArchDistribution
 from polyarch.errors import InvalidInput
 from polyarch.nn import BatchStatistics
 from polyarch.objectives import dominant_eigenvalue
-from polyarch.randomness import generator_at
+from polyarch.randomness import generator_at, global_seed
 from polyarch.spaces import Architecture, cell_depths, operation_count, skip_count
 from polyarch.supernets import Supernet
 from polyarch.training.callbacks import Callback, FitState, Row
@@ -108,17 +109,18 @@ class SearchDiagnostics(Callback):
 
     def _eigenvalue(self, strategy: SearchingStrategy) -> float:
         """The dominant eigenvalue of the mean loss over all held-out examples."""
-        sizes = [len(batch.targets) for batch in self.held_out]
+        examples = sum(len(batch.targets) for batch in self.held_out)
 
-        def loss() -> Tensor:
-            losses = [strategy.relaxed_loss(batch) * size for batch, size in zip(self.held_out, sizes, strict=True)]
-            return torch.stack(losses).sum() / sum(sizes)
+        def share(batch: Batch) -> Tensor:
+            with global_seed(self.seed, "curvature"):  # the same dropout every time
+                return strategy.relaxed_loss(batch) * (len(batch.targets) / examples)
 
         parameters = [parameter for parameter in strategy.q.parameters() if parameter.requires_grad]
         with _restored(strategy.net):
             BatchStatistics().prepare(strategy.net, ())
             generator = generator_at(self.seed, "curvature")
-            return dominant_eigenvalue(loss, parameters, steps=self.steps, generator=generator)
+            losses = [partial(share, batch) for batch in self.held_out]
+            return dominant_eigenvalue(losses, parameters, steps=self.steps, generator=generator)
 
 
 def measured_shape(architecture: Architecture) -> Row:

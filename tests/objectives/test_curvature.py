@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyarch.errors import InvalidInput, NotFiniteError
-from polyarch.objectives.curvature import dominant_eigenvalue, flat_gradient, hessian_vector_product
+from polyarch.objectives.curvature import dominant_eigenvalue, hessian_vector_product
 from polyarch.randomness import generator_at, global_seed
 
 
@@ -25,7 +25,7 @@ def quadratic(eigenvalues: Sequence[float]) -> tuple[Callable[[], Tensor], list[
 
 
 def largest(loss: Callable[[], Tensor], parameters: Sequence[Tensor], steps: int = 20, seed: int = 0) -> float:
-    return dominant_eigenvalue(loss, parameters, steps=steps, generator=generator_at(seed, "start"))
+    return dominant_eigenvalue([loss], parameters, steps=steps, generator=generator_at(seed, "start"))
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,17 @@ def test_a_network_against_its_dense_hessian(network: Network) -> None:
     loss, logits = network
     blocks = torch.autograd.functional.hessian(loss, tuple(logits))
     dense = torch.cat([torch.cat(row, dim=1) for row in blocks])
-    gradient = flat_gradient(loss(*logits), logits)
-    columns = [hessian_vector_product(gradient, logits, unit) for unit in torch.eye(6, dtype=torch.float64)]
+    units = torch.eye(6, dtype=torch.float64)
+    columns = [hessian_vector_product(loss(*logits), logits, unit) for unit in units]
     torch.testing.assert_close(torch.stack(columns), dense, rtol=1e-12, atol=1e-14)
     assert largest(lambda: loss(*logits), logits) == pytest.approx(float(torch.linalg.eigvalsh(dense)[-1]), rel=1e-9)
+
+
+def test_of_several_losses_it_is_that_of_their_sum(network: Network) -> None:
+    loss, logits = network
+    parts = [lambda: loss(*logits) / 4, lambda: loss(logits[0] + 1, logits[1]) * 3 / 4]
+    found = dominant_eigenvalue(parts, logits, generator=generator_at(0, "start"))
+    assert found == pytest.approx(largest(lambda: parts[0]() + parts[1](), logits), rel=1e-9)
 
 
 def test_the_same_bits_for_the_same_start_and_no_gradients_left(network: Network) -> None:

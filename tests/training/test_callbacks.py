@@ -1,44 +1,15 @@
 from __future__ import annotations
 
-import importlib
 import math
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, nn
+from scripted_strategy import Scripted, two_batches
+from torch import nn
 
-from polyarch.data import Batch, Batches, TensorData
-from polyarch.errors import InvalidInput, MissingExtra, UnknownName
-from polyarch.strategies import Stateful, Strategy
-from polyarch.training import Callback, EarlyStopping, FitState, Schedule, TensorBoard, cosine, fit, piecewise
-
-
-class Scripted(Strategy):
-    """Its weight counts the steps; its validation follows a script, one value per epoch."""
-
-    def __init__(self, script: Sequence[float] = (0.5,)) -> None:
-        self.module = nn.Linear(1, 1)
-        nn.init.zeros_(self.module.weight)
-        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1.0)
-        self.script = list(script)
-
-    def step(self, train: Sequence[Batch], held_out: Sequence[Batch] = (), *, generator: Generator) -> dict[str, float]:
-        with torch.no_grad():
-            self.module.weight += 1
-        return {"loss": 1.0}
-
-    def evaluate(self, batches: Iterable[Batch], *, generator: Generator) -> dict[str, float]:
-        return {"accuracy": self.script.pop(0)}
-
-    def parts(self) -> Mapping[str, Stateful]:
-        return {"module": self.module, "optimizer": self.optimizer}
-
-
-def two_batches() -> Batches:
-    return Batches(TensorData(torch.zeros(4, 1), torch.zeros(4, dtype=torch.int64), 2), 2)
+from polyarch.errors import InvalidInput, UnknownName
+from polyarch.training import Callback, EarlyStopping, FitState, Schedule, cosine, fit, piecewise
 
 
 class TestEarlyStopping:
@@ -127,22 +98,6 @@ class TestSchedules:
     def test_piecewise_needs_a_start(self) -> None:
         with pytest.raises(InvalidInput, match=r"rate for step 0. Got rates for steps \[3, 5\]"):
             piecewise({5: 0.1, 3: 0.2})
-
-
-class TestTensorBoard:
-    def test_every_value_of_every_epoch_is_written(self, tmp_path: Path) -> None:
-        events = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
-        with TensorBoard(tmp_path) as board:
-            fit(Scripted([0.25, 0.75]), two_batches(), two_batches(), epochs=2, seed=0, callbacks=[board])
-        written = events.EventAccumulator(str(tmp_path)).Reload()
-        assert set(written.Tags()["scalars"]) == {"epoch", "step", "loss", "valid_accuracy"}
-        points = [(event.step, event.value) for event in written.Scalars("valid_accuracy")]
-        assert points == [(2, 0.25), (4, 0.75)]
-
-    def test_without_the_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        with pytest.raises(MissingExtra, match=r"TensorBoard.*pip install 'polyarch\[tensorboard\]'"):
-            TensorBoard(tmp_path)
 
 
 def test_no_state_of_a_warm_up_is_kept() -> None:

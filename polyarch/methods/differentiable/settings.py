@@ -37,8 +37,8 @@ class DifferentiableSettings(Settings):
     progressive; they share the epochs equally. ``perturbation`` chooses what is missed most instead of what is
     strongest; ``tune_steps`` are taken after each of its decisions, and ``perturbation_batches`` of held-out data judge
     them. ``guard`` says what happens when the search collapses. The dominant eigenvalue is measured every
-    ``eigenvalue_every`` epochs, on one batch; 0 leaves it out. Where ``rank.truth`` knows the architecture of an epoch,
-    its accuracy is followed, too.
+    ``eigenvalue_every`` epochs, on as many examples as a batch has; 0 leaves it out. Where ``rank.truth`` knows the
+    architecture of an epoch, its accuracy is followed, too.
     """
 
     gradient: GradientName = "first_order"

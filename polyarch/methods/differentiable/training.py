@@ -154,10 +154,14 @@ def _factorised(strategy: Bilevel) -> FactorisedCategorical | FactorisedDirichle
     return strategy.q
 
 
+PROBE = 16
+"""Examples whose curvature is computed at a time: second derivatives take three times the memory of a training step."""
+
+
 def _probe(run: Run, strategy: Bilevel) -> list[Batch]:
-    """The batch on which the eigenvalue is measured: of the data that q learns from."""
-    data = run.feed.valid if strategy.held_out_per_step else run.feed.train
-    return list(islice(run.feed.batches(data, run.settings.train.batch_size, stream="curvature").epoch(0), 1))
+    """What the eigenvalue is measured on, in parts: as many examples as a batch has, of the data that q learns from."""
+    data, size = run.feed.valid if strategy.held_out_per_step else run.feed.train, run.settings.train.batch_size
+    return list(islice(run.feed.batches(data, min(size, PROBE), stream="curvature").epoch(0), max(size // PROBE, 1)))
 
 
 def _known_accuracy(run: Run) -> Callable[[Architecture], float | None] | None:

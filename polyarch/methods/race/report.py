@@ -61,8 +61,8 @@ def _at_the_same_time(record: RaceRecord, answer: Entry) -> str:
     same = winner.legs[len(plain.legs) - 1]
     name = "the plain network" if record.is_table else "a plain residual network"
     return (
-        f"; after the same {last.seconds:.0f} seconds of training, the winner had a validation {text.title} of "
-        f"{text.value(same.valid_score)} and {name} {text.value(last.valid_score)}"
+        f"; after the same {several(round(last.seconds), 'second')} of training, the winner had a validation "
+        f"{text.title} of {text.value(same.valid_score)} and {name} {text.value(last.valid_score)}"
     )
 
 

@@ -56,7 +56,7 @@ class TestSpirals:
         assert [measure.prior for measure in record.depths] == pytest.approx(expected, rel=1e-5)
 
     def test_files(self, spiral_run: SearchResult) -> None:
-        names = ["architecture.json", "metadata.json", "model.pt2", "weights.safetensors"]
+        names = ["README.md", "architecture.json", "metadata.json", "model.pt2", "weights.safetensors"]
         for folder in ("artifact", "posterior"):
             assert sorted(path.name for path in (spiral_run.folder / folder).iterdir()) == names
         assert (spiral_run.folder / "report.html").read_text().endswith("</html>")
