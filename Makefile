@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
+VERSION = $(shell $(BIN)/polyarch --version | cut -d' ' -f2)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS := 1
@@ -11,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # What pip says that it would install, as requirements with the hashes of the very files.
 HASHED := import json, sys; [print("{name}=={version}".format(**one["metadata"]), "--hash=sha256:" + one["download_info"]["archive_info"]["hashes"]["sha256"]) for one in json.load(sys.stdin)["install"] if "archive_info" in one["download_info"]]
 
-.PHONY: demo test lint test-fast test-slow bench docs clean
+.PHONY: demo test lint test-fast test-slow bench docs docs-release clean
 
 demo: .venv/installed
 	rm -rf runs/demo
@@ -36,7 +37,13 @@ bench: .venv/installed-dev
 	for script in supernet_step own_module_step elastic_step depth_step batched_heads replicas pruned_forward resident_epoch parallel_ranking strategy_step interchoice_overhead sotl_ranking table_load sotl_step unrolled_step mixed_forward unrolled_memory per_example_wiring per_example_operations ensemble_prefix gated_step extracted_forward parallel_candidates compiled_step ask_tell; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 docs: .venv/installed-docs
+	$(BIN)/python docs/api/contents.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The pages of this version beside those of earlier ones, on the branch gh-pages of this clone.
+docs-release: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --update-aliases $(VERSION) latest
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mike set-default latest
 
 hashes.txt: pyproject.toml constraints.txt | .venv/pyvenv.cfg
 	$(BIN)/pip install --quiet --dry-run --ignore-installed --report - '.[report,onnx,serve]' > hashes.json

@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 import re
+import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -153,6 +154,14 @@ def test_every_public_name_is_on_a_page_of_the_api() -> None:
     rooms = {module.name for module in pkgutil.iter_modules(polyarch.__path__)}
     public = {room for room in rooms if hasattr(importlib.import_module(f"polyarch.{room}"), "__all__")}
     assert {f"polyarch.{room}" for room in public} <= shown
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda path: path.stem)
+def test_pages_of_the_api_can_be_read_without_building_them(path: Path) -> None:
+    """`python docs/api/contents.py` writes them again."""
+    found = runpy.run_path(str(ROOT / "docs" / "api" / "contents.py"))
+    assert path.read_text() == found["page_with_contents"](path.read_text())
+    assert path.stem == "index" or "\n| `" in path.read_text()
 
 
 def _sections(page: str) -> Iterator[tuple[str, str]]:
